@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.aggregator import Aggregator
     from fedgrid.algorithms.contract.base import (
         Algorithm,
-        Conditions,
         Diagnostics,
         Fresh,
         Labels,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         State,
         Traits,
     )
+    from fedgrid.algorithms.contract.conditions import Conditions
     from fedgrid.algorithms.contract.encoder import EncoderSettings
     from fedgrid.algorithms.contract.entry import AlgorithmEntry, OwnNumber
     from fedgrid.algorithms.contract.local_method import LocalMethod
@@ -55,8 +55,12 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
     from fedgrid.algorithms.updates.updates import Updates
     from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.images import ImageSet
+    from fedgrid.engine.federation.data.own import OwnDataset
+    from fedgrid.engine.federation.dealing.own import OwnSplit
     from fedgrid.engine.federation.inputs import Inputs
     from fedgrid.engine.federation.models.registry import ModelEntry
+    from fedgrid.engine.federation.partition.scenarios import ImagePool
     from fedgrid.engine.runtime.plugins.pretrained import pretrained
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
     from fedgrid.grids.execution.one_run import run, run_grid
@@ -87,6 +91,8 @@ __all__ = [
     "Finished",
     "FirstRound",
     "Fresh",
+    "ImagePool",
+    "ImageSet",
     "Inputs",
     "Labels",
     "Layout",
@@ -101,8 +107,10 @@ __all__ = [
     "OcflSettings",
     "Order",
     "OwnAdaptationSettings",
+    "OwnDataset",
     "OwnNumber",
     "OwnRuleSettings",
+    "OwnSplit",
     "Payload",
     "Presence",
     "Run",
@@ -134,7 +142,8 @@ _NAMES = {
     "algorithms.clustering.clusterers": "Clusterer",
     "algorithms.clustering.splits": "split_by_labels split_positions",
     "algorithms.contract.aggregator": "Aggregator",
-    "algorithms.contract.base": "Algorithm Conditions Diagnostics Fresh Labels Settings State Traits",
+    "algorithms.contract.base": "Algorithm Diagnostics Fresh Labels Settings State Traits",
+    "algorithms.contract.conditions": "Conditions",
     "algorithms.contract.encoder": "EncoderSettings",
     "algorithms.contract.entry": "AlgorithmEntry OwnNumber",
     "algorithms.contract.local_method": "LocalMethod",
@@ -145,8 +154,12 @@ _NAMES = {
     "algorithms.updates.source": "Layout Matrix Vector",
     "algorithms.updates.updates": "Updates",
     "engine.federation.configuration.run_config": "RunConfig",
+    "engine.federation.data.images": "ImageSet",
+    "engine.federation.data.own": "OwnDataset",
+    "engine.federation.dealing.own": "OwnSplit",
     "engine.federation.inputs": "Inputs",
     "engine.federation.models.registry": "ModelEntry",
+    "engine.federation.partition.scenarios": "ImagePool",
     "engine.runtime.plugins.pretrained": "pretrained",
     "grids.analyses.analysis": "Analysis AnalysisSettings Artifacts",
     "grids.execution.one_run": "run run_grid",

@@ -33,6 +33,11 @@ class BadTable(ValueError):
     """A file is no table as it was written."""
 
 
+def run_id_of(folder: Path) -> str:
+    """Return the id of the run whose files lie in a folder: the end of its name."""
+    return folder.name.rpartition("-")[2]
+
+
 def read_parquet(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Table:
     """Return those columns of an open file that `choose` returns, given its schema, which has one level.
 

@@ -7,7 +7,6 @@ documentation follow from the declarations. The engine's first floor writes rows
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +21,6 @@ RUN = "fedgrid_run"
 """Key of a run's id in the metadata of its files."""
 DONE = "done.json"
 """The mark of a finished run in its folder."""
-GLOBAL_MODEL = "global_model"
-"""In `RecordColumn.only`: `evaluation.global_model`; other words there are those of `Traits.columns`."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +38,9 @@ class RecordColumn:
     infinite: bool = False
     """Whether it may be infinite, as what a training that diverged leaves."""
     only: str = ""
-    """What only some runs have it with; empty: all runs have it."""
+    """What a run needs to have it, with spaces between: keys of `evaluation`, words of `Traits.columns`."""
     section: str = ""
     """Its section among MLflow's metrics; empty: MLflow does not show it."""
-
-
-def run_id_of(folder: Path) -> str:
-    """Return the id of the run whose files lie in a folder: the end of its name."""
-    return folder.name.rpartition("-")[2]
 
 
 def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:
@@ -56,21 +48,21 @@ def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:
     return pa.schema([pa.field(column.name, column.type) for column in columns])
 
 
-def schemas(global_model: bool = False, columns: Collection[str] = ()) -> dict[str, pa.Schema]:
+def schemas(columns: Collection[str] = ()) -> dict[str, pa.Schema]:
     """Return name of the file, without its suffix -> the schema of a run's records.
 
-    `global_model` is `evaluation.global_model`, `columns` are the run's own (`algorithm_of.own_columns`):
-    words of `RecordColumn.only`, and numbers of a round that an algorithm's entry declares.
+    `columns` are the run's own (`algorithm_of.own_columns`): words of `RecordColumn.only`, and numbers of a
+    round that an algorithm's entry declares.
     """
-    own = {"", *columns, *((GLOBAL_MODEL,) if global_model else ())}
-    words = {column.only for declared in EVERY_COLUMN.values() for column in declared}
-    numbers = [RecordColumn(name, pa.float64(), "") for name in sorted(own - words - {GLOBAL_MODEL})]
-    return {
-        file: schema_of(
-            [*(column for column in declared if column.only in own), *(numbers if file == "rounds" else ())]
-        )
+    own = set(columns)
+    words = " ".join(column.only for declared in EVERY_COLUMN.values() for column in declared).split()
+    numbers = [RecordColumn(name, pa.float64(), "") for name in sorted(own.difference(words))]
+    chosen = {
+        file: [column for column in declared if own.issuperset(column.only.split())]
         for file, declared in EVERY_COLUMN.items()
     }
+    chosen["rounds"] += numbers
+    return {file: schema_of(own_columns) for file, own_columns in chosen.items()}
 
 
 def _bytes(name: str, meaning: str, *, only: str = "", section: str = "") -> RecordColumn:
@@ -182,6 +174,8 @@ SCORES = {
     "f1": "mean F1 over the classes in the test set",
     "balanced_accuracy": "mean recall over the classes in the test set",
     RECALL: "recall of each class, NaN for one that the test set lacks",
+    "auc": "AUC of a class against the rest, mean over those in the test set (`evaluation.probabilities`)",
+    "ece": "expected calibration error, 15 bins (`evaluation.probabilities`)",
 }
 """Score of a test -> what it is; a share, but for the loss."""
 
@@ -189,6 +183,8 @@ SCORES = {
 def _tests() -> Iterator[RecordColumn]:
     for test, model in TESTS.items():
         for score, words in SCORES.items():
+            only = "global_model " if test.startswith("global") else ""
+            only += "probabilities" if score in ("auc", "ece") else ""
             is_loss = score == "loss"
             yield RecordColumn(
                 f"{test}_{score}",
@@ -197,7 +193,7 @@ def _tests() -> Iterator[RecordColumn]:
                 -LARGEST if is_loss else 0,
                 LARGEST if is_loss else 1,
                 infinite=is_loss,
-                only=GLOBAL_MODEL if test.startswith("global") else "",
+                only=only,
             )
 
 
@@ -206,7 +202,9 @@ CLIENTS = (
     RecordColumn("client", pa.int32(), "The client, from 0.", 0, MOST, required=True),
     RecordColumn("cluster", pa.int32(), "The cluster that it is in after the round.", required=True),
     RecordColumn("true_cluster", pa.int32(), "Its hidden group in this round.", required=True),
-    RecordColumn("group", pa.string(), "What the data set calls that group (split natural).", only="group"),
+    RecordColumn(
+        "group", pa.string(), "What the data, or a file, call that group (split natural, file).", only="group"
+    ),
     RecordColumn(
         "part",
         pa.string(),

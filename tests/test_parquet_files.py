@@ -9,8 +9,8 @@ from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.integrity.record_files import read_records as read_rows
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal
-from fedgrid.parquet_files import memory, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, run_id_of, schema_of
+from fedgrid.parquet_files import memory, read_parquet, run_id_of, wrong_type, wrong_value
+from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, schema_of
 from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.records import table as records
 from tests.helpers.run_records import write_records

@@ -17,7 +17,7 @@ FEW = {"rounds": 1}
 RUNS = (
     config(
         training=FEW,
-        evaluation={"global_model": True},
+        evaluation={"global_model": True, "probabilities": True},
         uplink=[{"clip": 1.0}, {"noise": 1.0}],
         faults={"sign_flip": [0]},
     ),

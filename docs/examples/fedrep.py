@@ -2,7 +2,7 @@
 
 Source: Collins, Hassani, Mokhtari, Shakkottai, Exploiting Shared Representations for Personalized Federated
 Learning, ICML 2021, arXiv:2102.07078, Algorithm 1. In a round a client trains its head under the body that it
-was sent, then the body under that head; the server averages the bodies. The head is the model's last layer.
+was sent, then the body under that head; the server averages the bodies. The model's entry names the head.
 Deviation: `training.weight_decay` enters the momentum of the part that is fixed at the time, too.
 
 Shapes: P entries of a state vector, of which W are parameters.
@@ -44,7 +44,7 @@ BIBTEX = r"""@inproceedings{collins2021exploiting,
   archiveprefix = {arXiv}
 }"""
 HEAD = "head"
-"""The array of the state that says where the head is in the state vector: start and stop."""
+"""The array of the state that says where the head is in the state vector: rows of start and stop."""
 
 
 class HeadThenBody(LocalRule):
@@ -92,7 +92,9 @@ class FedRep(FedOpt):
         return (1.0,)
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Refuse to train no body."""
+        """Refuse a model without a head, and to train no body."""
+        if problem := conditions.lacks_head():
+            return problem
         given, needed = conditions.training["local_epochs"], self.settings.head_epochs + 1
         if given < needed:
             return (
@@ -102,13 +104,9 @@ class FedRep(FedOpt):
         return super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: np.random.Generator) -> State:
-        """Return FedOpt's state, and where the head is: the kernel and the bias of the last layer."""
-        starts: dict[str, int] = {}
-        for name, where, _ in layout.slices():
-            if where.stop <= layout.num_parameters:
-                starts.setdefault(name.rpartition(".")[0], where.start)
-        head = max(starts.values()), layout.num_parameters
-        return super().init(layout, num_clients, fresh, rng).keep(**{HEAD: np.array(head)})
+        """Return FedOpt's state, and where the head is."""
+        head = np.array(layout.ranges(layout.head_layers))
+        return super().init(layout, num_clients, fresh, rng).keep(**{HEAD: head})
 
     def orders(
         self, state: State, round_index: int, present: Presence, rng: np.random.Generator
@@ -124,8 +122,8 @@ class FedRep(FedOpt):
         """Return None: the server has no head, so no whole model."""
 
     def _rule(self, state: State) -> LocalRule:
-        start, stop = state.arrays[HEAD].tolist()
-        return HeadThenBody(personal=((start, stop),), head_epochs=self.settings.head_epochs)
+        head = tuple(map(tuple, state.arrays[HEAD].tolist()))
+        return HeadThenBody(personal=head, head_epochs=self.settings.head_epochs)
 
 
 ALGORITHMS = [

@@ -17,5 +17,6 @@ MODELS = [
         source="ours",
         build=softmax_regression,
         saliency_layer="input",
+        head="1",
     )
 ]

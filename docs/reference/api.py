@@ -27,6 +27,7 @@ GROUPS = {
         "split",
         "split_positions",
     ),
+    "Data of your own": ("OwnDataset", "ImageSet", "OwnSplit", "ImagePool", "LocalMethod"),
     "Analyses of your own": ("Analysis", "AnalysisSettings", "Artifacts"),
     "Trackers of your own": ("Tracker", "TrackedGrid", "TrackedRun"),
 }

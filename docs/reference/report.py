@@ -16,7 +16,7 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 CURVES = (
     *("ari", "bytes", "temperature", "silhouette", "global_accuracy", "epsilon", "message_bytes"),
     *("personalised_accuracy", "personalised_f1", "generalised_accuracy", "generalised_f1"),
-    *("learning_gap", "learning_gap_loss", "published_learning_gap"),
+    *("learning_gap", "learning_gap_loss", "published_learning_gap", "personalised_auc"),
 )
 ALGORITHMS = {"ALGORITHM": (WHOLE, (0.2, 0.3)), "ANOTHER": (ONE, (0.1, 0.2))}
 """Name -> labels and the values of all curves."""

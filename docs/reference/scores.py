@@ -16,8 +16,10 @@ def pages() -> dict[str, str]:
         for column in EVERY_COLUMN["rounds"]
         if column.only not in (COUNTS, MESSAGE) and column.name != "round"
     }
-    declared = (*scores.OF_ROUNDS, *scores.ONLY_CURVES, *scores.HELD_OUT, *scores.HARM)
-    scored = {each.name: each.meaning for each in declared if each.name not in recorded}
+    sometimes = (*scores.PROBABILITIES, *scores.ONLY_CURVES, *scores.HELD_OUT, *scores.HARM)
+    scored = {
+        each.name: each.meaning for each in (*scores.OF_ROUNDS, *sometimes) if each.name not in recorded
+    }
     return {
         "reference/scores.md": page(
             "# Scores and numbers of a round",

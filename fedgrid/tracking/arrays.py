@@ -41,6 +41,8 @@ class Score:
     """Whether more is better; None if neither is."""
     heading: str = ""
     """Of its column in the table of results on the terminal, in short lines; empty: it has none."""
+    needs: str = ""
+    """The key of `evaluation` without which records lack it; empty: none."""
 
 
 def compute_scores(scores: Iterable[Score], *given: Any) -> dict[str, Any]:

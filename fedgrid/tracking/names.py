@@ -1,11 +1,30 @@
-"""What algorithms are called: their ids here, other names in the tables of papers."""
+"""What algorithms and scores are called: their names here, other names in papers and among people."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 
 AS_PUBLISHED = "as published"
 """Ends the names of scores, and in papers' tables those of algorithms, that share a paper's mistakes."""
 SUFFIX = "-as-published"
 """Ends the ids of such algorithms."""
+SHORT_NAMES = {
+    "acc": "personalised_accuracy",
+    "accuracy": "personalised_accuracy",
+    "auc": "personalised_auc",
+    "balanced_accuracy": "personalised_balanced_accuracy",
+    "ece": "personalised_ece",
+    "f1": "personalised_f1",
+    "gap": "learning_gap",
+    "nmi": "ami",
+}
+"""What people call scores -> the score that is meant most often."""
+
+
+def nearest_score(name: str, names: Collection[str]) -> str:
+    """Return a question with the nearest known score, empty if none is near."""
+    short = SHORT_NAMES.get(name.lower())
+    near = [short] if short in names else get_close_matches(name, names, 1)
+    return f"did you mean '{near[0]}'? " if near else ""
 
 
 def is_as_published(algorithm: str) -> bool:

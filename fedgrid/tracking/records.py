@@ -8,7 +8,6 @@ column that a file lacks is all NaN. A run that goes on may have more rounds in 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.parquet_files import BadTable, is_number, read_parquet, wrong_type, wrong_value
-from fedgrid.record_columns import DONE, RECALL, RUN, SCORES, TESTS, declared, run_id_of
+from fedgrid.parquet_files import BadTable, is_number, read_parquet, run_id_of, wrong_type, wrong_value
+from fedgrid.record_columns import DONE, RECALL, RUN, SCORES, TESTS, declared
 from fedgrid.regular_files import LARGEST_TABLE, open_file
 from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.names import nearest_score
 
 ASKED = ("trained", "excluded", "dropped")
 """Values of the column `part` of clients that were asked to train in a round."""
@@ -39,15 +39,6 @@ ROUND_KEYS = ("round", "clustered")
 CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
 """Columns without which a file cannot be read."""
 
-SHORT_NAMES = {
-    "acc": "personalised_accuracy",
-    "accuracy": "personalised_accuracy",
-    "f1": "personalised_f1",
-    "gap": "learning_gap",
-    "nmi": "ami",
-}
-"""What people call scores -> the score that is meant most often."""
-
 
 class RecordsError(ValueError):
     """A run's records are missing, damaged, or do not fit together."""
@@ -55,13 +46,6 @@ class RecordsError(ValueError):
 
 class NoRecords(RecordsError):
     """A run has no records yet."""
-
-
-def nearest_score(name: str, names: Collection[str]) -> str:
-    """Return a question with the nearest known score, empty if none is near."""
-    short = SHORT_NAMES.get(name.lower())
-    near = [short] if short in names else get_close_matches(name, names, 1)
-    return f"did you mean '{near[0]}'? " if near else ""
 
 
 class Columns(dict[str, Array]):

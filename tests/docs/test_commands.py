@@ -95,6 +95,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         exec((folder / "pens.py").read_text(), {})
+        assert fedgrid("data", "digits", "--export", "partition.csv").code == 0
         images("cats", ("ant", "bee", "cat", "dog"))
         images("pacs", ("dog", "elephant"), groups=("photo", "sketch"))
         new_storage(folder / "runs")

@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.plugins import active
 from tests.helpers.command_line import fedgrid, new_storage
 
 DOCS = Path(__file__).parents[2] / "docs"
-TEXT = "".join((DOCS / page).read_text() for page in ("own-algorithm.md", "own-model.md"))
+TEXT = "".join((DOCS / page).read_text() for page in ("own-algorithm.md", "own-model.md", "own-data.md"))
 BLOCKS = re.findall(r"```(\w+)(?: file=(\S+))?\n(.*?)```", TEXT, re.DOTALL)
 FILES = {file: text for _, file, text in BLOCKS if file}
 COMMANDS = [block for kind, _, text in BLOCKS if kind == "console" for block in text.split("$ ")[1:]]
@@ -42,9 +42,9 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_every_example_is_shown() -> None:
-    """Here, or in the contract or the page of trackers; as it is: test_examples.py."""
+    """Here, or in the contract or another how-to; as it is: test_examples.py."""
     there = {f"examples/{path.name}" for path in (DOCS / "examples").iterdir() if path.is_file()}
-    pages = "".join((DOCS / page).read_text() for page in ("contract.md", "trackers.md"))
+    pages = "".join((DOCS / page).read_text() for page in ("contract.md", "own-module.md", "trackers.md"))
     elsewhere = set(re.findall(r"file=(examples/\S+)", pages))
     assert (set(FILES) | elsewhere, set(FILES) & elsewhere) == (there, set())
 
@@ -53,6 +53,8 @@ def test_there_are_commands() -> None:
     assert [command.splitlines()[0].split()[:2] for command in COMMANDS] == [
         ["fedgrid", "algorithms"],
         ["fedgrid", "run"],
+        ["fedgrid", "run"],
+        ["fedgrid", "data"],
         ["fedgrid", "run"],
     ]
 
@@ -66,7 +68,7 @@ def test_commands_print_what_is_shown(block: str, folder: Path, monkeypatch: pyt
     _, command, *arguments = shlex.split(line)
     result = fedgrid(command, *arguments, *(["--in-process"] if command == "run" else []))
     assert (result.code, result.err) == (0, "")
-    if command == "algorithms":
+    if command != "run":
         lines = [text for text in shown.splitlines() if text != "..." and "```" not in text]
         printed = [text.rstrip() for text in result.out.splitlines()]
         assert [text for text in lines if text not in printed] == [] != lines

@@ -119,13 +119,13 @@ def test_momentum_of_fedrep_starts_anew_with_the_body(tmp_path):
     assert models[0].tobytes() == models[1].tobytes()
 
 
-def test_head_of_fedrep_is_the_last_layer_without_the_buffers_of_batch_norm():
+def test_head_of_fedrep_is_the_layer_that_the_models_entry_names():
     names = ("0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "1.mean", "1.variance", "1.batches")
-    layout = Layout(names, ((4, 2), (4,), (4,), (3, 4), (3,), (4,), (4,), ()), 31)
+    layout = Layout(names, ((4, 2), (4,), (4,), (3, 4), (3,), (4,), (4,), ()), 31, "2")
     state = create("fedrep").init(
         layout, 2, lambda number: np.zeros(40, np.float32), np.random.default_rng(0)
     )
-    assert state.arrays["head"].tolist() == [16, 31]
+    assert state.arrays["head"].tolist() == [[16, 31]]
 
 
 def test_fedrep_without_an_epoch_for_the_body_is_refused():

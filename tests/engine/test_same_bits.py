@@ -42,11 +42,11 @@ RUNS = {
         {"name": "ocfl-hdbscan", "server_optimizer": "momentum", "server_momentum": 0.3},
         {"keep_optimizer_state": True, "momentum": 0.9, "learning_rate": 0.03},
     ),
-    "kept Adam, unequal clients, every step of the uplink": config(
+    "kept Adam, unequal clients, every step of the uplink, AUC": config(
         "ocfl-hdbscan",
         {"keep_optimizer_state": True, "optimizer": "adam", "learning_rate": 0.003},
         split="overlapping-imbalanced",
-        evaluation={"every": 2},
+        evaluation={"every": 2, "probabilities": True},
         uplink=[{"clip": 1.0}, {"noise": 0.003}, {"topk": 0.5}, {"quantise": 8}],
     ),
     "clients that come and go, attack and move, in flipped groups, in bfloat16": config(

@@ -37,7 +37,10 @@ TRUTH = {
     "two-levels": [0, 1, 2, 3] * 2,
     "continuum": [0] * 8,
     "natural": [0, 0, 0, 0, 1, 1, 1, 1],
+    "file": [0, 0, 0, 0, 1, 1, 1, 1],
 }
+NAMES = {0: "ada", 1: "bright"}
+"""Of the groups, where the data or a file name them."""
 
 
 @pytest.fixture
@@ -50,19 +53,33 @@ def config(dataset, kind, **split):
     return complete({**given, "training": {"rounds": 2}, "split": {"kind": kind, **split}}, NOWHERE)
 
 
+def written_to(folder):
+    """Write a file by which clients hold every eighth of digits' images, and return its path."""
+    rows = [f"{client},{NAMES[group]}" for client, group in enumerate(TRUTH["file"])]
+    lines = ["client,group", *(rows[image % CLIENTS] for image in range(find("digits", NOWHERE).pool_size))]
+    (folder / "mine.csv").write_text("\n".join(lines))
+    return folder / "mine.csv"
+
+
 @pytest.mark.parametrize(
     ("kind", "tested_on"),
-    [*((kind, "own") for kind in TRUTH), ("swapped", "official"), ("natural", "official")],
+    [
+        *((kind, "own") for kind in TRUTH),
+        ("swapped", "official"),
+        ("natural", "official"),
+        ("file", "official"),
+    ],
 )
 def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(kind, tested_on, tmp_path, written_by_two):
     dataset = written_by_two if kind == "natural" else "digits"
-    run, storage = config(dataset, kind, tested_on=tested_on), Storage.of(tmp_path / "runs")
+    options = {"path": str(written_to(tmp_path))} if kind == "file" else {}
+    run, storage = config(dataset, kind, tested_on=tested_on, **options), Storage.of(tmp_path / "runs")
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
         pass
     folder = folder_of(storage.root, run)
     rows = pq.read_table(folder / "clients.parquet").to_pydict()
     assert rows["true_cluster"] == TRUTH[kind] * 2
-    names = {0: "ada", 1: "bright"} if kind == "natural" else {}
+    names = NAMES if kind in ("natural", "file") else {}
     assert read_records(folder).group_names == names
     assert rows.get("group", []) == [names[group] for group in rows["true_cluster"] if names]
     setup, _ = prepare(run, NOWHERE)

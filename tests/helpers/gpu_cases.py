@@ -51,6 +51,8 @@ class Case:
     rounds: int = 2
     shape: tuple[int, int, int] | None = None
     """Channels, height and width of an image; None: small ones."""
+    probabilities: bool = False
+    """Whether tests return the model's outputs."""
 
     @property
     def settings(self) -> LocalTraining:
@@ -73,7 +75,9 @@ RULES = {
     "FedNova": Case(NormalisedRule(mu=0.1), {"momentum": 0.5}),
     "SCAFFOLD": Case(ScaffoldRule()),
     "Per-FedAvg": Case(
-        MetaRule(alpha=0.01, variant="first-order", delta=1e-3), adapts_by=AdaptRule(alpha=0.01)
+        MetaRule(alpha=0.01, variant="first-order", delta=1e-3),
+        adapts_by=AdaptRule(alpha=0.01),
+        probabilities=True,
     ),
     "Per-FedAvg, Hessian-free": Case(MetaRule(alpha=0.01, variant="hessian-free", delta=1e-3)),
     "LG-FedAvg": Case(LocalRule(personal=((0, 10),)), adapts_by=LocalRule(personal=((0, 10),))),
@@ -84,7 +88,9 @@ TRAININGS = {
     "momentum": Case(training={"momentum": 0.9, "weight_decay": 1e-3, "keep_optimizer_state": True}),
     "adam": Case(training={"optimizer": "adam", "weight_decay": 1e-3, "keep_optimizer_state": True}),
     "crops and flips": Case(training={"augment": ("crop", "flip")}),
-    "bfloat16, normalised": Case(training={"precision": "bfloat16", "normalise": "dataset"}),
+    "bfloat16, normalised": Case(
+        training={"precision": "bfloat16", "normalise": "dataset"}, probabilities=True
+    ),
     "tf32, two epochs": Case(training={"tf32": True, "local_epochs": 2, "learning_rate": 0.1}),
     "steps by schedule, clipped": Case(
         training={
@@ -102,6 +108,7 @@ TRAININGS = {
             "normalise": "dataset",
         },
         clients=2,
+        probabilities=True,
     ),
 }
 """All values of the settings of training."""
@@ -183,6 +190,7 @@ def setup_of(case: Case) -> Setup:
         server_set=some(TESTS),
         server_parts=dict.fromkeys(range(case.clients), slice(1, TESTS)),
         reference_set=some(TESTS),
+        probabilities=case.probabilities,
         normalised_by=ChannelStatistics((0.5,), (0.2,)) if is_normalised else None,
     )
 

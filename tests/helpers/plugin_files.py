@@ -91,3 +91,49 @@ class Krum(Aggregator):
 
 AGGREGATORS = [Krum]
 """
+
+SPLIT = """
+from typing import Literal
+import numpy as np
+from fedgrid import OwnSplit
+
+class Dealt(OwnSplit):
+    '''Images are dealt in turn; the clients from `first` on are the second group.'''
+
+    name: Literal["own-split"] = "own-split"
+    first: int = 1
+
+    def deal(self, pool, num_clients, rng):
+        order = rng.permutation(len(pool.labels_N))
+        groups = [int(client >= self.first) for client in range(num_clients)]
+        return groups, [order[client::num_clients] for client in range(num_clients)]
+
+SPLITS = [Dealt]
+"""
+
+LOCAL = """
+from typing import Literal
+from fedgrid import PLAIN, LocalMethod
+
+class Same(LocalMethod):
+    '''Trains plainly.'''
+
+    name: Literal["own-local"] = "own-local"
+
+    def rule(self):
+        return PLAIN
+
+LOCAL_METHODS = [Same]
+"""
+
+DATASET = """
+import numpy as np
+from fedgrid import ImageSet, OwnDataset
+
+def read(folder):
+    labels = np.arange(120) % 3
+    images = np.random.default_rng(0).integers(0, 100, (120, 1, 8, 8)) + 70 * labels[:, None, None, None]
+    return [ImageSet(images[part].astype(np.uint8), labels[part]) for part in (slice(90), slice(90, 120))]
+
+DATASETS = [OwnDataset("own-data", title="own data", source="ours", read=read)]
+"""

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.integrity.files import stamped
-from fedgrid.record_columns import run_id_of, schemas
+from fedgrid.parquet_files import run_id_of
+from fedgrid.record_columns import schemas
 
 WHOLE = ("round", "client", "cluster", "true_cluster")
 TESTED = tuple(f"{test}_{score}" for test in TESTS for score in SCORES if score != "recall")

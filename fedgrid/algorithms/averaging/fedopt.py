@@ -18,17 +18,9 @@ from pydantic import Field, model_validator
 
 from fedgrid.algorithms.clustering.latecomers import place
 from fedgrid.algorithms.contract.aggregator import MEAN, AnyAggregator
-from fedgrid.algorithms.contract.base import (
-    Algorithm,
-    Conditions,
-    Diagnostics,
-    Fresh,
-    Settings,
-    State,
-    Step,
-    Traits,
-)
+from fedgrid.algorithms.contract.base import Algorithm, Diagnostics, Fresh, Settings, State, Step, Traits
 from fedgrid.algorithms.contract.checks import check_step
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import (
     AnyLocalMethod,
     LocalMethod,

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
-from fedgrid.algorithms.contract.base import Conditions, Fresh, State, Traits
+from fedgrid.algorithms.contract.base import Fresh, State, Traits
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import LocalMethod, own_sums_problem
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Order, Payload, Presence

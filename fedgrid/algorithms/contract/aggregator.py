@@ -3,9 +3,11 @@
 Shapes: N clients of a group, P entries of a state vector, B of a block of columns.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +15,10 @@ from pydantic import SerializeAsAny
 
 from fedgrid.algorithms.contract.section import Section, by_name
 from fedgrid.algorithms.updates.products import map_blocks, mean_vector
-from fedgrid.algorithms.updates.source import Vector
-from fedgrid.algorithms.updates.updates import Updates
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.updates.source import Vector
+    from fedgrid.algorithms.updates.updates import Updates
 
 
 class Aggregator(Section, ABC):

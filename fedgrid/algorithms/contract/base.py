@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.orders import (
     BYTES_PER_ENTRY,
     Message,
@@ -115,29 +116,6 @@ class Diagnostics:
 
 Step = tuple[State, Diagnostics]
 """What a round leaves."""
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What an algorithm's settings have to fit, known before anything starts."""
-
-    num_clients: int
-    """K."""
-    has_reference_images: bool
-    """Whether `split.reference_images` is set."""
-    training: Mapping[str, Any]
-    """The run's section `training`, by key."""
-    has_held_out: bool = False
-    """Whether clients are held out of the federation."""
-
-    def too_few_for(self, num_clusters: int | None) -> str | None:
-        """Return what is wrong if more clusters are asked for than there are clients."""
-        if num_clusters is None or num_clusters <= self.num_clients:
-            return None
-        return (
-            f"num_clusters {num_clusters} is more than the {self.num_clients} clients; set "
-            f"algorithm.num_clusters to {self.num_clients} or fewer"
-        )
 
 
 class Algorithm(ABC):

@@ -7,20 +7,24 @@ under any partition.
 Shapes: C cluster models, P entries of a state vector.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from numpy.typing import NDArray
 from pydantic import SerializeAsAny
 
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
-from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
-from fedgrid.algorithms.contract.orders import Payload
 from fedgrid.algorithms.contract.section import Section, by_name
-from fedgrid.algorithms.updates.source import Layout, Vector
-from fedgrid.algorithms.updates.updates import Updates
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import State
+    from fedgrid.algorithms.contract.orders import Payload
+    from fedgrid.algorithms.updates.source import Layout, Vector
+    from fedgrid.algorithms.updates.updates import Updates
 
 
 class LocalMethod(Section, ABC):

@@ -9,7 +9,8 @@ Shapes: W entries of a state vector that are parameters, P entries of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -43,6 +44,18 @@ class LocalModel(Protocol):
     """How many times it goes through the client's images, the last time perhaps not to their end."""
     epoch_index: int
     """The epoch that the next batch is of, from 0."""
+    positions: Tensor
+    """Which of the client's `examples` the batch holds, int64, shape (N,)."""
+
+    @property
+    def features(self) -> Tensor:
+        """What went into the model's head (`ModelEntry.head`) in the last forward pass, shape (N, F).
+
+        Float32, and part of the graph of a pass with gradients.
+
+        Raises:
+            ValueError: the model's entry names no head; `Conditions.lacks_head` says so before the start.
+        """
 
     @property
     def start(self) -> Tensor:
@@ -59,7 +72,22 @@ class LocalModel(Protocol):
         """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
 
     def vector(self, tensor: Tensor) -> Vector:
-        """Return a tensor like `weights` as a vector in the layout's order, float32, shape (W,)."""
+        """Return a tensor like `weights`, (W,), or a snapshot, (P,), as a vector in the layout's order."""
+
+    def snapshot(self) -> Tensor:
+        """Return a copy of the whole state, buffers too, shape (P,), to compute with and to `load`."""
+
+    def load(self, state: Tensor | Vector) -> None:
+        """Put a snapshot, or a vector in the layout's order, both of shape (P,), in the model's place."""
+
+    def inference(self) -> AbstractContextManager[None]:
+        """Have the model in inference mode, and no gradients, in the block of a `with`."""
+
+    def examples(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs and classes of all that the client trains on, in its order and not augmented.
+
+        A test's batch at a time: inputs (N, channels, height, width), classes (N,).
+        """
 
     def logits(self, images: Tensor) -> Tensor:
         """Return the model's outputs, shape (N, L), for inputs of shape (N, channels, height, width)."""
@@ -111,6 +139,13 @@ class LocalSteps:
     def correct(self, weights: Tensor, gradient: Tensor) -> None:
         """Change the gradient in place, before weight decay and the optimizer; both of shape (W,)."""
 
+    def test(self, local: LocalModel, images: Tensor) -> Tensor:
+        """Return the logits, shape (N, L), by which a client that has adapted its model is tested on inputs.
+
+        Called in inference mode, after `finish`, a batch at a time.
+        """
+        return local.logits(images)
+
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
         """Return outputs and memory after the last of `num_steps` optimizer steps."""
         return Finished()
@@ -128,6 +163,11 @@ class LocalRule(Section):
     """Those of `outputs` that reveal only the number of images, which the server knows: sent as they are."""
     remembers: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that the client is handed again in its next training."""
+    sees_features: ClassVar[bool] = False
+    """Whether it reads `LocalModel.features`: as a value of `local` it is then refused without a head."""
+    is_cached: ClassVar[bool] = True
+    """Whether rounds in which clients train by it are in the round cache. False where clients remember whole
+    models, which no other run needs: they are in the run's state alone."""
 
     personal: tuple[tuple[int, int], ...] = ()
     """Ranges, start and stop, of the state vector that belong to the client: it puts its own entries in their

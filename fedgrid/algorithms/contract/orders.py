@@ -31,6 +31,8 @@ images. A choice on test images has seen what the client is scored on."""
 ChooseBy = Literal["loss", "accuracy"]
 PREDICTIONS = "predictions"
 """The output of an order with `infer`: class probabilities, float32, shape (M, L), M reference images."""
+LOSSES = "losses"
+"""The output of an order with `losses`: float32, one a candidate."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,19 @@ class Order:
     rule: LocalRule = PLAIN
     payload: Payload = field(default_factory=dict)
     """Arrays for the rule. Those that several orders share are sent once."""
+    losses: bool = False
+    """Whether the reply has each candidate's mean loss on what is chosen on, as its output `LOSSES`."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the arrays that come beside the update: the rule's, and the server's predictions."""
-        return (*self.rule.outputs, *((PREDICTIONS,) if self.infer else ()))
+        """Names of the arrays that come beside the update: the rule's, predictions, and losses."""
+        asked = {PREDICTIONS: self.infer, LOSSES: self.losses}
+        return (*self.rule.outputs, *(name for name, is_asked in asked.items() if is_asked))
+
+    @property
+    def tells_fit(self) -> bool:
+        """Whether the reply tells how candidates fit the client's own images: by its choice or by losses."""
+        return self.choose_on != "reference" and (len(self.candidates) > 1 or self.losses)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnRuleSettings
-from fedgrid.algorithms.contract.base import Conditions, Fresh, State, Step
+from fedgrid.algorithms.contract.base import Fresh, State, Step
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.contract.section import FirstRound
@@ -86,7 +87,7 @@ class LgFedAvg(FedOpt):
         """Return FedOpt's state, and what of this model stays with the clients."""
         state = super().init(layout, num_clients, fresh, rng)
         ranges = personal_ranges(layout, self.settings.shared)
-        lacking = max(0, self.settings.shared - len(_layers(layout)))
+        lacking = max(0, self.settings.shared - len(layout.layers))
         return state.keep(
             **{
                 PERSONAL: np.array(ranges, np.int64).reshape(-1, 2),
@@ -134,24 +135,5 @@ def personal_ranges(layout: Layout, shared: int) -> list[tuple[int, int]]:
 
     A layer's buffers go with its weights.
     """
-    layers = _layers(layout)
-    personal = set(layers[: max(0, len(layers) - shared)])
-    ranges: list[tuple[int, int]] = []
-    for name, where, _ in layout.slices():
-        if _layer(name) not in personal:
-            continue
-        if ranges and ranges[-1][1] == where.start:
-            ranges[-1] = (ranges[-1][0], where.stop)
-        else:
-            ranges.append((where.start, where.stop))
-    return ranges
-
-
-def _layers(layout: Layout) -> list[str]:
-    """Return the modules that have weights, in the vector's order."""
-    weights = [name for name, where, _ in layout.slices() if where.stop <= layout.num_parameters]
-    return list(dict.fromkeys(_layer(name) for name in weights))
-
-
-def _layer(name: str) -> str:
-    return name.rpartition(".")[0]
+    layers = layout.layers
+    return layout.ranges(layers[: max(0, len(layers) - shared)])

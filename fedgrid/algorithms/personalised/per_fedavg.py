@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, NonNegativeInt
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, OwnAdaptationSettings
-from fedgrid.algorithms.contract.base import Conditions, State
+from fedgrid.algorithms.contract.base import State
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
 from fedgrid.algorithms.updates.source import Rng

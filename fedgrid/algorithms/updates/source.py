@@ -3,7 +3,7 @@
 Shapes: P entries of a state vector.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
@@ -42,11 +42,40 @@ class Layout:
     """One shape a name."""
     num_parameters: int
     """Entries before the first buffer."""
+    head: str | None = None
+    """The module that the model's entry names as its head; None: it names none."""
 
     @property
     def size(self) -> int:
         """Entries of the whole vector, P."""
         return sum(prod(shape) for shape in self.shapes)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The modules with weights of their own, in the vector's order."""
+        weights = (name for name, where, _ in self.slices() if where.stop <= self.num_parameters)
+        return tuple(dict.fromkeys(name.rpartition(".")[0] for name in weights))
+
+    @property
+    def head_layers(self) -> tuple[str, ...]:
+        """Those of `layers` that are the head or within it; without a head none."""
+        return tuple(
+            layer
+            for layer in self.layers
+            if self.head is not None and (layer == self.head or layer.startswith(f"{self.head}."))
+        )
+
+    def ranges(self, layers: Collection[str]) -> list[tuple[int, int]]:
+        """Return where the entries of layers are, buffers too: ranges, start and stop, ascending."""
+        ranges: list[tuple[int, int]] = []
+        for name, where, _ in self.slices():
+            if name.rpartition(".")[0] not in layers:
+                continue
+            if ranges and ranges[-1][1] == where.start:
+                ranges[-1] = (ranges[-1][0], where.stop)
+            else:
+                ranges.append((where.start, where.stop))
+        return ranges
 
     def slices(self) -> Iterator[tuple[str, slice, tuple[int, ...]]]:
         """Yield (name, where in the vector, shape) of every tensor."""

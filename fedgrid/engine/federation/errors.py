@@ -135,7 +135,7 @@ ABBREVIATIONS = {
 """Of keys, as papers and other tools have them, too far from ours to be found by their letters."""
 
 
-OF_PLUGINS = ("algorithm", "model")
+OF_PLUGINS = ("algorithm", "model", "dataset", "split")
 """What runs name, and plugins can have."""
 
 

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from fedgrid.algorithms.contract.checks import BrokenContract
-from fedgrid.engine.federation.errors import FedgridError, FinalError, in_plugin, is_of_code, plugin_of
+from fedgrid.engine.federation.errors import FinalError, in_plugin, is_of_code, plugin_of
 
 BY_RNG = "draw from rng, as in rng.random(), and give scikit-learn random_state=int(rng.integers(2**31))"
 BY_TORCH = "draw with torch, which is seeded for each client and round"
@@ -17,7 +16,7 @@ BY_TORCH = "draw with torch, which is seeded for each client and round"
 
 @contextmanager
 def own_code(item: object, method: str, instead: str = BY_RNG) -> Iterator[None]:
-    """Call a method of an algorithm, a rule or a message in the block of a `with`, which may be a plugin's.
+    """Call a method of an algorithm, a rule or the like in the block of a `with`, which may be a plugin's.
 
     An algorithm counts as a plugin's if one of its settings is, as a clusterer.
 
@@ -26,7 +25,8 @@ def own_code(item: object, method: str, instead: str = BY_RNG) -> Iterator[None]
             generator of the whole process, so that a repeated run would have other numbers.
     """
     parts = (item, *(value for _, value in getattr(item, "settings", ())))
-    plugin = next((place for part in parts if (place := plugin_of(type(part), method))), "")
+    places = plugin_of(getattr(item, method)), *(plugin_of(type(part), method) for part in parts)
+    plugin = next(filter(None, places), "")
     if not plugin:
         yield
         return
@@ -35,7 +35,8 @@ def own_code(item: object, method: str, instead: str = BY_RNG) -> Iterator[None]
         yield
     except Exception as error:
         # An error of ours has its own message, and one within the plugin's code its line.
-        if isinstance(error, FedgridError | BrokenContract) or in_plugin(error) or not is_of_code(error):
+        is_ours = type(error).__module__.startswith("fedgrid.")
+        if is_ours or in_plugin(error) or not is_of_code(error):
             raise
         raise FinalError(f"{where}: {type(error).__name__}: {error}") from error
     after = _global_states()

@@ -16,6 +16,10 @@ SCORES = ("loss", "accuracy", "f1_union", "f1", "balanced_accuracy", "recall")
 """`f1_union` averages over the classes that are true or predicted (as published), `f1` over those in the
 test set; `recall` has one value per class, NaN for a class that the test set lacks."""
 
+PROBABILITY_SCORES = ("auc", "ece")
+"""Of runs with `evaluation.probabilities`: AUC, one class against the rest, mean over the classes in the test
+set; expected calibration error."""
+
 SERVED_TESTS = ("personalised", "generalised")
 TESTS = ("local_own", "local_server", *SERVED_TESTS)
 """Model and test set: the client's after local training, on its own images and on the server's; its cluster's
@@ -24,6 +28,8 @@ after aggregation, on the same two, by the names that scores have."""
 GLOBAL_TESTS = ("global_own", "global")
 """The same of the one model for all, where `evaluation.global_model` asks for it."""
 
+GLOBAL_MODEL, PROBABILITIES = "global_model", "probabilities"
+"""Columns of the tests that these keys of `evaluation` ask for."""
 FAULT = "fault"
 """The column of `clients.parquet` of runs with attackers: what the client does, null of an honest one."""
 GROUP = "group"

@@ -13,7 +13,7 @@ from fedgrid.grids.results.asked import SUPERSEDED
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.runs import read_runs
 from fedgrid.grids.trackers.annotations import annotations_of
-from fedgrid.tracking.records import SHORT_NAMES
+from fedgrid.tracking.names import SHORT_NAMES
 from fedgrid.tracking.scoring.run import IDENTITY, NOTE, TAG, TIMES, Run
 
 ALL = "all"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedgrid.algorithms.registry import title
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.kinds import idle_options
 from fedgrid.grids.cite.references import of_algorithm, of_dataset
 from fedgrid.grids.cite.sizes import num_parameters, sizes_of
 from fedgrid.grids.cite.wording import Words, cite_words, join_values, join_words, title_of_dataset
@@ -102,7 +102,7 @@ def _has_effect(run: RunConfig, key: str) -> bool:
     """Return whether a key has an effect on a run: a split without hidden groups has no number of them."""
     if key == "training.local_epochs":
         return run.training.local_steps is None
-    return key != "split.num_clusters" or "num_clusters" in kind_of(run.split.kind).OPTIONS
+    return key != "split.num_clusters" or "num_clusters" not in idle_options(run.split.kind)
 
 
 def _value(key: str) -> Words:

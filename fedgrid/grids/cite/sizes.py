@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.data.datasets import find, is_here
 
@@ -12,12 +12,12 @@ Sizes = tuple[int, int]
 
 
 def sizes_of(dataset: str, data_dir: Path) -> Sizes | None:
-    """Return the sizes of a data set; None if they depend on images that are not here."""
-    if dataset in DATASETS and DATASETS[dataset].facts is not None and not is_here(dataset, data_dir):
-        return None
+    """Return the sizes of a data set; None if they depend on images, or a plugin, that are not here."""
     try:
+        if dataset in DATASETS and DATASETS[dataset].facts is not None and not is_here(dataset, data_dir):
+            return None
         facts = find(dataset, data_dir)
-    except DataError:
+    except FedgridError:
         return None
     return facts.pool_size, facts.num_classes
 

@@ -46,7 +46,7 @@ def files_of(run: TrackedRun, status: Status) -> Iterator[list[tuple[Path, str]]
     with TemporaryDirectory(prefix="fedgrid-") as scratch:
         paths = {name: run.folder / name for name in FILES}
         with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
-            columns = schemas(run.config.evaluation.global_model, own_columns(run.config))
+            columns = schemas(own_columns(run.config))
             paths |= {path.name: path for path in write_joined(run.folder, Path(scratch), columns)}
         files = [(path, "") for path in paths.values() if path.is_file()]
         if status == "FINISHED":

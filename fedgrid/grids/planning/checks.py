@@ -13,6 +13,7 @@ from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
+from fedgrid.engine.runtime.data.partition_files import with_file
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
     IMAGES,
@@ -60,7 +61,7 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     steps.say("Checking the splits")
     for number, run in enumerate(splits.values()):
         steps.count(number, len(splits))
-        deal(run, pairs[run.dataset], find(run.dataset, data_dir).num_classes)
+        deal(run, with_file(pairs[run.dataset], run.split), find(run.dataset, data_dir).num_classes)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
 
 

@@ -13,9 +13,10 @@ from fedgrid.engine.federation.dealing.split import mean_share_kept
 from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.ocfl import groups
-from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Facts, Scenario, class_sets
+from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Scenario, class_sets
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 SERVER_IMAGES = {
@@ -58,7 +59,7 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     """
     split = config.split
     scenario = config.split_scenario
-    held = kind_of(split.kind).expected_images(scenario, Facts.of(dataset), split, config.seed)
+    held = kind_of(split.kind).expected_images(scenario, facts_of(dataset, split), split, config.seed)
     held *= mean_share_kept(split.quantity)
     official = SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
     server = split.server_images or official

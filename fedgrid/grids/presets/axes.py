@@ -25,6 +25,8 @@ class Item:
     value: Any
     place: Place | None = None
     """Its line in a file; None for a default and for the command line."""
+    is_default: bool = False
+    """Whether nobody has given it. Clients are then as many as the file of a split has, if there is one."""
 
     @cached_property
     def label(self) -> str:

@@ -16,8 +16,9 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
-from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.kinds import KINDS, own_kinds
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
+from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.grids.presets.nested import value_at
 from fedgrid.tracking.scoring.selection import text_of
 
@@ -44,12 +45,16 @@ def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
     """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`.
 
     `configs` are finished or planned runs, which have all settings of their algorithms: those of an
-    algorithm that is not registered, because its plugin is not loaded, come last.
+    algorithm or a split that is not registered, because its plugin is not loaded, come last.
     """
+    configs = list(configs)
     registered = _keys_with(tuple(ALGORITHMS.values()))
     strangers = {repr(run.algorithm): run for run in configs if run.algorithm["name"] not in ALGORITHMS}
     others = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm) if key != "name")
-    return tuple(dict.fromkeys((*registered, *others)))
+    of_splits = [kind.fields for kind in own_kinds()]
+    of_splits += [tuple(run.split.model_extra or ()) for run in configs]
+    further = (f"{SPLIT}.{key}" for keys in of_splits for key in keys)
+    return tuple(dict.fromkeys((*registered, *further, *others)))
 
 
 @lru_cache
@@ -125,9 +130,10 @@ def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], .
 def default_of(config: RunConfig, key: str) -> Any:
     """Return the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
     section, _, name = key.partition(".")
-    defaults = kind_of(config.split.kind).DEFAULTS if section == SPLIT else {}
-    if name in defaults:
-        return to_jsonable_python(defaults[name])
+    is_known = section == SPLIT and config.split.kind in KINDS
+    defaults = KINDS[config.split.kind].DEFAULTS if is_known else {}
+    if name in defaults or (section == SPLIT and name not in Split.model_fields):
+        return to_jsonable_python(defaults.get(name))
     fields = type(getattr(config, section)).model_fields if name else RunConfig.model_fields
     return to_jsonable_python(fields[name or section].get_default(call_default_factory=True))
 

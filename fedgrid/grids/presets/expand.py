@@ -9,14 +9,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import Facts
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle
 from fedgrid.engine.runtime.configuration.validation import explain, is_of_one_value, key_of
 from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.grids.presets.axes import Item, Override, Preset, allows
 from fedgrid.grids.presets.axis_keys import AXES, in_run_order
 from fedgrid.grids.presets.nested import merge, nested, value_at, with_value
@@ -56,7 +57,7 @@ class _Expander:
         self._preset = preset
         self._data_dir = data_dir
         self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
-        self._facts: dict[str, Facts] = {}
+        self._datasets: dict[str, Dataset] = {}
         self._checked: set[tuple[str, Split]] = set()
 
     def run(self, items: Mapping[str, Item]) -> RunConfig:
@@ -64,7 +65,7 @@ class _Expander:
         labels = {axis: item.label for axis, item in items.items()}
         held = tuple(override for override in self._preset.overrides if allows(override.when, labels))
         kind: tuple[Item | Override, ...] = (
-            *(item for axis, item in items.items() if axis not in INDEPENDENT),
+            *(item for axis, item in items.items() if axis not in INDEPENDENT or item.is_default),
             *held,
         )
         with self._locate(items, held):
@@ -76,6 +77,8 @@ class _Expander:
 
     def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
         values = {axis: item.value for axis, item in items.items() if axis in AXES}
+        if items["clients"].is_default:
+            del values["clients"]
         if not isinstance(values["algorithm"], Mapping):
             values["algorithm"] = {"name": values["algorithm"]}
         split = values["split"] if isinstance(values["split"], Mapping) else {"kind": values["split"]}
@@ -95,7 +98,7 @@ class _Expander:
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
         """Return `template` with the run's own values of the `INDEPENDENT` axes."""
         values = {key: getattr(template, key) for key in RunConfig.model_fields}
-        axes = {axis: items[axis].value for axis in INDEPENDENT}
+        axes = {axis: items[axis].value for axis in INDEPENDENT if not items[axis].is_default}
         try:
             return RunConfig(**{**values, **axes})
         except ValidationError as error:
@@ -105,9 +108,10 @@ class _Expander:
         """Check, without the images, that the data set has enough classes and clients for the split."""
         if (run.scenario, run.split) in self._checked:
             return
-        if run.dataset not in self._facts:
-            self._facts[run.dataset] = Facts.of(find(run.dataset, self._data_dir))
-        kinds.check(run.split_scenario, self._facts[run.dataset], run.split, run.seed)
+        if run.dataset not in self._datasets:
+            self._datasets[run.dataset] = find(run.dataset, self._data_dir)
+        facts = facts_of(self._datasets[run.dataset], run.split)
+        kinds.check(run.split_scenario, facts, run.split, run.seed)
         self._checked.add((run.scenario, run.split))
 
     @contextmanager

@@ -35,7 +35,7 @@ from fedgrid.grids.presets.yaml_file import YamlFile, at
 __all__ = ["Grid", "Preset", "RunConfig", "is_scenario", "load_grid", "scenario_values"]
 """Makes a grid of a preset, and what that takes and returns."""
 
-SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z-]*)")
+SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z0-9_-]*)")
 """`Scenario.name`: data set, clients, split."""
 FEW = 8
 """Values of an axis in a message."""

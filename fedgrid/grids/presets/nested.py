@@ -11,12 +11,10 @@ from fedgrid.engine.federation.errors import ConfigError
 def value_at(values: Any, path: Iterable[str]) -> tuple[Any] | None:
     """Return the value at a path of keys of mappings and models, alone in a tuple; None if there is none."""
     for key in path:
-        if isinstance(values, Mapping) and key in values:
-            values = values[key]
-        elif isinstance(values, BaseModel) and key in type(values).model_fields:
-            values = getattr(values, key)
-        else:
+        inner = dict(values) if isinstance(values, BaseModel) else values
+        if not (isinstance(inner, Mapping) and key in inner):
             return None
+        values = inner[key]
     return (values,)
 
 

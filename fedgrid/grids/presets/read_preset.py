@@ -25,7 +25,7 @@ OVERRIDABLE = tuple(key for key in SETTABLE if key not in AXES or key in EXAMPLE
 
 def defaults() -> dict[str, tuple[Item, ...]]:
     """Return the axes of an empty file, with one default value each."""
-    return {axis: items(axis, DEFAULTS[axis]) for axis in AXES}
+    return {axis: (Item(DEFAULTS[axis], is_default=True),) for axis in AXES}
 
 
 def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:

@@ -112,14 +112,16 @@ def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[s
     settings = [key for key in axis_keys(configs) if key.startswith(SETTING)]
     alike = (*AXES, *(axis for axis in axes if not axis.startswith(SETTING)))
     common = _common_plugins(configs)
-    values = [
-        {**of_settings, PLUGIN: _versions(config, common[config.algorithm["name"]])}
-        for config, of_settings in zip(configs, settings_of(configs, settings), strict=True)
-    ]
-    shown = _differing_settings([tuple(values_of(config, alike).values()) for config in configs], values)
+    values = settings_of(configs, settings)
+    cells = [tuple(values_of(config, alike).values()) for config in configs]
+    versions = [{PLUGIN: _versions(config, common[config.algorithm["name"]])} for config in configs]
+    shown = _differing_settings(cells, values)
+    # Of runs with the same settings: a setting may name something of another plugin.
+    same = [(*cell, *of_run.values()) for cell, of_run in zip(cells, values, strict=True)]
+    shown += _differing_settings(same, versions)
     names = []
-    for config, of_run in zip(configs, values, strict=True):
-        method = config.algorithm["name"]
+    for config, settings_of_run, version in zip(configs, values, versions, strict=True):
+        method, of_run = config.algorithm["name"], {**settings_of_run, **version}
         words = [f"{key.removeprefix(SETTING)} {of_run[key]}" for key in shown if of_run[key] not in UNSET]
         names.append(f"{method} ({', '.join(words)})" if words else method)
     return names

@@ -5,7 +5,9 @@ Each has a range of numbers, or a list of choices.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import exp, isfinite, log
+from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -14,8 +16,10 @@ from fedgrid.algorithms.registry import ALGORITHMS, create, free, unlike_entry, 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.federation.training.settings import Training
-from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS, check_algorithm
+from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm
 from fedgrid.engine.runtime.configuration.validation import explain
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.grids.presets.axis_keys import ALGORITHM, SETTING
 from fedgrid.grids.presets.nested import merge, nested
@@ -236,7 +240,8 @@ def with_settings(run: RunConfig, params: Params) -> RunConfig:
         changed = RunConfig(**{**values, "algorithm": {"name": name, **complete}, "training": training})
     except ValidationError as error:
         raise explain(error, RunConfig) from error
-    check_algorithm(changed)
+    # What an example is follows from the name, wherever the data folder is.
+    check_algorithm(changed, partial(find, changed.dataset, Path()))
     return changed
 
 

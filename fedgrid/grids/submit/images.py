@@ -1,4 +1,5 @@
-"""The user's own images that travel with a job: those that a grid or an option names by a relative path."""
+"""The user's own images, and files of splits, that travel with a job: those that a grid or an option names by
+a relative path."""
 
 import re
 import shutil
@@ -9,8 +10,11 @@ from typing import Any
 from fedgrid.engine.federation.data import image_folders, names
 from fedgrid.engine.federation.data.names import mark, place_and_size
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.data.datasets import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER, find
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data.datasets import OWN_FORMATS, find
+from fedgrid.engine.runtime.data.own_images import SHIPPED, SHIPPED_FOLDER
 
+TABLES = (".csv", ".parquet")
 LIMIT = 64 << 20
 """Bytes. Ray's job server takes a job of 100 MiB, and holds it in memory."""
 
@@ -28,7 +32,7 @@ class Shipment:
         self._size = 0
 
     def take(self, value: Any) -> None:
-        """Copy the images that a value, or one within it, names by a relative path.
+        """Copy the images and the files of splits that a value, or one within it, names by a relative path.
 
         Raises:
             DataError: they cannot be used.
@@ -46,19 +50,23 @@ class Shipment:
         return text
 
     def _ship(self, name: str) -> str:
-        kind, _, given = name.partition(":")
+        kind, given = _kind_and_path(name)
         size = mark(place_and_size(given)[1])
-        dataset = find(name, Path())
-        place = Path(dataset.location)
+        if kind in OWN_FORMATS:
+            dataset = find(name, Path())
+            by_content, place = dataset.name, Path(dataset.location)
+        else:
+            place = own_images.place_given(given)
+            by_content = own_images.name(kind, place, size, [place])
         files = image_folders.files(place) if place.is_dir() else [place]
         self._size += sum(file.stat().st_size for file in files)
         if self._size > LIMIT:
             raise ConfigError(
-                f"{name}: the job's images are {self._size >> 20} MiB with these, and at most "
+                f"{name}: the job's data are {self._size >> 20} MiB with these, and at most "
                 f"{LIMIT >> 20} MiB travel with a job; put them on a disk that all machines of the cluster "
                 "have, and name the absolute path there"
             )
-        shipped = f"{names.digest_in(dataset.name)}/{place.name}"
+        shipped = f"{names.digest_in(by_content)}/{place.name}"
         for file in files:
             copy = self._folder / shipped / file.relative_to(place)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +75,10 @@ class Shipment:
 
 
 def relative_names(value: Any) -> Iterator[str]:
-    """Yield each `npz:PATH` and `folder:PATH` with a relative path in a value, or in the values within it."""
+    """Yield each `npz:PATH`, `folder:PATH` and file of a split with a relative path in a value, or within it.
+
+    A split names its file by a path alone, which is that of a csv or Parquet file that is here.
+    """
     if isinstance(value, dict):
         for inner in value.values():
             yield from relative_names(inner)
@@ -77,6 +88,12 @@ def relative_names(value: Any) -> Iterator[str]:
     elif isinstance(value, str):
         for word in value.split(","):
             name = word.strip(" []'\"")
-            kind, _, path = name.partition(":")
-            if kind in OWN_FORMATS and path and not path.startswith(("/", "~", SHIPPED)):
+            kind, path = _kind_and_path(name)
+            is_table = kind == names.PARTITION and Path(path).suffix in TABLES and Path(path).is_file()
+            if (is_table or kind in OWN_FORMATS) and path and not path.startswith(("/", "~", SHIPPED)):
                 yield name
+
+
+def _kind_and_path(name: str) -> tuple[str, str]:
+    kind, colon, path = name.partition(":")
+    return (kind, path) if colon else (names.PARTITION, name)

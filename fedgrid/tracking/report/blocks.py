@@ -150,6 +150,8 @@ def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table
         AS_PUBLISHED: personalisation.published_personalisation(study),
         "fairness and sizes of clusters": personalisation.fairness(study),
     }
+    if is_recorded(study, "personalised_auc"):
+        scores["AUC and calibration"] = personalisation.probabilities(study)
     if len((definitions := personalisation.definitions(study)).columns) > 1:
         scores["by each paper's definition"] = definitions
     yield Choice((*scores.items(), *_segments(study, dataset)))

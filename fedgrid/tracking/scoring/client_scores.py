@@ -51,6 +51,7 @@ def jain_index(values: ArrayLike) -> Array:
     return np.asarray(np.divide(mean(values) ** 2, squares, out=np.ones(squares.shape), where=squares != 0))
 
 
+SERVED = (("personalised", "their clients' own test sets"), ("generalised", "the server's test set"))
 CLIENTS = (
     *(
         Score(
@@ -61,10 +62,7 @@ CLIENTS = (
             name != "loss",
             f"{short}\n{heading}" if heading else "",
         )
-        for kind, short, images in (
-            ("personalised", "pers.", "their clients' own test sets"),
-            ("generalised", "gen.", "the server's test set"),
-        )
+        for (kind, images), short in zip(SERVED, ("pers.", "gen."), strict=True)
         for name, words, section, heading in (
             ("accuracy", "Accuracy", "clients", "acc."),
             ("f1", "Macro F1 over the classes in the test set,", "clients", "F1"),
@@ -116,15 +114,40 @@ CLIENTS = (
         "Accuracy of the algorithm's global model on the server's test set (`evaluation.global_model`).",
         _mean_of("global_accuracy"),
         "clients",
+        needs="global_model",
     ),
     Score(
         "global_own_accuracy",
         "Accuracy of the algorithm's global model on the clients' own test sets, mean over clients.",
         _mean_of("global_own_accuracy"),
         "clients",
+        needs="global_model",
     ),
 )
 """Means over the clients of one round, from `TestColumns`; F1 is over the classes in the test set."""
+
+
+PROBABILITIES = tuple(
+    Score(
+        f"{kind}_{name}",
+        f"{words} of the clusters' models on {images}, mean over clients (`evaluation.probabilities`).",
+        _mean_of(f"{kind}_{name}"),
+        "clients",
+        name != "ece",
+        needs="probabilities",
+    )
+    for kind, images in SERVED
+    for name, words in (
+        ("auc", "AUC of a class against the rest, mean over the classes in the test set,"),
+        ("ece", "Expected calibration error (Guo et al. 2017), 15 bins,"),
+    )
+)
+"""The same, of runs whose records have them."""
+
+
+def of_clients(tests: TestColumns) -> tuple[Score, ...]:
+    """Return the scores of a run's clients: `CLIENTS`, and `PROBABILITIES` if its records have them."""
+    return (*CLIENTS, *PROBABILITIES) if PROBABILITIES[0].name in tests else CLIENTS
 
 
 PUBLISHED_CLIENTS = (
@@ -137,6 +160,7 @@ PUBLISHED_CLIENTS = (
         "published_gf1",
         "F1 over the union of classes, of the local model before aggregation on the server's test set.",
         _mean_of("local_server_f1_union"),
+        needs="local_server",
     ),
     Score(
         "published_pa",
@@ -147,12 +171,14 @@ PUBLISHED_CLIENTS = (
         "published_ga",
         "Accuracy of the local model before aggregation on the server's test set.",
         _mean_of("local_server_accuracy"),
+        needs="local_server",
     ),
     Score(
         "published_learning_gap",
         "The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row.",
         _gap_between("personalised_accuracy", "local_server_accuracy"),
         highest=None,
+        needs="local_server",
     ),
 )
 """The published personalisation and generalisation: means over rounds and clients, from `TestColumns`.

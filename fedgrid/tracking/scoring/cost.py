@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.records import nearest_score
-from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PUBLISHED_CLIENTS
+from fedgrid.tracking.names import nearest_score
+from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PROBABILITIES, PUBLISHED_CLIENTS
 from fedgrid.tracking.scoring.partitions import PARTITION
 from fedgrid.tracking.scoring.run import Run, Scenario
 from fedgrid.tracking.scoring.study import Study
@@ -21,7 +21,11 @@ from fedgrid.tracking.scoring.study import Study
 Traffic: TypeAlias = Literal["training", "with-test"]
 Unit: TypeAlias = Literal["bytes", "mbit-per-client"]
 
-SCORES = tuple(each.name for each in (*CLIENTS, *ONLY_CURVES, *PARTITION, *PUBLISHED_CLIENTS) if each.highest)
+SCORES = tuple(
+    each.name
+    for each in (*CLIENTS, *PROBABILITIES, *ONLY_CURVES, *PARTITION, *PUBLISHED_CLIENTS)
+    if each.highest
+)
 """Curves that can be a target: shares, of which more is better."""
 
 

@@ -7,14 +7,14 @@ scenarios; a curve of `tracking.scoring.scores.curves` becomes a measure by `mea
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from math import isnan, nan
 from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.arrays import finite
+from fedgrid.tracking.arrays import Score, finite
+from fedgrid.tracking.names import SHORT_NAMES, nearest_score
 from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.client_scores import HARM, RIVALS, latest, worse_share
 from fedgrid.tracking.scoring.run import Run, Scenario
@@ -64,21 +64,33 @@ def measure_named(score: str, *studies: Study) -> Measure:
     """Return the measure of a score: the last value of a curve, or a number of `Run.scores`.
 
     Raises:
-        ValueError: no study has it; names the nearest.
+        ValueError: no study has it; names the nearest, or the key that asks for it.
     """
     results = [result for study in studies for result in study.finished]
     if score in WORSE:
         return WORSE[score]
     if score in DECLARED:
+        _check_recorded(DECLARED[score], results)
         return last_round(words_of(score), score, highest=DECLARED[score].highest)
     if any(score in result.curves for result in results):
         return recorded_number(score)
     names = dict.fromkeys((*DECLARED, *(name for run in results for name in (*run.curves, *run.scores))))
     if score not in names:
-        near = get_close_matches(score, names, 1)
-        others = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-        raise ValueError(f"no score '{score}'; {others}")
+        if short := DECLARED.get(SHORT_NAMES.get(score.lower(), "")):
+            _check_recorded(short, results)
+        others = nearest_score(score, names) or f"there are {', '.join(names)}"
+        raise ValueError(f"no score '{score}'; {others.rstrip()}")
     return final(words_of(score), score)
+
+
+def _check_recorded(score: Score, results: Sequence[Run]) -> None:
+    """Raise ValueError if tests have a score only with a key of `evaluation` that no run has set."""
+    key = f"evaluation.{score.needs}"
+    asked = (run.values.get(key) or not isnan(run.last(score.name)) for run in results)
+    if score.needs and results and not any(asked):
+        raise ValueError(
+            f"no run has '{score.name}': tests give it if {key} is true; run the grid with --set {key}=true"
+        )
 
 
 def recorded_number(name: str) -> Measure:
@@ -94,7 +106,7 @@ def own_numbers(study: Study) -> tuple[Measure, ...]:
 
 def words_of(score: str) -> str:
     """Return a score as a heading has it: `personalised accuracy`, `ARI`."""
-    acronyms = ("ari", "ami", "f1", "pf1", "gf1")
+    acronyms = ("ari", "ami", "auc", "ece", "f1", "pf1", "gf1")
     return " ".join(word.upper() if word in acronyms else word for word in score.split("_"))
 
 

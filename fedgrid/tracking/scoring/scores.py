@@ -16,7 +16,15 @@ from fedgrid.tracking import records
 from fedgrid.tracking.arrays import compute_scores, finite, last, mean
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
-from fedgrid.tracking.scoring.client_scores import CLIENTS, HARM, ONLY_CURVES, PUBLISHED_CLIENTS, TRAINING
+from fedgrid.tracking.scoring.client_scores import (
+    CLIENTS,
+    HARM,
+    ONLY_CURVES,
+    PROBABILITIES,
+    PUBLISHED_CLIENTS,
+    TRAINING,
+    of_clients,
+)
 from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS, HELD_OUT
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
@@ -28,11 +36,14 @@ from fedgrid.tracking.scoring.partitions import (
 
 OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
 """Scores that every round has."""
-DECLARED = {score.name: score for score in (*OF_ROUNDS, *PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT, *HARM)}
+DECLARED = {
+    score.name: score
+    for score in (*OF_ROUNDS, *PROBABILITIES, *PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT, *HARM)
+}
 """Those of curves, and of runs beside others, by name; a curve without a declaration is a recorded number."""
 SUMS = ("asked_clients", "bytes", "seconds")
 """Curves that are no scores."""
-SOMETIMES = (*(score.name for score in (*FAULTS, *DRIFT, *HELD_OUT)), *records.OF_MESSAGES)
+SOMETIMES = (*(score.name for score in (*PROBABILITIES, *FAULTS, *DRIFT, *HELD_OUT)), *records.OF_MESSAGES)
 """Names of what only some runs have."""
 
 
@@ -41,11 +52,11 @@ def curves(whole: Records) -> Columns:
 
     A name that is neither a score's nor declared in `record_columns` is a `KeyError`.
 
-    The names are the columns of `rounds.parquet`, the scores of `CLIENTS`, `PARTITION`, `PUBLISHED_CLIENTS`
-    (means over one round's clients), `TRAINING` and `ONLY_CURVES`; of runs with attackers, moved or held-out
-    clients also `disturbances.FAULTS`, `DRIFT`, `HELD_OUT`; `asked_clients`, the number of clients
-    that were to train; `bytes`, sent since the start, up and down; and `seconds` since the start, as without
-    the round cache.
+    The names are the columns of `rounds.parquet`, the scores of `of_clients`, `PARTITION`,
+    `PUBLISHED_CLIENTS` (means over one round's clients), `TRAINING` and `ONLY_CURVES`; of runs with
+    attackers, moved or held-out clients also `disturbances.FAULTS`, `DRIFT`, `HELD_OUT`; `asked_clients`, the
+    number of clients that were to train; `bytes`, sent since the start, up and down; and `seconds` since the
+    start, as without the round cache.
     """
     parts = score_partitions(whole.clients["cluster"], whole.clients["true_cluster"])
     sent_R = (whole.rounds["bytes_down"] + whole.rounds["bytes_up"]).astype(np.float64)
@@ -53,7 +64,8 @@ def curves(whole: Records) -> Columns:
         whole.round_R.shape,
         {
             **{name: np.asarray(values_R, np.float64) for name, values_R in whole.rounds.items()},
-            **compute_scores((*CLIENTS, *PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
+            **compute_scores(of_clients(whole.clients), whole.clients),
+            **compute_scores((*PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
             **disturbances.score_disturbances(whole.clients, whole.held_out_RH),
             **{score.name: np.array([part[score.name] for part in parts], np.float64) for score in PARTITION},
             "asked_clients": whole.clients["asked"].sum(axis=1),
@@ -74,7 +86,7 @@ def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str,
     """Score one round from its row of `rounds.parquet` and its K rows of `clients.parquet`.
 
     Returns name -> number, None where there is none: the columns of `rounds.parquet`, the scores of
-    `OF_ROUNDS`, `published_gf1`, and those of `FAULTS` and `HELD_OUT` if there are such clients.
+    `OF_ROUNDS`, `published_gf1`, and those of `PROBABILITIES`, `FAULTS` and `HELD_OUT` that the run has.
     """
     return _score_at(records.records_of_rows(round_row, client_rows), 0)
 
@@ -105,6 +117,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
     tested = np.flatnonzero(~np.isnan(whole.clients["personalised_accuracy"]).all(axis=1))
     parts = score_partitions(labels_RK, truth_RK)
+    clients = _clients(whole, int(tested[-1]) if len(tested) else -1)
     of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
     return finite(
         {
@@ -117,7 +130,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
                 for name in ("ari", "ami", "homogeneity", "completeness")
             },
             **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
-            **_numbers(compute_scores(CLIENTS, _clients(whole, int(tested[-1]) if len(tested) else -1))),
+            **_numbers(compute_scores(of_clients(clients), clients)),
             **asdict(published_clustering(labels_RK, truth_RK, published)),
             **_numbers(compute_scores(PUBLISHED_CLIENTS, of_all)),
             **{
@@ -138,7 +151,7 @@ def _score_at(whole: Records, index: int) -> dict[str, Any]:
         {
             **{name: values_R[index].item() for name, values_R in whole.rounds.items()},
             **score_partition(clients["cluster"][0], clients["true_cluster"][0]),
-            **_numbers(compute_scores(CLIENTS, clients)),
+            **_numbers(compute_scores(of_clients(clients), clients)),
             "published_gf1": mean(clients["local_server_f1_union"]).item(),
             **_numbers(compute_scores((*TRAINING, *of_faults), clients)),
             **_numbers(compute_scores(of_held_out, whole.held_out_RH[index : index + 1])),

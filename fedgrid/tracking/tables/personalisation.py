@@ -9,6 +9,7 @@ from math import isnan
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, last_rounds, mean_over_rounds
+from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, require_one
 from fedgrid.tracking.tables.cells import measures_table
 from fedgrid.tracking.tables.table import Table
@@ -28,6 +29,12 @@ RIGHT = {
     "gen. acc.": "generalised_accuracy",
     "gap": "learning_gap",
     "pers. recall": "personalised_balanced_accuracy",
+}
+OF_PROBABILITIES = {
+    "pers. AUC": "personalised_auc",
+    "gen. AUC": "generalised_auc",
+    "pers. ECE": "personalised_ece",
+    "gen. ECE": "generalised_ece",
 }
 MEAN, LAST = "mean over rounds", "last round"
 SPANS = {MEAN: mean_over_rounds, LAST: last_round}
@@ -58,6 +65,20 @@ def personalisation(study: Study) -> Table:
         "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
         "the server's. F1 and recall are means over the classes in the test set; gap: |pers. acc. - gen. "
         "acc.|. Means over clients and scenarios; best of a column in bold.",
+    )
+
+
+def probabilities(study: Study) -> Table:
+    """Return AUC and expected calibration error of the clusters' models."""
+    return _table(
+        study,
+        OF_PROBABILITIES,
+        "probabilities",
+        "AUC and calibration",
+        "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
+        "the server's. AUC: area under the ROC curve of a class against the rest, mean over the classes in "
+        "the test set; none of a test set of one class. ECE: expected calibration error, 15 bins (Guo et al. "
+        "2017). Means over clients and scenarios; best of a column in bold.",
     )
 
 
@@ -92,8 +113,8 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
 
 
 def measure_of(span: str, heading: str, curve: str) -> Measure:
-    """Return the measure of a curve over one of `SPANS`; neither a small nor a large gap is better."""
-    return SPANS[span](heading, curve, highest=None if heading == "gap" else True)
+    """Return the measure of a curve over one of `SPANS`."""
+    return SPANS[span](heading, curve, highest=DECLARED[curve].highest)
 
 
 FAIRNESS = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap in loss": "learning_gap_loss"}

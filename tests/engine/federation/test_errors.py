@@ -102,7 +102,7 @@ def test_unknown_names_list_the_nearest_and_all_known():
     assert str(unknown("model", "resnet", ["resnet34", "tinyvgg"])) == (
         "unknown model 'resnet'; did you mean 'resnet34'? known: resnet34, tinyvgg"
     )
-    assert str(unknown("split", "x", ["iid"])) == "unknown split 'x'; known: iid"
+    assert str(unknown("axis", "x", ["seed"])) == "unknown axis 'x'; known: seed"
     assert str(unknown("model", "x.py", ["tinyvgg"])) == (
         "unknown model 'x.py'; one of your own: --plugin x.py, and the name that it has there; known: tinyvgg"
     )

@@ -35,10 +35,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "quickstart", "--plugin", "ok.yaml"], "a grid is named alone: fedgrid run ok.yaml"),
         (["run", "--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'? known: digits, "),
         (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
-        (
-            ["run", "--split", "some"],
-            "unknown split 'some'; known: nonoverlapping-balanced, nonoverlapping-imbalanced, ",
-        ),
+        (["run", "--split", "some"], "unknown split 'some'; one of your own: --plugin FILE.py"),
         (["run", "--set", "rouns=3"], "unknown key 'rouns'; did you mean 'training.rounds'?"),
         (["run", "--set", "batch_size=3"], "did you mean 'training.batch_size'?"),
         (["run", "--set", "training.rounds=1000000000000"], "less than or equal to 1000000"),
@@ -237,7 +234,7 @@ def test_a_malformed_tracking_address(refused, uri):
 
 def test_brackets_in_values_are_not_markup(refused, tmp_path):
     """Rich takes [bold] for a style, [/] for an error and :smile: for a picture."""
-    refused("run", "--dataset", "[bold]x[/] :smile:", says="unknown dataset '[bold]x[/] :smile:'; known: ")
+    refused("run", "--dataset", "[bold]x[/] :smile:", says="unknown dataset '[bold]x[/] :smile:'; ")
     refused("run", "--dataset", "folder:[/x]", says=f"no folder {tmp_path}/[/x]; ")
 
 

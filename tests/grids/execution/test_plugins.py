@@ -14,7 +14,7 @@ from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.plugin_files import ALGORITHM, MODEL, renamed
+from tests.helpers.plugin_files import ALGORITHM, DATASET, MODEL, SPLIT, renamed
 
 FRAGILE = """
 from pathlib import Path
@@ -44,7 +44,9 @@ ALGORITHMS = [AlgorithmEntry("fragile", "FRG", "fails", "ours", Fragile, FedOptS
 GRID = """
 plugins: [mine.py, model.py]
 algorithm: [fedavg, own]
+dataset: own-data
 model: own-model
+split: {kind: own-split, first: 2}
 clients: 3
 training: {rounds: 2}
 """
@@ -64,7 +66,7 @@ def storage(tmp_path):
 @pytest.fixture
 def grid(tmp_path):
     """Return the file of a grid with plugins beside it."""
-    for name, text in (("mine.py", ALGORITHM), ("model.py", MODEL), ("grid.yaml", GRID)):
+    for name, text in (("mine.py", ALGORITHM), ("model.py", MODEL + SPLIT + DATASET), ("grid.yaml", GRID)):
         (tmp_path / name).write_text(text)
     return tmp_path / "grid.yaml"
 
@@ -168,7 +170,7 @@ def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ra
     flag = tmp_path / "flag"
     flag.touch()
     (tmp_path / "fragile.py").write_text(FRAGILE.replace("FLAG", str(flag)))
-    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "model.py").write_text(MODEL + SPLIT + DATASET)
     (tmp_path / "grid.yaml").write_text(
         GRID.replace("mine.py", "fragile.py")
         .replace("[fedavg, own]", "fragile")

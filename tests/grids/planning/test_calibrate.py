@@ -111,9 +111,9 @@ def test_passes_are_as_many_as_the_engine_makes(tested_on, local_server, monkeyp
     )
     seen, test = [], evaluation.test
 
-    def counted(module, images, labels, *rest):
+    def counted(module, images, labels, *rest, **options):
         seen.append(len(labels))
-        return test(module, images, labels, *rest)
+        return test(module, images, labels, *rest, **options)
 
     monkeypatch.setattr(evaluation, "test", counted)
     session = Session(InProcessPool(), NOWHERE)

@@ -7,8 +7,9 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import all_columns, check_columns, read_rows
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.results.axes import further_axes, naming_keys
+from fedgrid.grids.results.axes import algorithm_names, further_axes, naming_keys
 from fedgrid.grids.results.runs import describe
+from tests.helpers.plugin_files import LOCAL
 from tests.helpers.small_grid import NOWHERE
 
 PLUGIN = """
@@ -74,3 +75,12 @@ def test_without_every_combination_they_are_variants_of_the_algorithm(configs, t
     """As in the report of a grid that lists each setting of an algorithm by hand."""
     runs = describe([config for config in configs if config.seed == 0][:2], Storage(tmp_path))
     assert len({(run.algorithm, run.axes) for run in runs}) == 2
+
+
+def test_plugin_of_a_value_is_no_version_of_the_algorithm(tmp_path):
+    (tmp_path / "mine.py").write_text(LOCAL)
+    active.use([tmp_path / "mine.py"])
+    grid = {"algorithm": "fedavg", "axes": {"algorithm.local": [None, "own-local"]}}
+    runs = load_grid(grid, {}, [], NOWHERE, name="own").runs
+    active.use()
+    assert algorithm_names(runs, further_axes(runs)) == ["fedavg", "fedavg (local own-local)"]

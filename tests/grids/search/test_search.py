@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.algorithms.averaging.fedopt import FedOpt
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.storage.format import unseal
@@ -279,6 +280,15 @@ def test_option_adds_keys_of_training_to_the_space():
     ):
         with pytest.raises(ConfigError, match="adam"):
             search.runs(settings)
+
+
+def test_the_algorithm_of_a_trial_knows_the_model(monkeypatch):
+    seen = []
+    monkeypatch.setattr(FedOpt, "problem", lambda self, given: seen.append((given.input_shape, given.layout)))
+    search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart")
+    seen.clear()
+    search.runs({"threshold": 0.2})
+    assert {(shape, layout.head) for shape, layout in seen} == {((1, 8, 8), "5")}
 
 
 def test_base_gives_the_settings_that_are_not_searched():

@@ -8,7 +8,7 @@ from PIL import Image
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data import datasets
+from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import find, is_here, load
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.submit import images
@@ -43,7 +43,7 @@ def here(tmp_path, monkeypatch):
 @pytest.fixture
 def job(tmp_path, monkeypatch):
     """Return a job's working directory, which the code of this process seems to lie in."""
-    monkeypatch.setattr(datasets, "SHIPPED_FOLDER", tmp_path / "job" / "images")
+    monkeypatch.setattr(own_images, "SHIPPED_FOLDER", tmp_path / "job" / "images")
     return tmp_path / "job"
 
 
@@ -66,7 +66,7 @@ def test_run_has_one_id_in_every_job_until_the_images_change(here, tmp_path, mon
     ids = []
     for job, seed in (("first", 0), ("second", 0), ("third", 1)):
         write_npz(here / "mine.npz", seed)
-        monkeypatch.setattr(datasets, "SHIPPED_FOLDER", tmp_path / job / "images")
+        monkeypatch.setattr(own_images, "SHIPPED_FOLDER", tmp_path / job / "images")
         shipment = Shipment(tmp_path / job)
         shipment.take("npz:mine.npz")
         run = complete({"dataset": shipment.rewrite("npz:mine.npz"), "split": "majority"}, tmp_path)
@@ -89,6 +89,21 @@ def test_grid_of_shipped_images_reads_there_as_here(here, job, tmp_path, monkeyp
         ("folder_cats", "tinyvgg"),
     ]
     assert all("@" in run.dataset for run in runs)
+
+
+def test_file_of_a_split_is_shipped_from_a_grid_and_an_option(here, job, tmp_path, monkeypatch):
+    (here / "who.csv").write_text("client\n0\n1\n\n0\n1\n1\n")
+    (here / "grid.yaml").write_text(
+        "dataset: npz:mine.npz\nsplit: {kind: file, path: who.csv}\nmodel: digitnet\n"
+    )
+    shipment = Shipment(job)
+    [run] = load_grid("grid.yaml", {}, [], tmp_path).runs
+    shipment.take("who.csv")
+    there = shipment.rewrite("split.path=who.csv")
+    name = stage("grid.yaml", job, shipment)
+    monkeypatch.chdir(job)
+    for changes in ([], [there]):
+        assert load_grid(name, {}, changes, tmp_path).runs[0].run_id == run.run_id
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,15 @@ def test_a_data_set_has_a_table_of_fairness():
     assert "fairness-mnist" in {table.name for table in report_page(study("mnist")).tables()}
 
 
+def test_tables_of_auc_and_calibration_need_a_run_that_recorded_them():
+    recorded = {**RIGHT, "personalised_auc": (0.7, 0.8), "personalised_ece": (0.2, 0.1)}
+    less, more = (report_page(study("mnist", curves=curves)) for curves in (RIGHT, recorded))
+    (table,) = [table for table in more.tables() if table.name == "probabilities-mnist"]
+    assert table.name not in {one.name for one in less.tables()}
+    assert [column.name for column in table.columns[4:]] == ["pers. AUC", "gen. AUC", "pers. ECE", "gen. ECE"]
+    assert [cell.text for cell in table.rows[0].cells[4:]] == ["0.800", "–", "0.100", "–"]
+
+
 def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded_them():
     without = figures(study("mnist"))
     curves = {**RIGHT, "silhouette": (0.1, 0.2), "global_accuracy": (0.1, 0.2)}

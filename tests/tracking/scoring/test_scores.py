@@ -285,7 +285,7 @@ def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: P
 def test_every_column_that_is_read_is_declared():
     assert {*records.ROUND_KEYS} <= set(schemas()["rounds"].names)
     read = {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS, "part"}
-    assert read <= set(schemas(global_model=True)["clients"].names)
+    assert read <= set(schemas({"global_model", "probabilities"})["clients"].names)
 
 
 def test_the_last_local_accuracy_is_of_each_client_that_has_trained_by_then(write_run):
@@ -314,6 +314,18 @@ def test_the_global_model_is_scored_only_where_it_was_tested(write_run):
     run = scores.score_run(write_run([[0, 1]], [0, 1], columns=columns))
     assert (run["global_accuracy"], run["global_own_accuracy"]) == pytest.approx((0.6, 0.3))
     assert scores.score_run(write_run([[0, 1]], [0, 1]))["global_accuracy"] is None
+
+
+def test_auc_is_a_mean_over_the_clients_that_have_one_and_no_score_of_other_runs(write_run):
+    """The test set of client 1 has one class."""
+    columns = {"personalised_auc": [[0.6, None, 0.8]], "generalised_ece": [[0.1, 0.2, 0.3]]}
+    folder = write_run([[0, 1, 1]], [0, 1, 1], columns=columns)
+    run = scores.score_run(folder)
+    assert (run["personalised_auc"], run["generalised_ece"]) == pytest.approx((0.7, 0.2))
+    assert run["generalised_auc"] is None
+    [(_, of_round)] = scores.score_rounds(folder)
+    assert of_round["personalised_auc"] == scores.curves(records.read_records(folder))["personalised_auc"]
+    assert "personalised_auc" not in scores.score_run(write_run([[0, 1]], [0, 1]))
 
 
 def test_seconds_add_up_and_are_unknown_without_timings(write_run):

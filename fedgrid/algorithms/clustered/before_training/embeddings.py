@@ -22,7 +22,8 @@ from fedgrid.algorithms.clustered.before_training.before_training import (
 )
 from fedgrid.algorithms.clustered.before_training.class_means import ClassMeans, Flip
 from fedgrid.algorithms.clustered.before_training.cut import Guards, Tree
-from fedgrid.algorithms.contract.base import Conditions, Labels
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Message
 from fedgrid.algorithms.contract.section import PositiveInt

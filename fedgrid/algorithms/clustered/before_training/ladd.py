@@ -22,7 +22,8 @@ from fedgrid.algorithms.clustered.before_training.before_training import (
     BeforeTrainingSettings,
 )
 from fedgrid.algorithms.clustered.before_training.class_means import VECTOR, PrivateMessage, class_means
-from fedgrid.algorithms.contract.base import Conditions, Labels
+from fedgrid.algorithms.contract.base import Labels
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.orders import Message, Payload
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.updates.source import Rng

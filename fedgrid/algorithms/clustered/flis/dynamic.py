@@ -19,7 +19,6 @@ from fedgrid.algorithms.clustered.flis import inference
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator, AnyAggregator
 from fedgrid.algorithms.contract.base import (
     Algorithm,
-    Conditions,
     Diagnostics,
     Fresh,
     Labels,
@@ -28,6 +27,7 @@ from fedgrid.algorithms.contract.base import (
     Step,
     Traits,
 )
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import AnyLocalMethod, refusal
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, ChooseBy, ChooseOn, Order, Presence, Served

@@ -23,7 +23,8 @@ import numpy as np
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
 from fedgrid.algorithms.clustered.flis import inference, lists
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng

@@ -18,7 +18,8 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
 from fedgrid.algorithms.clustering import graph
 from fedgrid.algorithms.clustering.measures import silhouette
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step, Traits
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.section import FirstRound

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from fedgrid.algorithms.averaging.shared_layers import SharedLayers, SharedLayersSettings, share
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, Fresh, State, Step, Traits
+from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step, Traits
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import one_model_each
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
 from fedgrid.algorithms.contract.section import PositiveInt

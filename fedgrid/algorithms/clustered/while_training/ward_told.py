@@ -15,7 +15,8 @@ from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, select_m
 from fedgrid.algorithms.clustering.latecomers import can_wait, split_seen
 from fedgrid.algorithms.clustering.pooled import MET, add, clients_seen, have_met, mean_over_rounds
 from fedgrid.algorithms.clustering.ward import groups_at
-from fedgrid.algorithms.contract.base import Conditions, Diagnostics, State, Step
+from fedgrid.algorithms.contract.base import Diagnostics, State, Step
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.section import FirstRound, PositiveInt
 from fedgrid.algorithms.updates.source import Rng
 from fedgrid.algorithms.updates.updates import Updates

@@ -25,6 +25,7 @@ from fedgrid.engine.federation.dealing.split import (
     require_images,
     split_pool,
 )
+from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import ImagePool
 from fedgrid.engine.federation.seeds import generator
@@ -50,6 +51,7 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, 
         shape=pool.images.shape[1:],
         pool_groups=pool.groups,
         group_names=pool.group_names,
+        assigned=pool.assigned,
     )
     return _add_official_tests(config, pair, parts_K)
 
@@ -111,9 +113,9 @@ def setup_of(
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, changes)
     sends = algorithm.traits.sends_updates
     clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)
-    if config.split.kind == NATURAL:
+    if group_names := _group_names(config.split.kind, pool_set):
         clients = tuple(
-            replace(client, group=pool_set.group_names[part.cluster])
+            replace(client, group=group_names[part.cluster])
             for client, part in zip(clients, splits, strict=True)
         )
     setup = Setup(
@@ -125,6 +127,7 @@ def setup_of(
         server_set=server_set,
         server_parts=server_parts(len(server_set), config.clients),
         reference_set=reference_set,
+        probabilities=config.evaluation.probabilities,
         normalised_by=_statistics(config, pool_set, sets_K),
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,
@@ -140,6 +143,14 @@ def _statistics(config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]) -> Ch
     return ChannelStatistics.of(
         pool.images if is_pixels else np.concatenate([train.images for train, _ in sets_K])
     )
+
+
+def _group_names(kind: str, pool: ImageSet) -> tuple[str, ...]:
+    """Return what the data set or a file calls the hidden groups; empty where the split makes them."""
+    if kind == FILE:
+        assert pool.assigned is not None, "`deal` has seen it"
+        return pool.assigned.group_names
+    return pool.group_names if kind == NATURAL else ()
 
 
 def _clients(

@@ -88,6 +88,8 @@ class Setup:
     reference_set: ImageSet | None = None
     """The server's reference images; in no test set."""
     uplink: Uplink = ()
+    probabilities: bool = False
+    """Whether tests return the models' outputs (`evaluation.probabilities`)."""
     normalised_by: ChannelStatistics | None = None
     """Statistics of the pool, by which models normalise their images; None: they do not."""
     plugins: tuple[str, ...] = ()

@@ -7,6 +7,7 @@ was trained there before.
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from time import perf_counter
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from fedgrid.algorithms.contract.checks import payload_problem
-from fedgrid.algorithms.contract.orders import PREDICTIONS, ChooseBy, ChooseOn, Message
+from fedgrid.algorithms.contract.orders import LOSSES, PREDICTIONS, ChooseOn, Message
 from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.clients.messages import (
     Described,
@@ -34,13 +35,13 @@ from fedgrid.engine.federation.clients.workspace import (
     DeviceSet,
     Holdings,
     Turn,
-    module_of,
+    flat_of,
     stacks_of,
     tasks_by_stack,
 )
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
 from fedgrid.engine.federation.errors import FinalError, of_client, plugin_of
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, squared_norm
+from fedgrid.engine.federation.models.flat_vectors import squared_norm
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training import evaluation, local
@@ -59,7 +60,7 @@ class ClientWorker:
             ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
         """
         keep_freed_memory()
-        self._flat = FlatModule(module_of(setup, device))
+        self._flat = flat_of(setup, device)
         self._stacks = stacks_of(setup, device)
         self._setup, self._device, self._holdings = setup, device, Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
@@ -116,7 +117,9 @@ class ClientWorker:
             for task in tasks:
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
-                        own[task.client] = self._test_adapted(task, models, memories.get(task.client, {}))
+                        result = self._adapt(task, models, memories.get(task.client, {}))
+                        assert result.tested is not None
+                        own[task.client] = result.tested
         return [
             EvaluateReport(
                 task.client, own.get(task.client), tuple(parts[task.client]), chosen.get(task.client)
@@ -175,7 +178,10 @@ class ClientWorker:
         `untrained` keeps those tests by the models' positions: clients that begin alike share one.
         """
         started, order = perf_counter(), task.order
-        chosen = self._best(task, models, order.candidates, order.choose_on, order.choose_by)
+        tests = {}
+        if len(order.candidates) > 1 or order.losses:
+            tests = self._test_each(task, models, order.candidates, order.choose_on)
+        chosen = evaluation.best(tests, order.choose_by) if tests else order.candidates[0]
         if task.untrained and chosen not in untrained:
             untrained[chosen] = self._test_of(models[chosen], self._server_set)
         return Turn(
@@ -186,6 +192,7 @@ class ClientWorker:
             chosen,
             untrained[chosen] if task.untrained else None,
             perf_counter() - started,
+            {LOSSES: evaluation.mean_losses(tests, order.candidates)} if order.losses else {},
         )
 
     def _reply(self, turn: Turn, result: LocalResult, train_seconds: float) -> Reply:
@@ -221,10 +228,10 @@ class ClientWorker:
             checksum=crc32(update.data),
             images=len(turn.held.labels),
             steps=result.steps,
-            bytes_up=sum(array.num_bytes for array in sent.values()),
+            bytes_up=sum(array.num_bytes for array in sent.values()) + turn.bytes_of_losses,
             epoch_seconds=train_seconds / self._setup.training.local_epochs,
         )
-        outputs = {name: array.update for name, array in sent.items() if name != UPDATE}
+        outputs = {name: array.update for name, array in sent.items() if name != UPDATE} | turn.losses
         if order.infer:
             outputs[PREDICTIONS] = self._infer(turn.start + update)
         return Reply(report, update, outputs, {**result.memory, **residuals(sent)})
@@ -238,12 +245,12 @@ class ClientWorker:
         self._flat.write(model)
         return evaluation.predict(self._flat.module, reference.images)
 
-    def _test_adapted(self, task: EvaluateTask, models: Models, memory: Memory) -> Counts:
-        """Adapt the client's model on its training images, then test it on its test set."""
+    def _adapt(self, task: EvaluateTask, models: Models, memory: Memory) -> LocalResult:
+        """Adapt the client's model on its training images; test it on its test set, as the rule says."""
         assert task.adaptation is not None
         assert task.own is not None
         held = self._holdings.train(task.client, task.round_index)
-        local.train(
+        return local.train(
             self._flat,
             models[task.own],
             held.images,
@@ -254,30 +261,25 @@ class ClientWorker:
             rule=task.adaptation.rule,
             payload=task.adaptation.payload,
             max_steps=task.adaptation.steps,
+            test=partial(self._test, self._holdings.test(task.client, task.round_index)),
         )
-        return self._test(self._holdings.test(task.client, task.round_index))
 
     def _choose_model(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
         """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
         if task.own is None or task.choose_on is None:
             return task
         with of_client(task.client, task.round_index):
-            own = self._best(task, models, range(len(models)), task.choose_on, task.choose_by)
+            tests = self._test_each(task, models, range(len(models)), task.choose_on)
+            own = evaluation.best(tests, task.choose_by)
         chosen[task.client] = own
         return replace(task, own=own)
 
-    def _best(
-        self,
-        task: TrainTask | EvaluateTask,
-        models: Models,
-        candidates: Sequence[int],
-        on: ChooseOn,
-        by: ChooseBy,
-    ) -> int:
-        if len(candidates) == 1:
-            return candidates[0]
+    def _test_each(
+        self, task: TrainTask | EvaluateTask, models: Models, candidates: Sequence[int], on: ChooseOn
+    ) -> dict[int, Counts]:
+        """Return the tests by which a client chooses, by the candidates' positions."""
         held = self._holdings.chosen_on(task.client, task.round_index, on)
-        return evaluation.best(candidates, lambda place: self._test_of(models[place], held), by)
+        return {place: self._test_of(models[place], held) for place in candidates}
 
     def _fix_numerics(self) -> AbstractContextManager[None]:
         return fixed_numerics(self._setup.training.tf32)
@@ -286,7 +288,13 @@ class ClientWorker:
         self._flat.write(model)
         return self._test(held)
 
-    def _test(self, held: DeviceSet) -> Counts:
+    def _test(self, held: DeviceSet, logits_of: evaluation.Logits | None = None) -> Counts:
         return evaluation.test(
-            self._flat.module, held.images, held.labels, self._setup.num_classes, evaluation.TEST_BATCH
+            self._flat.module,
+            held.images,
+            held.labels,
+            self._setup.num_classes,
+            evaluation.TEST_BATCH,
+            with_outputs=self._setup.probabilities,
+            logits_of=logits_of,
         )

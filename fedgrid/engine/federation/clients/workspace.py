@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fedgrid.algorithms.contract.local_rule import PLAIN
@@ -22,7 +24,7 @@ from fedgrid.engine.federation.clients.messages import Memory, Setup, TrainTask
 from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import random_examples
-from fedgrid.engine.federation.models.flat_vectors import blank
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, head_of
 from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.batches import channels_first
@@ -168,6 +170,18 @@ def module_of(setup: Setup, device: str) -> nn.Module:
     return module
 
 
+def layer_prefix(setup: Setup) -> str:
+    """Return what stands before the name of a model's layer in `module_of`."""
+    wrappers = (setup.normalised_by is not None) + (setup.training.precision == "bfloat16")
+    return "module." * wrappers
+
+
+def flat_of(setup: Setup, device: str) -> FlatModule:
+    """Return the workspace for a run's model on a torch device, as `module_of`."""
+    head = head_of(setup.model)
+    return FlatModule(module_of(setup, device), None if head is None else layer_prefix(setup) + head)
+
+
 def _model(setup: Setup) -> nn.Module:
     return blank(setup.model, setup.inputs, setup.num_classes, setup.seed)
 
@@ -195,6 +209,14 @@ class Turn:
     on_server: Counts | None
     """That model on the server's test set, if it is tested before its training."""
     seconds: float
+    losses: dict[str, NDArray[Any]]
+    """Those of the candidates, by the name of their output; empty if the order does not ask for them."""
+
+    @property
+    def bytes_of_losses(self) -> int:
+        """Bytes that the losses take; on reference images they are the server's own work."""
+        is_sent = self.task.order.choose_on != "reference"
+        return sum(losses.nbytes for losses in self.losses.values()) if is_sent else 0
 
 
 class StackTraining:

@@ -13,12 +13,13 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.configuration.held_out import held_out_problem, never_held_out
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.dealing.kinds import KINDS, Movable, kind_of
+from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, Movable, kind_of
 from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED, Scenario, scenario_of, seed_text
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.record_names import EPSILON, FAULT, GROUP
+from fedgrid.engine.federation.record_names import EPSILON, FAULT, GLOBAL_MODEL, GROUP, PROBABILITIES
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import Evaluation, Training
 from fedgrid.engine.federation.uplink.privacy import Privacy, is_private
@@ -70,8 +71,8 @@ class RunConfig(Section):
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
     """Newcomers: client -> the first round, from 1, in which it is present."""
     plugin_digests: tuple[Digest, ...] = ()
-    """Of the plugins that the algorithm, its clusterer and the model come from, sorted. Their code is part of
-    what the run's numbers depend on, so a changed plugin makes another run."""
+    """Of the plugins that the algorithm, its parts, the model and the kind of split come from, sorted. Their
+    code is part of what the run's numbers depend on, so a changed plugin makes another run."""
 
     uplink: Uplink = ()
     """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
@@ -97,6 +98,13 @@ class RunConfig(Section):
         *("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift"),
         "held_out",
     )
+
+    @field_validator("split")
+    @classmethod
+    def _further_keys_are_of_a_plugin(cls, split: Split) -> Split:
+        if split.kind in BUILT_IN:
+            Section.model_validate(split.model_extra)  # Which has no key.
+        return split
 
     @field_validator("joins")
     @classmethod
@@ -165,8 +173,9 @@ class RunConfig(Section):
 
     @property
     def own_images(self) -> tuple[str, ...]:
-        """What the user's own images are called that the run needs; empty without any."""
-        return tuple(names.names_in({"dataset": self.dataset, "algorithm": self.algorithm}))
+        """What the user's own images and file of a split are called that the run needs; empty without any."""
+        given = {"dataset": self.dataset, "algorithm": self.algorithm, "split": self.split.path}
+        return tuple(names.names_in(given))
 
     @property
     def root_seed(self) -> int:
@@ -196,15 +205,16 @@ class RunConfig(Section):
         """Return the columns of the run's records that not all records have.
 
         They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms,
-        `group` where the data set names the groups.
+        `group` where the data set, or a file, names the groups, and those of what `evaluation` asks for.
         `traits` are the algorithm's, None if it is not known here.
         """
         own = traits.columns if traits is not None else frozenset()
         attacked = {FAULT} if self.faults.clients else set()
         private = {EPSILON} if is_private(self.uplink, self.privacy) else set()
         centralised = {CENTRALISED} if self.split.kind == CENTRALISED else set()
-        natural = {GROUP} if self.split.kind == NATURAL else set()
-        return own | attacked | private | centralised | natural
+        named = {GROUP} if self.split.kind in (NATURAL, FILE) else set()
+        tested = {word for word in (GLOBAL_MODEL, PROBABILITIES) if getattr(self.evaluation, word)}
+        return own | attacked | private | centralised | named | tested
 
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""

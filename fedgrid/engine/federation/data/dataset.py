@@ -8,11 +8,8 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.inputs import CALLED, Inputs
+from fedgrid.engine.federation.inputs import CALLED, Inputs, Sizes
 from fedgrid.engine.federation.training.settings import Training
-
-Sizes = tuple[int, Inputs, int, int | None]
-"""Classes; what an image is; images in the pool; groups, None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,8 @@ class Dataset:
     """Downloads the files into a folder, checks and unpacks them; None if there is no download."""
     facts: Callable[[Path], Sizes] | None = field(default=None, repr=False, compare=False)
     """Reads the sizes from `location`, where they depend on how its file was made."""
+    is_own: bool = False
+    """Whether it is a plugin's, whose sizes, model and training are not known before it is read."""
     made_by: str = ""
     """The command that makes the files, where there is no download."""
     bibtex: str = field(default="", repr=False)

@@ -19,12 +19,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from fedgrid.engine.federation.data.dataset import Sizes
+from fedgrid.engine.federation.data.files import check_is_file, check_memory
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import Size
-from fedgrid.engine.federation.data.readers import check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.inputs import Sizes, pixels
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"

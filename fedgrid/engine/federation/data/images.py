@@ -1,9 +1,10 @@
 """Examples with their classes, as data sets return them and clients hold them. Most are images.
 
-Shapes: N images, C channels, L classes.
+Shapes: K clients, N images, C channels, L classes.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,46 @@ ClassLabels = NDArray[np.int64]
 Groups = NDArray[np.int64]
 Positions = NDArray[np.int64]
 """Positions of images in an `ImageSet`, shape (N,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assigned:
+    """The clients of a pool and the examples that each of them holds."""
+
+    source: str
+    """What messages call the file or the data set."""
+    client_names: tuple[str, ...]
+    """As they were given, by the clients' numbers; K of them."""
+    held_K: tuple[Positions, ...]
+    """Positions in the pool, ascending, at least one; several clients may hold the same."""
+    group_K: tuple[int, ...]
+    """The hidden group of each client, from 0; all 0 without groups."""
+    group_names: tuple[str, ...] = ()
+    """As they were given, by the groups' numbers; empty without groups."""
+    test_K: tuple[Positions, ...] | None = None
+    """Those of its examples that a client is tested on; None: it is not said."""
+    num_rows: int | None = None
+    """How many examples there are, if each has a row; None: rows name their example."""
+
+    @property
+    def num_clients(self) -> int:
+        """K."""
+        return len(self.client_names)
+
+    @cached_property
+    def are_shared(self) -> bool:
+        """Whether an example has more than one client."""
+        every = np.concatenate(self.held_K)
+        return len(np.unique(every)) < len(every)
+
+    @cached_property
+    def num_leaked(self) -> int:
+        """How many examples a client is tested on and another one trains on."""
+        if self.test_K is None:
+            return 0
+        pairs = zip(self.held_K, self.test_K, strict=True)
+        trained = np.concatenate([np.setdiff1d(held, test) for held, test in pairs])
+        return len(np.intersect1d(np.concatenate(self.test_K), trained))
 
 
 @dataclass(frozen=True)
@@ -33,6 +74,8 @@ class ImageSet:
     """Of the groups, by their numbers; empty without groups."""
     vocabulary: int = 0
     """Number of different tokens; 0 for images and numbers."""
+    assigned: Assigned | None = None
+    """Of a pool, with split file: who holds what."""
 
     @property
     def inputs(self) -> Inputs:
@@ -46,11 +89,12 @@ class ImageSet:
     def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         groups = None if self.groups is None else self.groups[positions]
-        return replace(self, images=self.images[positions], labels=self.labels[positions], groups=groups)
+        images, labels = self.images[positions], self.labels[positions]
+        return replace(self, images=images, labels=labels, groups=groups, assigned=None)
 
     def without_groups(self) -> "ImageSet":
         """Return images and classes alone: what clients and the server get to see."""
-        return replace(self, groups=None, group_names=())
+        return replace(self, groups=None, group_names=(), assigned=None)
 
     def without_pixels(self) -> "ImageSet":
         """Return classes and groups alone; the images keep their size, but there are none."""

@@ -41,7 +41,9 @@ def mark(size: Size | None, before: str = "#") -> str:
     return f"{before}{size[0]}x{size[1]}" if size else ""
 
 
-NAME = re.compile(r"(?P<kind>folder|npz):(?P<short>[^/]+)@(?P<digest>[0-9a-f]{12})")
+PARTITION = "partition"
+"""What stands in place of a format before the name of a file that says who holds what."""
+NAME = re.compile(rf"(?P<kind>folder|npz|{PARTITION}):(?P<short>[^/]+)@(?P<digest>[0-9a-f]{{12}})")
 """What a run calls images: format, name of the folder or file with the size it is scaled to, and a digest."""
 
 

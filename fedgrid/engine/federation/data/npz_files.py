@@ -23,11 +23,10 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.dataset import Sizes
+from fedgrid.engine.federation.data.files import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
-from fedgrid.engine.federation.data.readers import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.federation.inputs import Inputs
+from fedgrid.engine.federation.inputs import Inputs, Sizes
 
 DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, struct.error),

@@ -29,13 +29,28 @@ Cuts: TypeAlias = list[tuple[Positions, Positions]]
 """For each client, the images it trains on and those it is scored on."""
 
 
-def cut_each(held_K: Sequence[Positions], rngs_K: Rngs, split: Split, seed: int, scenario: str) -> Cuts:
-    """Cut each client's images: `test_share` of them, rounded up, are its test set.
+def cut_each(
+    held_K: Sequence[Positions],
+    rngs_K: Rngs,
+    split: Split,
+    seed: int,
+    scenario: str,
+    test_K: Sequence[Positions] | None = None,
+) -> Cuts:
+    """Cut each client's images: those of `test_K`, else `test_share` of them, rounded up, are its test set.
 
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
     share; the client is scored on the second part.
     """
-    cuts = _leave_uncut(held_K) if split.tested_on == "official" else _cut_by_client(held_K, rngs_K, split)
+    if test_K is not None:
+        cuts = [
+            (np.setdiff1d(held, test), np.intersect1d(held, test))
+            for held, test in zip(held_K, test_K, strict=True)
+        ]
+    elif split.tested_on == "official":
+        cuts = _leave_uncut(held_K)
+    else:
+        cuts = _cut_by_client(held_K, rngs_K, split)
     if split.scored_on == "test":
         return cuts
     again_K = [generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))]

@@ -10,8 +10,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet, Positions
+from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.federation.partition import label_skew, majority, natural, ocfl, shifted
+from fedgrid.engine.federation.partition import from_file, label_skew, majority, natural, ocfl, shifted
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     PUBLISHED_SPLITS,
@@ -110,6 +111,7 @@ KINDS: dict[str, SplitKind] = {
     "two-levels": shifted.TWO_LEVELS,
     "continuum": shifted.CONTINUUM,
     "natural": natural,
+    from_file.FILE: from_file,
     CENTRALISED: shifted.ONE_CLIENT,
 }
 ALSO_CALLED = {
@@ -117,6 +119,10 @@ ALSO_CALLED = {
     "nonoverlapping": "nonoverlapping-balanced",
     **{f"{name}-balanced": name for name in KINDS if name not in PUBLISHED_SPLITS},
 }
+
+
+BUILT_IN = frozenset(KINDS)
+"""Those of the package; plugins add others."""
 
 
 def kind_of(split: str) -> SplitKind:
@@ -130,13 +136,19 @@ def kind_of(split: str) -> SplitKind:
     return KINDS[split]
 
 
+def own_kinds() -> list[OwnKind]:
+    """Return those of the plugins in use."""
+    return [kind for kind in KINDS.values() if isinstance(kind, OwnKind)]
+
+
 def idle_options(split: str) -> list[str]:
     """Return the fields of `Split` that have no effect on a kind, but on others.
 
-    Raises:
-        ConfigError: no kind has that name.
+    None of a plugin's kind that is not loaded.
     """
-    acting = kind_of(split).OPTIONS
+    if split not in KINDS:
+        return []
+    acting = KINDS[split].OPTIONS
     every = dict.fromkeys(option for kind in KINDS.values() for option in kind.OPTIONS)
     return [option for option in every if option not in acting]
 

@@ -21,6 +21,7 @@ from math import log
 import numpy as np
 
 from fedgrid.engine.federation.data.images import (
+    Assigned,
     ClassLabels,
     Groups,
     HeldImages,
@@ -31,6 +32,7 @@ from fedgrid.engine.federation.data.images import (
 from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_each, cut_for_all
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition import from_file
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import (
     Changes,
@@ -69,6 +71,7 @@ def split_pool(
     shape: tuple[int, ...] | None = None,
     pool_groups: Groups | None = None,
     group_names: Sequence[str] = (),
+    assigned: Assigned | None = None,
 ) -> tuple[ClientSplit, ...]:
     """Return the images of each of K clients. A pure function.
 
@@ -85,15 +88,18 @@ def split_pool(
         shape: channels, height and width of an image; None is not checked.
         pool_groups: the images' own groups, int64, shape (N,), 0..G-1, none empty; None: they have none.
         group_names: what these are called, for messages.
+        assigned: who holds what, for split file.
 
     Raises:
         ConfigError: the settings do not fit the pool or one another.
     """
     scenario = scenario_of(dataset, split.kind, num_clients)
     num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
-    kinds.check(scenario, Facts(num_classes, len(pool_labels), shape, num_groups), split, seed)
+    facts = Facts(num_classes, len(pool_labels), shape, num_groups, assigned)
+    kinds.check(scenario, facts, split, seed)
     kind = kinds.kind_of(split.kind)
-    pool = ImagePool(positions_by_class(pool_labels, num_classes), pool_labels, pool_groups, group_names)
+    positions_L = positions_by_class(pool_labels, num_classes)
+    pool = ImagePool(positions_L, pool_labels, pool_groups, group_names, assigned)
     rngs_K = [
         generator(seed, f"split of {scenario.seed_text}", client=client) for client in range(num_clients)
     ]
@@ -129,9 +135,14 @@ def cut(
     scenario: Scenario, held_K: Sequence[Positions], rngs_K: Rngs, pool: ImagePool, split: Split, seed: int
 ) -> Cuts:
     """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
-    if split.test_leakage == "none" and kinds.kind_of(scenario.split).IMAGES_ARE_SHARED:
+    kind = kinds.kind_of(scenario.split)
+    are_shared, test_K = kind.IMAGES_ARE_SHARED, None
+    if kind is from_file:
+        assert pool.assigned is not None, "`check` has seen it"
+        are_shared, test_K = pool.assigned.are_shared, pool.assigned.test_K
+    if are_shared and test_K is None and split.test_leakage == "none":
         return cut_for_all(held_K, pool.positions_L, split, seed, scenario.seed_text)
-    return cut_each(held_K, rngs_K, split, seed, scenario.seed_text)
+    return cut_each(held_K, rngs_K, split, seed, scenario.seed_text, test_K)
 
 
 def add_official_tests(
@@ -207,6 +218,8 @@ def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:
             helps += " or more split.draws"
         if split.kind == NATURAL and len({part.cluster for part in parts_K}) == len(parts_K):
             helps = "leave its group out of the data, add images to it, or set split.tested_on=official"
+        if kinds.kind_of(split.kind) is from_file:
+            helps = "leave it out of the file, or give it more"
         _require_both(parts_K, split.scored_on, helps)
 
 

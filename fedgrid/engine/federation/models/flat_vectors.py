@@ -6,7 +6,8 @@ module: frozen parameters, other buffers. Tied parameters are one. Each tensor i
 order), whatever its strides in memory.
 """
 
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from math import prod
 
 import numpy as np
@@ -66,22 +67,29 @@ def write(module: nn.Module, vector: Vector) -> None:
     _write(_tensors(module), vector)
 
 
-@torch.no_grad()
 def _read(tensors: list[Tensor]) -> Vector:
-    vector: Vector = torch.cat([tensor.reshape(-1).float() for tensor in tensors]).cpu().numpy()
+    vector: Vector = _join(tensors).cpu().numpy()
     return vector
 
 
 @torch.no_grad()
+def _join(tensors: list[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1).float() for tensor in tensors])
+
+
 def _write(tensors: list[Tensor], vector: Vector) -> None:
-    sizes = [tensor.numel() for tensor in tensors]
-    if vector.shape != (sum(sizes),):
-        raise ValueError(
-            f"a state vector of shape {vector.shape} does not fit a model of {sum(sizes)} entries"
-        )
     # `torch.tensor` copies, so `vector` may be a read-only view of shared memory.
-    parts = torch.tensor(vector, dtype=torch.float32, device=tensors[0].device).split_with_sizes(sizes)
-    for tensor, part in zip(tensors, parts, strict=True):
+    _load(tensors, torch.tensor(vector, dtype=torch.float32, device=tensors[0].device))
+
+
+@torch.no_grad()
+def _load(tensors: list[Tensor], flat: Tensor) -> None:
+    sizes = [tensor.numel() for tensor in tensors]
+    if flat.shape != (sum(sizes),):
+        raise ValueError(
+            f"a state vector of shape {tuple(flat.shape)} does not fit a model of {sum(sizes)} entries"
+        )
+    for tensor, part in zip(tensors, flat.split_with_sizes(sizes), strict=True):
         values = part.view(tensor.shape)
         tensor.copy_(values if tensor.is_floating_point() else values.round())
 
@@ -94,8 +102,14 @@ class FlatModule:
     order; `gather` and `scatter` convert between the two.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, head: str | None = None) -> None:
+        """Take over a module; `head` is the name of its head."""
         self.module = module
+        # The hook knows this list and not the workspace: a cycle would keep both on the device.
+        self._into_head: list[Tensor] = []
+        if head is not None:
+            note = partial(_note, self._into_head)
+            module.get_submodule(head).register_forward_pre_hook(note)
         parameters = list(parameters_of(module).values())
         self._shapes = [parameter.shape for parameter in parameters]
         size = sum(parameter.numel() for parameter in parameters)
@@ -108,18 +122,38 @@ class FlatModule:
             weight.copy_(parameter.detach())
             parameter.data, parameter.grad = weight, gradient
         self._state = [tensor.detach() for tensor in _tensors(module)]
+        self._parts = [self.weights, *self._state[len(parameters) :]]
+
+    @property
+    def features(self) -> Tensor | None:
+        """What went into the head in the last forward pass; None before one, and without a head."""
+        return self._into_head[0] if self._into_head else None
 
     def read(self) -> Vector:
         """Return a copy of the module's state, as `read_vector`."""
         return _read(self._state)
 
     def write(self, vector: Vector) -> None:
-        """Copy a state into the module, as `write`."""
+        """Copy a state into the module, as `write`; features of an earlier one are forgotten."""
+        self._into_head.clear()
         _write(self._state, vector)
 
+    def snapshot(self) -> Tensor:
+        """Return a copy of the state on the device, shape (P,): `weights`, then the buffers."""
+        return _join(self._parts)
+
+    def load(self, snapshot: Tensor) -> None:
+        """Copy a snapshot into the module; values of integer buffers (counters) are rounded.
+
+        Raises:
+            ValueError: a tensor of another shape.
+        """
+        _load(self._parts, snapshot)
+
     def gather(self, flat: Tensor) -> Vector:
-        """Convert a flat tensor to a vector in the layout's order, shape (W,)."""
-        return _read(self._views(flat))
+        """Convert a flat tensor, shape (W,), or a snapshot, (P,), to a vector in the layout's order."""
+        size = len(self.weights)
+        return _read([*self._views(flat[:size]), flat[size:]])
 
     def scatter(self, vector: Vector) -> Tensor:
         """Convert a vector in the layout's order to a flat tensor: its parameters, (W,), or a state, (P,).
@@ -146,6 +180,10 @@ class FlatModule:
         return views
 
 
+def _note(into_head: list[Tensor], _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    into_head[:] = inputs[:1]
+
+
 def squared_norm(update: Vector) -> float:
     """Return the squared Euclidean norm, summed in float64; NaN or infinite if and only if an entry is.
 
@@ -164,6 +202,11 @@ def blank(name: str, inputs: Inputs, num_classes: int, seed: int = 0, number: in
         return registry.build(name, inputs, num_classes)
 
 
+def head_of(name: str) -> str | None:
+    """Return the name of the named model's head; None if its entry names none."""
+    return registry.entry(name).head
+
+
 def layout(name: str, inputs: Inputs, num_classes: int) -> Layout:
     """Return the layout of the named model's state; it is built for that, once a process."""
     return _layout(name, inputs, num_classes, registry.entry(name))
@@ -172,7 +215,7 @@ def layout(name: str, inputs: Inputs, num_classes: int) -> Layout:
 @lru_cache
 def _layout(name: str, inputs: Inputs, num_classes: int, entry: registry.ModelEntry) -> Layout:
     """The entry tells a model of one plugin from that of another of the same name."""
-    return layout_of(blank(name, inputs, num_classes))
+    return replace(layout_of(blank(name, inputs, num_classes)), head=entry.head)
 
 
 @torch.no_grad()

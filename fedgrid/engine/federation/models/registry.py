@@ -46,6 +46,8 @@ class ModelEntry:
     saliency_layer: str | None = None
     """Name of the layer whose output Grad-CAM explains, the last feature map of more than one pixel;
     `INPUT` for a model without feature maps, which input gradients explain. None: not known."""
+    head: str | None = None
+    """Name of the module whose inputs are the model's features, mostly its last layer; None: not known."""
 
     def __post_init__(self) -> None:
         """Say what it takes where the entry does not."""
@@ -92,6 +94,7 @@ _ENTRIES = (
         _network("tinyvgg"),
         minimum_side=4,
         saliency_layer="9",
+        head="11",
         parameters={"1x28x28": 96_362, "3x32x32": 106_538},
     ),
     ModelEntry(
@@ -101,6 +104,7 @@ _ENTRIES = (
         _network("resnet34"),
         minimum_side=8,
         saliency_layer="18",
+        head="21",
         parameters={"3x32x32": 21_282_122},
     ),
     ModelEntry(
@@ -110,6 +114,7 @@ _ENTRIES = (
         _network("mobilenet"),
         minimum_side=8,
         saliency_layer="features",
+        head="classifier",
         parameters={"3x32x32": 2_236_682},
     ),
     ModelEntry(
@@ -118,6 +123,7 @@ _ENTRIES = (
         "ours",
         _network("digitnet"),
         saliency_layer=INPUT,
+        head="5",
         parameters={"1x8x8": 21_674},
     ),
     ModelEntry(
@@ -127,6 +133,7 @@ _ENTRIES = (
         _network("lenet5"),
         minimum_side=16,
         saliency_layer="5",
+        head="11",
         parameters={"1x28x28": 44_426, "3x32x32": 62_006},
     ),
     ModelEntry(
@@ -136,6 +143,7 @@ _ENTRIES = (
         _network("lenet5_tanh"),
         minimum_side=16,
         saliency_layer="5",
+        head="11",
         parameters={"1x28x28": 85_822, "3x32x32": 121_182},
     ),
     ModelEntry(
@@ -145,6 +153,7 @@ _ENTRIES = (
         _network("resnet9"),
         minimum_side=8,
         saliency_layer="16",
+        head="19",
         parameters={"3x32x32": 6_575_370},
     ),
     ModelEntry(
@@ -154,6 +163,7 @@ _ENTRIES = (
         _network("resnet18"),
         minimum_side=8,
         saliency_layer="layer3",
+        head="fc",
         parameters={"3x32x32": 11_181_642},
     ),
     ModelEntry(
@@ -163,6 +173,7 @@ _ENTRIES = (
         _network("mobilenet_v1"),
         minimum_side=8,
         saliency_layer="68",
+        head="83",
         parameters={"3x32x32": 3_217_226},
     ),
     ModelEntry(
@@ -179,6 +190,7 @@ _ENTRIES = (
         "two hidden layers (64 wide), for tables and anything else but tokens",
         "ours",
         module=_small_network("mlp"),
+        head="5",
         takes=("pixels", "numbers"),
         saliency_layer=INPUT,
         parameters={"8": 5_386},
@@ -188,6 +200,7 @@ _ENTRIES = (
         "three 1-D convolutions (32 wide, stride 2), for series",
         "ours",
         module=_small_network("cnn_1d"),
+        head="8",
         takes=("numbers",),
         parameters={"1x40": 8_010},
     ),
@@ -196,6 +209,7 @@ _ENTRIES = (
         "an embedding of 8, one LSTM layer (64 wide), for tokens such as characters",
         "ours, smaller than that of McMahan et al. 2017 (two layers of 256)",
         module=_small_network("lstm"),
+        head="head",
         takes=("tokens",),
         parameters={"20 of 30": 19_834},
     ),

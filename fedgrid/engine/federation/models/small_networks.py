@@ -37,7 +37,8 @@ def mlp(inputs: Inputs, num_classes: int) -> nn.Module:
 def cnn_1d(inputs: Inputs, num_classes: int) -> nn.Module:
     """Return three convolutions of stride 2 over a series; a row of numbers is one of a single channel."""
     channels, length = inputs.shape if len(inputs.shape) == 2 else (1, *inputs.shape)
-    layers: list[nn.Module] = [nn.Unflatten(1, (1, length))] if len(inputs.shape) == 1 else []
+    # The layers have the same names either way, so that the head's entry has one.
+    layers: list[nn.Module] = [nn.Identity() if len(inputs.shape) == 2 else nn.Unflatten(1, (1, length))]
     for before, kernel in ((channels, 5), (WIDTH // 2, 3), (WIDTH // 2, 3)):
         layers += [nn.Conv1d(before, WIDTH // 2, kernel, stride=2, padding=kernel // 2), nn.ReLU()]
         length = -(-length // 2)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import ClassLabels, Groups, ImageSet, Positions
+from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, ImageSet, Positions
 from fedgrid.engine.federation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ class Facts:
     """Channels, height, width; None is not checked."""
     num_groups: int | None = None
     """Number of groups that the images have themselves, such as writers; None: they have none."""
+    assigned: Assigned | None = None
+    """Who holds what, with split file."""
 
     @classmethod
     def of(cls, dataset: Dataset) -> Facts:
@@ -117,6 +119,8 @@ class ImagePool:
     """The group of each image, 0 to G-1, if the images have groups."""
     group_names: Sequence[str] = ()
     """Of the groups, by their numbers."""
+    assigned: Assigned | None = None
+    """Who holds what, with split file."""
 
 
 Rngs = Sequence[np.random.Generator]

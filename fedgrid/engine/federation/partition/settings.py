@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 
@@ -10,16 +10,21 @@ ClassLabel = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Split(Section):
-    """How a data set is split among clients. Defaults are those of the OCFL papers, without their leakage."""
+    """How a data set is split among clients. Defaults are those of the OCFL papers, without their leakage.
+
+    Keys of a plugin's kind are further ones: `RunConfig` refuses them with others.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     kind: str = "nonoverlapping-balanced"
     """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
     nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, swapped,
-    dimmed, noisy, two-levels, continuum, natural or centralised."""
+    dimmed, noisy, two-levels, continuum, natural, file, centralised or one of a plugin's."""
     num_clusters: PositiveInt = 3
     """Number of hidden groups of clients; 2 with split majority, 4 with rotated, rolled, flipped, swapped,
     dimmed, noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet,
-    iid, continuum and natural."""
+    iid, continuum, natural and file."""
     draws: PositiveInt | None = None
     """Draws with replacement per client; None is floor(pool size / clients), the published rule. With split
     majority, images per client without replacement; None is as many as possible."""
@@ -64,6 +69,10 @@ class Split(Section):
     arc: Annotated[float, Field(gt=0, le=360)] = 90.0
     """With split continuum: degrees over which the clients' angles are spread."""
 
+    path: str | None = None
+    """With split file: the path of the csv or Parquet file that says who holds what; a run's configuration
+    names it by its content (`runtime.data.partition_files`)."""
+
     omitted_defaults = (
         "labels_share",
         "tested_on",
@@ -74,4 +83,5 @@ class Split(Section):
         "sizes",
         "quantity",
         "arc",
+        "path",
     )

@@ -71,6 +71,8 @@ def _run(
 ) -> tuple[RunState, RoundRecord]:
     watch = Stopwatch()
     plan = plan_round(federation, run_state, pool)
+    if not all(order.rule.is_cached for order in plan.reached):
+        cache = None
     with _work(federation, plan, run_state, pool, cache, watch) as work:
         reports = work.reports()
         with watch.step("cluster_seconds"):

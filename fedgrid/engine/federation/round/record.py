@@ -24,6 +24,7 @@ from fedgrid.engine.federation.record_names import (
     MEMBERS,
     MESSAGE,
     MESSAGE_BYTES,
+    PROBABILITY_SCORES,
     SCORES,
     TESTS,
 )
@@ -172,7 +173,7 @@ def _test_columns(
     ]
     distinct = {id(counts): counts for given in by_client for counts in given.values() if counts is not None}
     results = dict(zip(distinct, scores(list(distinct.values())), strict=True))
-    nothing = dict.fromkeys(SCORES)
+    nothing = dict.fromkeys((*SCORES, *(PROBABILITY_SCORES if federation.evaluation.probabilities else ())))
     return [
         {
             f"{test}_{score}": value

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.training.probabilities import Outputs
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -19,17 +21,22 @@ class Counts:
     confusion: NDArray[np.int64]
     """Shape (L, L): number of images of class `row` that were predicted as class `column`."""
     loss_sum: float
+    outputs: Outputs | None = None
+    """Of all images, where probabilities are scored (`evaluation.probabilities`)."""
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum)
+        outputs = None
+        if self.outputs is not None and other.outputs is not None:
+            outputs = self.outputs + other.outputs
+        return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum, outputs)
 
 
 def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
     """Return the scores of each test, all of the same classes, by the names of `record_names.SCORES`.
 
-    All are NaN if the test set is empty; F1 is zero where it would be 0 / 0. The loss is the mean
-    cross-entropy. One prediction outside a client's classes adds a class with F1 zero to `f1_union`, as
-    published.
+    With outputs there are those of `PROBABILITY_SCORES` too. All are NaN if the test set is empty; F1 is zero
+    where it would be 0 / 0. The loss is the mean cross-entropy. One prediction outside a client's classes
+    adds a class with F1 zero to `f1_union`, as published.
     """
     if not tests:
         return []
@@ -48,6 +55,7 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
             "f1": _mean(f1_NL[i][own_NL[i]]),
             "balanced_accuracy": _mean(recall_NL[i][own_NL[i]]),
             "recall": recall_NL[i].tolist(),
+            **(counts.outputs.scores() if counts.outputs is not None else {}),
         }
         for i, counts in enumerate(tests)
     ]

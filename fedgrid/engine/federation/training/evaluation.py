@@ -3,7 +3,7 @@
 Shapes: N images, L classes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isnan
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.probabilities import Outputs
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import ChooseBy
 
+Logits = Callable[[Tensor], Tensor]
+"""Inputs -> logits, shape (N, L)."""
 TEST_BATCH = 128
 """Images per test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
 cache and are slower."""
@@ -59,7 +62,16 @@ def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
 
 
 @torch.inference_mode()
-def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, batch_size: int) -> Counts:
+def test(
+    module: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    num_classes: int,
+    batch_size: int,
+    *,
+    with_outputs: bool = False,  # noqa: PT028
+    logits_of: Logits | None = None,  # noqa: PT028
+) -> Counts:
     """Return confusion matrix and summed cross-entropy of the module, in inference mode.
 
     Args:
@@ -68,26 +80,44 @@ def test(module: nn.Module, images: Tensor, labels: Tensor, num_classes: int, ba
         labels: int64, shape (N,), 0..L-1, on the same device.
         num_classes: L.
         batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
+        with_outputs: whether the result has the logits and labels too.
+        logits_of: what maps inputs to logits in the module's place, with its help; None: the module does.
+
+    Raises:
+        ValueError: the logits have another shape.
     """
     if not labels.shape[0]:
-        return Counts(np.zeros((num_classes, num_classes), np.int64), 0.0)
+        nothing = Outputs(np.zeros((0, num_classes), np.float32), np.zeros(0, np.int64))
+        empty = np.zeros((num_classes, num_classes), np.int64)
+        return Counts(empty, 0.0, nothing if with_outputs else None)
     set_mode(module, training=False)
     parts = [images] if labels.shape[0] <= batch_size else torch.split(images, batch_size)
-    outputs = [module(to_inputs(part)) for part in parts]
-    logits = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    of_parts = [(logits_of or module)(to_inputs(part)) for part in parts]
+    logits = of_parts[0] if len(of_parts) == 1 else torch.cat(of_parts)
+    if logits.shape != (len(labels), num_classes):
+        raise ValueError(
+            f"{'the model' if logits_of is None else 'LocalSteps.test'} returned logits of shape "
+            f"{tuple(logits.shape)}; expected {(len(labels), num_classes)}"
+        )
     loss_sum = functional.cross_entropy(logits.double(), labels, reduction="sum")
     cells = labels * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)
-    return Counts(confusion.cpu().numpy(), float(loss_sum))
+    outputs = Outputs(logits.cpu().numpy(), labels.cpu().numpy()) if with_outputs else None
+    return Counts(confusion.cpu().numpy(), float(loss_sum), outputs)
 
 
-def best(candidates: Sequence[int], test: Callable[[int], Counts], by: "ChooseBy") -> int:
+def best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
     """Return the candidate with the least loss, or the highest accuracy; ties go to the first.
 
     A loss that is NaN counts as infinite.
     """
-    penalties = {candidate: _penalty(test(candidate), by) for candidate in candidates}
-    return min(candidates, key=penalties.__getitem__)
+    return min(tests, key=lambda candidate: _penalty(tests[candidate], by))
+
+
+def mean_losses(tests: Mapping[int, Counts], candidates: Sequence[int]) -> NDArray[np.float32]:
+    """Return the mean cross-entropy of each candidate, in their order."""
+    of_each = (tests[candidate] for candidate in candidates)
+    return np.array([counts.loss_sum / counts.confusion.sum() for counts in of_each], np.float32)
 
 
 def _penalty(counts: Counts, by: "ChooseBy") -> float:

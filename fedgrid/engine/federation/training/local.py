@@ -5,7 +5,9 @@ its batches from them in a seeded order; the optimizer works on one flat tensor;
 device before the last epoch ends. Shapes: N images, P entries of a state vector of which W are parameters.
 """
 
-from math import ceil, nan
+from collections.abc import Callable
+from functools import partial
+from math import nan
 
 import numpy as np
 import torch
@@ -18,9 +20,10 @@ from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.own_code import BY_TORCH, own_code
 from fedgrid.engine.federation.seeds import seeded
 from fedgrid.engine.federation.training.batches import batches, channels_last, draw_moves
-from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
+from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.evaluation import Logits, set_mode
 from fedgrid.engine.federation.training.layers import reset_norms, smallest_batch
-from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip
+from fedgrid.engine.federation.training.local_model import Local
 from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
 
@@ -39,6 +42,7 @@ def train(
     payload: Memory = NOTHING,
     reference: Tensor | None = None,
     max_steps: int | None = None,
+    test: Callable[[Logits], Counts] | None = None,
 ) -> LocalResult:
     """Train from `start` on all images for `training.local_epochs` epochs, or `training.local_steps` steps.
 
@@ -57,24 +61,24 @@ def train(
         payload: the rule's arrays.
         reference: the server's reference images for rules that predict on them.
         max_steps: stop after this many optimizer steps; None: as `training` says.
+        test: tests what the rule has the trained model say of inputs (`LocalSteps.test`); None: nothing does.
 
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
     """
-    smallest = smallest_batch(flat.module, training.batch_size)
+    size, smallest = training.batch_size, smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
     is_round, max_steps = max_steps is None, training.local_steps if max_steps is None else max_steps
     with seeded(str(flat.weights.device), own), own_code(rule, "start", BY_TORCH):
         flat.write(_restore_own_entries(start, rule, memory))
         if is_round and training.buffers == "reset":
             reset_norms(flat.module)
-        local = Local(flat, training, memory, payload, reference)
-        begins = range(0, len(labels) - smallest + 1, training.batch_size)
+        local = Local(flat, (images, labels), training, memory, payload, reference)
+        begins = range(0, len(labels) - smallest + 1, size)
         local.plan(len(begins), max_steps)
-        steps = rule.start(local)
-        if rule is not PLAIN:
-            local.note_start()
         set_mode(flat.module, training=True)
+        steps = rule.start(local)
+        local.note_start(rule)
         pixels = channels_last(images)
         logits: list[Tensor] = []
         targets: list[Tensor] = []
@@ -82,126 +86,26 @@ def train(
             local.epoch_index = epoch_index
             order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device, non_blocking=True)
             moved = draw_moves(len(order), training.augment, moves, order.device)
-            epoch_labels, size = labels.index_select(0, order), training.batch_size
             for begin, inputs in zip(begins, batches(pixels, order, moved, size), strict=False):
                 if len(logits) == local.num_steps:
                     break
-                targets.append(epoch_labels[begin : begin + size])
+                local.positions = order[begin : begin + size]
+                targets.append(labels.index_select(0, local.positions))
                 logits.append(steps.step(local, inputs, targets[-1]))
         finished = steps.finish(local, len(logits))
         outputs, own_memory = finished.outputs, finished.memory
         local.check_start(rule)
+        tested = None if test is None else test(partial(steps.test, local))
     model = flat.read()
-    losses, accuracies = _running_means(logits, targets, training.local_epochs if max_steps is None else 1)
     return LocalResult(
-        model=model,
-        losses=losses,
-        accuracies=accuracies,
+        model,
+        *_running_means(logits, targets, training.local_epochs if max_steps is None else 1),
         steps=len(logits),
         outputs=outputs,
         memory={**local.optimizer_memory(), **_own_entries(model, rule), **own_memory},
+        tested=tested,
+        has_own_test=type(steps).test is not LocalSteps.test,
     )
-
-
-class Local:
-    """The model in training, as a rule's hooks see it (`algorithms.contract.local_rule.LocalModel`)."""
-
-    def __init__(
-        self,
-        flat: FlatModule,
-        training: LocalTraining,
-        memory: Memory,
-        payload: Memory,
-        reference: Tensor | None,
-    ) -> None:
-        self._flat, self._training = flat, training
-        self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
-        self.weights = flat.weights
-        self.learning_rate, self.momentum = training.learning_rate, training.momentum
-        self.memory, self.payload = memory, payload
-        self.num_steps = self.num_epochs = self.epoch_index = 0
-        self._start: Tensor | None = None
-        self._reference = reference
-
-    def plan(self, batches: int, max_steps: int | None) -> None:
-        """Set the length of the training: `local_epochs` epochs of `batches` each, or `max_steps`."""
-        if max_steps is None:
-            self.num_epochs = self._training.local_epochs
-            self.num_steps = batches * self.num_epochs
-        elif batches:
-            self.num_epochs, self.num_steps = ceil(max_steps / batches), max_steps
-
-    @property
-    def start(self) -> Tensor:
-        """The parameters before the first step, shape (W,)."""
-        return self.weights.detach().clone() if self._start is None else self._start
-
-    def note_start(self) -> None:
-        """Keep the parameters as they are now: a rule's `start` may have changed them."""
-        self._start = self.weights.detach().clone()
-
-    def check_start(self, rule: LocalRule) -> None:
-        """Raise ValueError if the rule has written to `start`."""
-        if self._start is not None and self._start._version:
-            raise ValueError(f"{type(rule).__name__} wrote to local.start; work on a copy")
-
-    @property
-    def reference(self) -> Tensor | None:
-        """The server's reference images as inputs, converted anew each time."""
-        return None if self._reference is None else to_inputs(self._reference)
-
-    def tensor(self, vector: Vector) -> Tensor:
-        """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
-        return self._flat.scatter(vector)
-
-    def vector(self, tensor: Tensor) -> Vector:
-        """Return a tensor like `weights` as a vector in the layout's order."""
-        return self._flat.gather(tensor)
-
-    def logits(self, images: Tensor) -> Tensor:
-        """Return the model's outputs."""
-        outputs: Tensor = self._flat.module(images)
-        return outputs
-
-    def gradient(self, loss: Tensor) -> Tensor:
-        """Return the gradient of a scalar with respect to `weights`; the next call overwrites it."""
-        self._flat.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return self._flat.gradient
-
-    def predict(self, images: Tensor | None = None) -> np.ndarray:
-        """Return class probabilities in inference mode; the module is left in training mode."""
-        images = self._reference if images is None else images
-        if images is None:
-            raise ValueError("there are no reference images: set split.reference_images")
-        probabilities = predict(self._flat.module, images)
-        set_mode(self._flat.module, training=True)
-        return probabilities
-
-    def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
-        """Train on one batch; return its logits before the step."""
-        logits = self.logits(images)
-        loss = functional.cross_entropy(logits, labels)
-        penalty = steps.penalty(logits, labels, images)
-        gradient = self.gradient(loss if penalty is None else loss + penalty)
-        steps.correct(self.weights, gradient)
-        if steps.trains is None:
-            self.descend(gradient)
-        else:
-            before = self.weights.clone()
-            self.descend(gradient)
-            self.weights.copy_(torch.where(steps.trains, self.weights, before))
-        return logits.detach()
-
-    def descend(self, gradient: Tensor) -> None:
-        """Take one step of the optimizer along a gradient, which may be overwritten."""
-        clip(gradient, self._training.clip_gradient)
-        self._optimizer.step(self.weights, gradient)
-
-    def optimizer_memory(self) -> Memory:
-        """Return the optimizer's state, if it is kept and there is any."""
-        memory = self._optimizer.memory() if self._training.keep_optimizer_state else None
-        return {} if memory is None else {OPTIMIZER: memory}
 
 
 def _restore_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:

@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.source import Vector
+from fedgrid.engine.federation.training.confusion import Counts
 
 Memory = Mapping[str, NDArray[Any]]
 NOTHING: Memory = MappingProxyType({})
@@ -34,3 +35,7 @@ class LocalResult:
     """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
     of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,
     (2 W + 1,) of Adam."""
+    tested: Counts | None = None
+    """What the test returned that was asked for."""
+    has_own_test: bool = False
+    """Whether the rule has a test of its own (`LocalSteps.test`)."""

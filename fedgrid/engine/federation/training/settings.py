@@ -215,5 +215,8 @@ class Evaluation(Section):
     global_model: bool = False
     """Whether the one model for all, of algorithms that have one beside their clusters' (`global_model`), is
     tested too, like the served models: columns `global_own_...` and `global_...` of the records."""
+    probabilities: bool = False
+    """Whether tests have the scores that need the probabilities of all classes, AUC and expected calibration
+    error: columns `..._auc` and `..._ece` of the records."""
 
-    omitted_defaults = ("global_model",)
+    omitted_defaults = ("global_model", "probabilities")

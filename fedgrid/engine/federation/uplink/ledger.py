@@ -110,13 +110,8 @@ class Accountant:
         distances = {}
         for order in (by_client[client] for client in replied):
             arrays = 1 + len(covered(order.rule, self.uplink))
-            distances[order.client] = inf if _tells_choice(order) else sqrt(arrays) / noise
+            distances[order.client] = inf if order.tells_fit else sqrt(arrays) / noise
         return distances
-
-
-def _tells_choice(order: Order) -> bool:
-    """Return whether a client's choice among models depends on its own images."""
-    return len(order.candidates) > 1 and order.choose_on != "reference"
 
 
 class Ledger:
@@ -266,8 +261,8 @@ class _PrivacyLedger(Ledger):
         what = None
         if any(map(isinf, self._charges.values())):
             what = self._accountant.uncovered
-        elif not trusted and any(_tells_choice(order) for order in orders):
-            what = "tell which model they chose"
+        elif not trusted and any(order.tells_fit for order in orders):
+            what = "tell how models fit their images"
         if what is not None:
             yield f"clients {what}, which no noise covers: their epsilon is infinite"
 

@@ -6,19 +6,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedgrid.algorithms.contract.base import Conditions
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
 from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.names import is_name
-from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
-from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS, check_size
-from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.configuration.conditions import check_algorithm, check_kinds
+from fedgrid.engine.runtime.configuration.split_section import clients_in, complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
@@ -48,10 +45,14 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
             raise unknown_key(key, "", SETTABLE, (key,), INNER)
     values = {**DEFAULTS, **given}
     dataset = find(str(values["dataset"]), data_dir)
+    filled = _fill_defaults(values, dataset, data_dir)
+    if "clients" not in given and (number := clients_in(filled["split"])) is not None:
+        filled["clients"] = number
     try:
-        config = RunConfig(**_fill_defaults(values, dataset, data_dir))
+        config = RunConfig(**filled)
     except ValidationError as error:
         raise explain(error, RunConfig) from error
+    config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
     _check(config, dataset, data_dir)
     return config
 
@@ -78,8 +79,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": _split(values["split"], dataset, is_stored=is_name(str(values["dataset"]))),
-        PLUGINS: active.plugin_digests(algorithm, model),
+        "split": complete_split(values["split"], str(values["dataset"]), dataset),
     }
 
 
@@ -101,29 +101,17 @@ def _algorithm(given: object) -> dict[str, Any]:
     return {"name": name, **written(name, settings)}
 
 
-def _split(given: object, dataset: Dataset, *, is_stored: bool) -> object:
-    """Return the section with its defaults; a stored one has numbers of classes, no names."""
-    split = {"kind": given} if isinstance(given, str) else given
-    if not isinstance(split, Mapping):
-        return given
-    kind = kind_of(str(split.get("kind", DEFAULTS["split"])))
-    sizes = split.get("sizes")
-    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
-    complete = {**kind.DEFAULTS, **counted, **split}
-    return complete if is_stored else number_classes(complete, dataset.name, dataset.class_names)
-
-
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     of_model = config.model, dataset.inputs, dataset.num_classes
-    _check_kinds(config, dataset)
+    check_kinds(config, dataset)
     check_size(config.model, dataset.inputs)
     if ("model", config.model) not in active.BUILT_IN or MODELS[config.model].module is not None:
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
     config.training.check_size(dataset.inputs.shape)
-    check_algorithm(config)
+    check_algorithm(config, lambda: dataset)
     algorithm = create(*name_and_settings(config.algorithm))
     if (message := algorithm.message()) is not None:
         has_reference_images = config.split.reference_images is not None
@@ -131,41 +119,6 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
-
-
-def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
-    """Check that all parts of a run take what the examples of its data set are."""
-    training, split = config.training, config.split.kind
-    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
-    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
-    if training.augment:
-        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
-    if training.normalise != "none":
-        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
-    name, settings = name_and_settings(config.algorithm)
-    if (message := create(name, settings).message()) is not None:
-        takes = message.takes if message.encoder is None else ONLY_PIXELS
-        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
-
-
-def check_algorithm(config: RunConfig) -> None:
-    """Check that an algorithm can do what the rest of a configuration says.
-
-    Raises:
-        ConfigError: it cannot.
-    """
-    name, settings = name_and_settings(config.algorithm)
-    algorithm = create(name, settings)
-    conditions = Conditions(
-        num_clients=config.clients,
-        has_reference_images=config.split.reference_images is not None,
-        training=config.training.model_dump(),
-        has_held_out=config.held_out > 0,
-    )
-    if (problem := algorithm.problem(conditions)) is not None:
-        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
-    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
-        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
 
 
 def _check_encoder(

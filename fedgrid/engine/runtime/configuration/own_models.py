@@ -63,6 +63,7 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
         _of_tensors(module)
         or _of_first_values(of_model)
         or _of_outputs(module, again, images, num_classes)
+        or _of_head(blank(*of_model), registry.entry(of_model[0]).head, images)
         or _of_training(module, again, images)
     )
     if problem is None and is_stacked and not draws(again, images):
@@ -119,6 +120,18 @@ def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes
             f"{differing[0] if differing else 'its output in tests'} is another one each time; draw what is "
             "random from torch's, NumPy's or Python's global generator, and in tests (self.training) nothing"
         )
+    return None
+
+
+def _of_head(module: nn.Module, head: str | None, images: Tensor) -> str | None:
+    if head is None:
+        return None
+    if head not in (names := dict(module.named_modules())):
+        return f"head='{head}' is no module of it; its last one is '{list(names)[-1]}'"
+    flat = flat_vectors.FlatModule(module, head)
+    flat.module.eval()(images)
+    if flat.features is None or len(flat.features) != IMAGES:
+        return f"head='{head}' is given no features, a row for each image, as the first argument of its call"
     return None
 
 

@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, npz_files, readers
-from fedgrid.engine.federation.data.dataset import Dataset, Sizes, check_images
+from fedgrid.engine.federation.data.dataset import Dataset, check_images
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.names import Size, mark, place_and_size
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
+from fedgrid.engine.federation.inputs import Sizes
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.storage import user_files
-from fedgrid.engine.runtime.storage.user_files import absolute, cache
+from fedgrid.engine.runtime.storage.user_files import cache
 
 OWN_FORMATS = {
     "folder": (image_folders, "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*"),
@@ -34,10 +35,6 @@ READER = 2
 """Version of how files become images: digests of what another one has read are not recalled."""
 MAKERS = ("scikit-learn", "numpy", "scipy")
 """Packages that data sets without files come from, or are drawn and filtered by."""
-SHIPPED = "@"
-"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
-SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
-"""Where they lie: beside the code, which travels with the job too."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
@@ -54,7 +51,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     if kind not in OWN_FORMATS or not given_path:
         raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
     path, size = _place_and_size(name)
-    if given_path.startswith(SHIPPED) and not path.exists():
+    if given_path.startswith(own_images.SHIPPED) and not path.exists():
         raise DataError(
             f"{name}: these images came with a job; `fedgrid submit` it again from the machine that has "
             "them, or give their location as an absolute path"
@@ -107,15 +104,9 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
         DataError: files are missing and cannot be downloaded, are damaged, or hold other images.
     """
     dataset = find(name, data_dir)
-    missing = _missing(dataset, data_dir)
-    if missing and not (download and dataset.fetch):
-        download_it = f"allow the download of {dataset.download_mb} MB"
-        otherwise = f"make it with `{dataset.made_by}`" if dataset.made_by else download_it
-        raise DataError(
-            f"{dataset.title}: {data_dir / missing[0]} is missing; put it there, or {otherwise}, "
-            "or set FEDGRID_DATA or --data-dir to its folder"
-        )
-    if missing and dataset.fetch:
+    if not (download and dataset.fetch):
+        _require(dataset, data_dir)
+    elif _missing(dataset, data_dir):
         readers.download(dataset.title, dataset.fetch, dataset.files, data_dir)
     pool, server = dataset.read(data_dir / dataset.location)
     if len(pool) != dataset.pool_size:
@@ -133,7 +124,7 @@ def is_here(name: str, data_dir: Path) -> bool:
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
         return _place_and_size(name)[0].exists()
-    return not _missing(find(name, data_dir), data_dir)
+    return not _missing(DATASETS.get(name) or find(name, data_dir), data_dir)
 
 
 def default_data_dir() -> Path:
@@ -149,7 +140,24 @@ def default_data_dir() -> Path:
 
 
 def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
-    """Return a data set with the sizes of its file, if these vary and the file is here."""
+    """Return a data set with the sizes of its file, if these vary and the file is here.
+
+    Raises:
+        DataError: it is a plugin's, and cannot be read.
+    """
+    if dataset.is_own:
+        _require(dataset, data_dir)
+        pool, test = dataset.read(data_dir)
+        model, training = default_of(pool.inputs)
+        return replace(
+            dataset,
+            num_classes=1 + int(max(pool.labels.max(initial=0), test.labels.max(initial=0))),
+            inputs=pool.inputs,
+            pool_size=len(pool),
+            model=model,
+            training=training,
+            num_groups=len(pool.group_names) or None,
+        )
     if dataset.facts is None or _missing(dataset, data_dir):
         return dataset
     _, _, pool_size, num_groups = _sizes_of(data_dir / dataset.location, dataset.facts)
@@ -171,13 +179,25 @@ def _place_and_size(name: str) -> tuple[Path, Size | None]:
     given, size = place_and_size(names.without_digest(name).partition(":")[2])
     if names.is_name(name):
         return own_images.place(name), size
-    if given.startswith(SHIPPED):
-        return SHIPPED_FOLDER / given.removeprefix(SHIPPED), size
-    return absolute(given, "images in"), size
+    return own_images.place_given(given), size
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
     return [name for name in dataset.files if not (data_dir / name).is_file()]
+
+
+def _require(dataset: Dataset, data_dir: Path) -> None:
+    """Check that the files of a data set are here.
+
+    Raises:
+        DataError: one is missing.
+    """
+    for name in _missing(dataset, data_dir):
+        ways = ["put it there", "set FEDGRID_DATA or --data-dir to its folder"]
+        if dataset.fetch or dataset.made_by:
+            download = f"allow the download of {dataset.download_mb} MB"
+            ways.insert(1, f"make it with `{dataset.made_by}`" if dataset.made_by else download)
+        raise DataError(f"{dataset.title}: {data_dir / name} is missing; {', or '.join(ways)}")
 
 
 def digest_of(pair: Pair) -> str:
@@ -200,7 +220,7 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     pair = load(name, data_dir)
     digest = digest_of(pair)
     dataset = find(name, data_dir)
-    if before == fingerprint(dataset, data_dir):
+    if before and before == fingerprint(dataset, data_dir):
         user_files.remember_digest(_key(dataset, data_dir), before, digest)
     return pair, digest
 
@@ -217,7 +237,12 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
 
 
 def fingerprint(dataset: Dataset, data_dir: Path) -> str:
-    """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read."""
+    """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read.
+
+    Empty for a plugin's: no file tells whether what its code makes has changed.
+    """
+    if dataset.is_own:
+        return ""
     if not (dataset.files or dataset.location):
         return " ".join(map(version, MAKERS))
     return user_files.fingerprint(_files(dataset, data_dir))

@@ -11,15 +11,20 @@ from pathlib import Path
 
 import numpy as np
 
+from fedgrid.engine.federation.data.files import check_is_file
 from fedgrid.engine.federation.data.images import Images
-from fedgrid.engine.federation.data.readers import check_is_file
+from fedgrid.engine.federation.data.names import PARTITION
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
+from fedgrid.engine.runtime.storage.user_files import absolute, fingerprint, recall_digest, remember_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""
 
+SHIPPED = "@"
+"""Begins the PATH of images that `fedgrid submit` has sent with a job: its name says what is in them."""
+SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
+"""Where they lie: beside the code, which travels with the job too."""
 LOOKED_AT = 500
 """Images that are compared with one another."""
 EQUAL_SHARE = 0.9
@@ -46,6 +51,17 @@ def name(kind: str, place: Path, size: str, files: Sequence[Path]) -> str:
     return dataset
 
 
+def place_given(path: str) -> Path:
+    """Return the absolute path that a user gives, or the place of what has come with a job.
+
+    Raises:
+        ConfigError: there can be nothing of that name.
+    """
+    if path.startswith(SHIPPED):
+        return SHIPPED_FOLDER / path.removeprefix(SHIPPED)
+    return absolute(path, "images in")
+
+
 def place(dataset: str) -> Path:
     """Return where the images are that a run names.
 
@@ -53,9 +69,11 @@ def place(dataset: str) -> Path:
         DataError: that is not known here.
     """
     if dataset not in _known:
+        kind = dataset.partition(":")[0]
+        option = "--set split.path=PATH" if kind == PARTITION else f"--dataset {kind}:PATH"
         raise DataError(
-            f"{dataset}: the location of these images is not known here; repeat the run with their path, as "
-            f"in --dataset {dataset.partition(':')[0]}:PATH"
+            f"{dataset}: the location of these data is not known here; repeat the run with their path, as in "
+            f"{option}"
         )
     return _known[dataset]
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, DataError
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
 from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, seal, unseal
-from fedgrid.record_columns import run_id_of
+from fedgrid.parquet_files import run_id_of
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm

@@ -26,8 +26,8 @@ from fedgrid.engine.runtime.integrity import mark
 from fedgrid.engine.runtime.integrity.files import read_table, stamped
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.parquet_files import wrong_value
-from fedgrid.record_columns import DONE, declared, run_id_of
+from fedgrid.parquet_files import run_id_of, wrong_value
+from fedgrid.record_columns import DONE, declared
 
 SEGMENT_ROWS = 2048
 """Rows of `clients` with which a file is complete: a later round starts the next one."""

@@ -4,18 +4,23 @@ A command starts with `use`. A run names the digests of its plugins, and `activa
 the registries: in the driver, in the run's server and in its client actors.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.clustering.clusterers import CLUSTERERS
 from fedgrid.algorithms.contract.aggregator import AGGREGATORS
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.dealing.kinds import KINDS as SPLITS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.plugins.checks import check_algorithm, check_code
@@ -29,6 +34,9 @@ from fedgrid.engine.runtime.plugins.plugin import (
     read_source,
 )
 
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+
 ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
 """By name: those of plugins, and those of the package, which have commands of their own."""
 TRACKERS: dict[str, Any] = {}
@@ -37,7 +45,10 @@ _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,
     "clusterer": CLUSTERERS,
     "aggregator": AGGREGATORS,
+    "local training": LOCAL_METHODS,
     "model": MODELS,
+    "dataset": DATASETS,
+    "split": SPLITS,
     "analysis": ANALYSES,
     "tracker": TRACKERS,
 }
@@ -45,10 +56,12 @@ BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in r
     ("algorithm", ARENA)
 }
 """What comes with the package, as kind and name; and what stands for several in a file."""
+PARTS = "clusterer", "aggregator", "local training"
+"""Registries of what stands in an algorithm's settings."""
 TITLES = {word.lower(): name for name, entry in ALGORITHMS.items() for word in (name, entry.title)}
 """Names and titles of the package's algorithms, in small letters -> name."""
 
-GROUP, OF_PACKAGES = "fedgrid.", ("ALGORITHMS", "CLUSTERERS", "MODELS", "ANALYSES", "TRACKERS")
+GROUP, OF_PACKAGES = "fedgrid.", [key for key, kind in KINDS.items() if kind.registry]
 """Installed packages name what they add under the entry points `fedgrid.algorithms` and so on: an entry (of
 clusterers, a class), or a list of them."""
 
@@ -111,15 +124,20 @@ def files() -> list[PluginSource]:
     return [plugin.source for plugin in _active if plugin.source.code is not None]
 
 
-def plugin_digests(algorithm: Mapping[str, Any], model: str) -> tuple[str, ...]:
-    """Return the digests, sorted, of the plugins in use that a run's algorithm, its parts and model are of.
+def plugin_digests(config: RunConfig) -> tuple[str, ...]:
+    """Return the digests, sorted, of the plugins in use that what a run names is of.
 
-    `algorithm` is as of a run's configuration: `name` and all settings. Runs that have nothing from a plugin
-    get none, so their ids do not depend on which plugins are in use.
+    Runs that have nothing from a plugin get none, so their ids do not depend on which plugins are in use.
     """
-    settings = {key: value for key, value in algorithm.items() if key != "name"}
-    names = {("algorithm", algorithm["name"]), ("model", model)}
-    names |= {(kind, name) for kind in ("clusterer", "aggregator") for name in names_within(settings)}
+    settings = {key: value for key, value in config.algorithm.items() if key != "name"}
+    names = {
+        ("algorithm", config.algorithm["name"]),
+        ("model", config.model),
+        ("dataset", config.dataset),
+        ("dataset", (config.algorithm.get("encoder") or {}).get("public")),
+        ("split", config.split.kind),
+    }
+    names |= {(kind, name) for kind in PARTS for name in names_within(settings)}
     return tuple(sorted(plugin.source.digest for plugin in _active if not names.isdisjoint(plugin.names)))
 
 

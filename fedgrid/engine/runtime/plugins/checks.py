@@ -32,7 +32,7 @@ def check_code(code: bytes, path: Path) -> None:
         elif isinstance(node, ast.Call) and ast.unparse(node).endswith("default_rng()"):
             raise ConfigError(
                 f"plugin {path}, line {node.lineno}: default_rng() draws other numbers each time; draw from "
-                "the rng that the method is given"
+                "the rng that the method is given, or give it a seed"
             )
         else:
             continue

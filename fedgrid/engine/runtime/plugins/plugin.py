@@ -1,5 +1,6 @@
 """A loaded plugin: what a file or a package adds to the registries."""
 
+import inspect
 import re
 import sys
 import traceback
@@ -14,7 +15,10 @@ from typing import Any
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.contract.aggregator import Aggregator
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
+from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.section import Section
+from fedgrid.engine.federation.data.own import OwnDataset
+from fedgrid.engine.federation.dealing.own import OwnKind, OwnSplit
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.federation.models.registry import ModelEntry
 from fedgrid.record_columns import EVERY_COLUMN
@@ -71,7 +75,7 @@ def _is_algorithm(entry: object) -> bool:
 
 
 def _is_class(item: object, base: type) -> bool:
-    return isinstance(item, type) and issubclass(item, base)
+    return isinstance(item, type) and issubclass(item, base) and not inspect.isabstract(item)
 
 
 def _is_analysis(item: object) -> bool:
@@ -89,7 +93,7 @@ def _is_function(item: object) -> bool:
 
 
 def default_name(section: type[Section]) -> str:
-    """Return the name of a clusterer or an aggregator: the default of its field `name`, empty without one."""
+    """Return the name of a clusterer and its like: the default of its field `name`, empty without one."""
     name = section.model_fields["name"].default
     return name if isinstance(name, str) else ""
 
@@ -105,6 +109,8 @@ class Kind:
     """The registry that it joins; empty: functions of a study, for its report."""
     name_of: Callable[[Any], str] = attrgetter("name")
     """Its name there."""
+    entry: Callable[[Any], Any] = lambda item: item
+    """What stands there."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -127,6 +133,25 @@ KINDS: Mapping[str, Kind] = {
         "aggregator",
         default_name,
     ),
+    "DATASETS": Kind(
+        lambda item: isinstance(item, OwnDataset) and callable(item.read),
+        "OwnDataset with a function read",
+        "dataset",
+        entry=OwnDataset.entry,
+    ),
+    "SPLITS": Kind(
+        lambda item: _is_class(item, OwnSplit),
+        "classes derived from OwnSplit, with deal",
+        "split",
+        default_name,
+        OwnKind,
+    ),
+    "LOCAL_METHODS": Kind(
+        lambda item: _is_class(item, LocalMethod),
+        "classes derived from LocalMethod, with rule",
+        "local training",
+        default_name,
+    ),
 }
 """By the names in a plugin's file under which it lists what it adds."""
 
@@ -143,7 +168,7 @@ class Plugin:
         """Yield registry, name and item of everything that it adds to one."""
         for key, kind in KINDS.items():
             if kind.registry:
-                yield from ((kind.registry, kind.name_of(item), item) for item in self.lists[key])
+                yield from ((kind.registry, kind.name_of(item), kind.entry(item)) for item in self.lists[key])
 
     @property
     def names(self) -> tuple[tuple[str, str], ...]:
@@ -214,7 +239,7 @@ def check_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Pl
 
 
 def names_within(settings: object) -> Iterator[str]:
-    """Yield the names in an algorithm's settings where a clusterer or an aggregator can stand."""
+    """Yield the names in an algorithm's settings where a clusterer, an aggregator or the like can stand."""
     if isinstance(settings, dict):
         for value in settings.values():
             if isinstance(value, dict) and isinstance(value.get("name"), str):

@@ -1,6 +1,6 @@
 """Reports, replies and tests of a round as named arrays and back, as entries of the round cache hold them.
 
-Shapes: N clients of a round, M models, L classes.
+Shapes: N clients of a round, or images of all tests, M models, L classes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from fedgrid.algorithms.updates.source import Arrays, Form, of_form
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport, TrainTask
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.training.confusion import Counts
+from fedgrid.engine.federation.training.probabilities import Outputs
 
 TRAIN_TESTS = ("local", "local_server")
 NUMBERS: Mapping[str, Any] = {
@@ -77,8 +78,8 @@ def are_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> bool:
     kinds = {"client": np.int64, "chosen": np.int64, "remembers": np.bool_, **NUMBERS}
     form: Form = {
         **{f"{name}_N": (kind, (len(tasks),)) for name, kind in kinds.items()},
-        **(_form(TRAIN_TESTS[0], len(tasks)) if tasks[0].evaluate else {}),
-        **(_form(TRAIN_TESTS[1], len(tasks)) if tasks[0].local_server else {}),
+        **(_form(TRAIN_TESTS[0], len(tasks), arrays) if tasks[0].evaluate else {}),
+        **(_form(TRAIN_TESTS[1], len(tasks), arrays) if tasks[0].local_server else {}),
     }
     return (
         of_form(form)(arrays)
@@ -149,8 +150,8 @@ def are_tests(arrays: Arrays, num_models: int, testing: Sequence[int], choosing:
         "client_N": (np.int64, (len(testing),)),
         "choosing_N": (np.int64, (len(choosing),)),
         "place_N": (np.int64, (len(choosing),)),
-        **_form("own", len(testing)),
-        **_form("server", num_models),
+        **_form("own", len(testing), arrays),
+        **_form("server", num_models, arrays),
     }
     return (
         of_form(form)(arrays)
@@ -175,23 +176,38 @@ def _of_kind(arrays: Arrays, prefix: str) -> Arrays:
 
 
 def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
-    return {
+    arrays = {
         f"{test}_confusion_LL": np.array([count.confusion for count in counts], np.int32),
         f"{test}_loss_sum": np.array([count.loss_sum for count in counts]),
     }
+    outputs = [count.outputs for count in counts if count.outputs is not None]
+    if outputs:
+        arrays[f"{test}_logits_NL"] = np.concatenate([each.logits_NL for each in outputs])
+        arrays[f"{test}_label_N"] = np.concatenate([each.label_N for each in outputs])
+    return arrays
 
 
-def _form(test: str, count: int) -> Form:
-    """Return the form of `_pack` for so many tests."""
+def _form(test: str, count: int, arrays: Arrays) -> Form:
+    """Return the form of `_pack` for so many tests; the key of `arrays` settles whether it has outputs."""
     confusions = (count, None, None) if count else (0,)
-    return {f"{test}_confusion_LL": (np.int32, confusions), f"{test}_loss_sum": (np.float64, (count,))}
+    form: Form = {f"{test}_confusion_LL": (np.int32, confusions), f"{test}_loss_sum": (np.float64, (count,))}
+    if f"{test}_label_N" in arrays:
+        return {
+            **form,
+            f"{test}_logits_NL": (np.float32, (None, None)),
+            f"{test}_label_N": (np.int64, (None,)),
+        }
+    return form
 
 
 def _unpack(test: str, arrays: Arrays) -> list[Counts]:
     if f"{test}_loss_sum" not in arrays:
         return []
     confusions = arrays[f"{test}_confusion_LL"].astype(np.int64)
-    return [
-        Counts(confusion, loss)
-        for confusion, loss in zip(confusions, arrays[f"{test}_loss_sum"].tolist(), strict=True)
-    ]
+    losses = arrays[f"{test}_loss_sum"].tolist()
+    outputs: list[Outputs | None] = [None] * len(losses)
+    if f"{test}_label_N" in arrays:
+        ends = np.cumsum([confusion.sum() for confusion in confusions])[:-1]
+        parts = (np.split(arrays[f"{test}_{name}"], ends) for name in ("logits_NL", "label_N"))
+        outputs = [Outputs(*part) for part in zip(*parts, strict=True)]
+    return [Counts(*fields) for fields in zip(confusions, losses, outputs, strict=True)]

@@ -24,7 +24,7 @@ from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, sta
 from fedgrid.engine.runtime.integrity.mark import TENSORS, state_names
 from fedgrid.engine.runtime.storage.atomic import flush, replacing
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format, check_run, read_errors
-from fedgrid.record_columns import run_id_of
+from fedgrid.parquet_files import run_id_of
 
 KEEP = 2
 """Number of stored states. If the newest is damaged, the run continues from the one before."""

@@ -1,5 +1,6 @@
 """The images of a run, loaded and dealt out."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,20 +10,37 @@ from fedgrid.engine.federation.before_training.setup import deal, deal_again, se
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.split import ClientSplit
 from fedgrid.engine.runtime.data.datasets import find, load_known
+from fedgrid.engine.runtime.data.partition_files import with_file
+from fedgrid.engine.runtime.plugins.active import activate
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 
+def images_of(config: RunConfig, data_dir: Path) -> tuple[Pair, str]:
+    """Return the images of a run's data set, and their digest; activates the run's plugins.
+
+    Raises:
+        DataError: the images cannot be loaded.
+    """
+    activate(config.plugin_digests)
+    read = DATASETS[config.dataset].read if config.dataset in DATASETS else None
+    return _images(config.dataset, read, data_dir)
+
+
 @lru_cache(maxsize=1)
-def images_of(name: str, data_dir: Path) -> tuple[Pair, str]:
-    """Keep the images of the last data set, and their digest: a grid's next run mostly has the same."""
+def _images(name: str, read: Callable[[Path], Pair] | None, data_dir: Path) -> tuple[Pair, str]:
+    """Keep the images of the last data set: a grid's next run mostly has the same.
+
+    `read` tells versions of a plugin's data set apart.
+    """
     return load_known(name, data_dir)
 
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
-    images, _ = images_of(config.dataset, data_dir)
+    images = with_file(images_of(config, data_dir)[0], config.split)
     return setup_of(config, algorithm_of(config), images, find(config.dataset, data_dir).num_classes)
 
 
@@ -32,7 +50,7 @@ def held_in(config: RunConfig, data_dir: Path, round_index: int) -> tuple[Client
     Raises:
         DataError: the images cannot be loaded.
     """
-    images, _ = images_of(config.dataset, data_dir)
+    images = with_file(images_of(config, data_dir)[0], config.split)
     num_classes = find(config.dataset, data_dir).num_classes
     splits = deal(config, images, num_classes)
     moved = deal_again(config, images, num_classes, splits)

@@ -73,7 +73,7 @@ class RunFolder:
     @cached_property
     def _records(self) -> RecordFiles:
         # Made when it is needed: `status` asks thousands of folders whether they are done.
-        return RecordFiles(self.path, schemas(self.config.evaluation.global_model, own_columns(self.config)))
+        return RecordFiles(self.path, schemas(own_columns(self.config)))
 
     @property
     def is_done(self) -> bool:

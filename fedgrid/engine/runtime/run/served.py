@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from fedgrid.engine.federation.clients.messages import EvaluateTask, Memories, Models
 from fedgrid.engine.federation.clients.worker import ClientWorker
+from fedgrid.engine.federation.clients.workspace import layer_prefix
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
@@ -33,7 +35,11 @@ class ServingWorker(ClientWorker):
                 self._flat.write(models[task.own])
             else:
                 # The adapted weights stay in the module.
-                self._test_adapted(task, models, memory or {})
+                if self._adapt(task, models, memory or {}).has_own_test:
+                    raise ConfigError(
+                        f"clients are tested by {type(task.adaptation.rule).__name__}'s own test, and not by "
+                        "a model alone, so that there is none to explain; explain a run of another algorithm"
+                    )
         return self._flat.module.eval()
 
     def numerics(self) -> AbstractContextManager[None]:
@@ -43,8 +49,7 @@ class ServingWorker(ClientWorker):
     @property
     def layer_prefix(self) -> str:
         """What stands before the name of a model's layer in `module`."""
-        wrappers = (self._setup.normalised_by is not None) + (self._setup.training.precision == "bfloat16")
-        return "module." * wrappers
+        return layer_prefix(self._setup)
 
     def image(self, holder: int | None, place: int, round_index: int) -> tuple[Tensor, int]:
         """Return a test image of a client, or of the server (None), as the model sees it, and its class."""

@@ -169,7 +169,7 @@ class Session:
     ) -> Pretraining | None:
         """Note what the next rounds are made with; return the training of the run's encoder, None without."""
         algorithm = algorithm_of(config)
-        (_, official), images = images_of(config.dataset, self._data_dir)
+        (_, official), images = images_of(config, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, truth_K, machines, official, self._data_dir)
         parts = dict(made_with(algorithm, images, machines))
         if pretraining is not None:

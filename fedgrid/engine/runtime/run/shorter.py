@@ -80,7 +80,7 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
 
 def _read(run: RunFolder, rounds: int) -> tuple[RunState, dict[str, pa.Table]] | None:
     """Return the state of a finished run after some rounds, and file -> the records so far."""
-    columns = schemas(run.config.evaluation.global_model, own_columns(run.config))
+    columns = schemas(own_columns(run.config))
     tables = {
         name_of(table): read_records(run.path, table, schema).filter(pc.field("round") <= rounds)
         for table, schema in columns.items()

@@ -10,9 +10,10 @@ from rich.text import Text
 
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
 from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import unknown
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
-from fedgrid.engine.runtime.data.datasets import is_here
+from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.data.femnist import convert
 from fedgrid.grids.display.tables import choice_table
 from fedgrid.grids.presets.key_docs import settings_rows
@@ -23,7 +24,9 @@ from fedgrid.grids.presets.preset_files import comment, preset_names, source
 def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     """Print the data sets, their sources, and whether their images are here."""
     rows = []
-    for dataset in DATASETS.values():
+    for entry in DATASETS.values():
+        here = is_here(entry.name, data_dir)
+        dataset = find(entry.name, data_dir) if here else entry
         rows.append(
             {
                 "name": dataset.name,
@@ -31,7 +34,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
                 "images": "x".join(map(str, dataset.inputs.shape)),
                 "classes": dataset.num_classes,
                 "pool": dataset.pool_size,
-                "here": is_here(dataset.name, data_dir),
+                "here": here,
                 "download_mb": dataset.download_mb,
                 "source": dataset.source,
             }
@@ -44,9 +47,9 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
         [
             (
                 str(row["name"]),
-                str(row["images"]),
-                str(row["classes"]),
-                f"{row['pool']:,}",
+                str(row["images"] or "–"),
+                str(row["classes"] or "–"),
+                f"{row['pool']:,}" if row["pool"] else "–",
                 "yes" if row["here"] else f"no ({row['download_mb']} MB)" if row["download_mb"] else "no",
                 str(row["source"]),
             )
@@ -57,6 +60,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     console.print(
         "\nYour own images: folder:PATH (train/<class>/*, test/<class>/*) or npz:PATH (MedMNIST's keys)."
     )
+    console.print(f"Splits of a data set, docs/splits.md: {', '.join(KINDS)}.")
     console.print(f"Data folder: {data_dir}", soft_wrap=True)
 
 

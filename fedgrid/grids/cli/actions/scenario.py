@@ -10,11 +10,15 @@ from rich.text import Text
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.dealing.kinds import KINDS, changes_of
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.round.participation import Participation
 from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.run.prepare import images_of, prepare
+from fedgrid.engine.runtime.run.prepare import held_in, images_of, prepare
 from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes
+from fedgrid.grids.display.partition_file import write_partition
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.images import group_notes, image_notes
 
@@ -23,17 +27,23 @@ if TYPE_CHECKING:
 
 
 def show_scenario(
-    config: RunConfig, data_dir: Path, csv: Path | None, figure: Path | None, as_json: bool, console: Console
+    config: RunConfig,
+    data_dir: Path,
+    csv: Path | None,
+    export: Path | None,
+    figure: Path | None,
+    as_json: bool,
+    console: Console,
 ) -> None:
-    """Print the class counts per client of a scenario, and write them to files.
+    """Print the class counts per client of a scenario, and write them, and who holds what, to files.
 
     Raises:
         DataError: if images are missing or damaged, or a file cannot be written.
-        ConfigError: if the data set cannot be split like this, or a figure not be drawn in this format.
+        ConfigError: if the data set cannot be split like this, a figure not be drawn in this format, or the
+            split is more than who holds what.
     """
-    if figure is not None:
-        figure_file.check_format(figure)
-    (pool, _), _ = images_of(config.dataset, data_dir)
+    _check_outputs(config, find(config.dataset, data_dir).num_classes, export, figure)
+    (pool, _), _ = images_of(config, data_dir)
     for note in (*image_notes(config.dataset, pool, data_dir), *group_notes([config], data_dir)):
         warn(note)
     setup, groups_K = prepare(config, data_dir)
@@ -44,6 +54,8 @@ def show_scenario(
     names_K = [client.group or str(group) for client, group in zip(setup.clients, groups_K, strict=True)]
     if csv is not None:
         blueprint.write(csv)
+    if export is not None:
+        write_partition(export, held_in(config, data_dir, 0), names_K, len(pool))
     if figure is not None:
         figure_file.draw(figure, lambda: _holdings(blueprint, groups_K, names_K))
     if as_json:
@@ -65,9 +77,20 @@ def show_scenario(
     console.print(class_count_table(blueprint, groups_K.tolist(), names_K))
     if held_out:
         console.print(f"Held out of training: {', '.join(map(str, held_out))}", soft_wrap=True)
-    for path in (csv, figure):
+    for path in (csv, export, figure):
         if path is not None:
             console.print(f"Written to {path}", soft_wrap=True)
+
+
+def _check_outputs(config: RunConfig, num_classes: int, export: Path | None, figure: Path | None) -> None:
+    if figure is not None:
+        figure_file.check_format(figure)
+    if export is not None and changes_of(config.split, config.clients, num_classes) is not None:
+        kinds = (kind for kind in KINDS if changes_of(Split(kind=kind), 1, num_classes) is None)
+        raise ConfigError(
+            f"--export: split {config.split.kind} changes images or labels, and a file says only who holds "
+            f"what; export one of: {', '.join(kinds)}"
+        )
 
 
 def _holdings(blueprint: Blueprint, groups_K: Labels, names_K: Sequence[str]) -> "Figure":

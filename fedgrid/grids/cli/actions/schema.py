@@ -13,7 +13,7 @@ from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.federation.dealing.kinds import KINDS, own_kinds
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.runtime.data.datasets import OWN_FORMATS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SPLIT, axis_keys
@@ -41,6 +41,10 @@ def schema() -> Schema:
     definitions = {name: _describe(name, part) for name, part in run.pop("$defs", {}).items()}
     definitions["Split"]["properties"]["kind"] |= _one_or_several({"enum": list(KINDS)})
     definitions["Split"]["properties"]["kind"].pop("type")
+    definitions["Split"]["additionalProperties"] = False
+    for kind in own_kinds():
+        own = _properties(kind.rule.model_json_schema()["properties"], docs_of(kind.rule))
+        definitions["Split"]["properties"] |= {key: own[key] for key in kind.fields}
     keys = {
         name: _of_key(name, run["properties"][name]) for name in RunConfig.model_fields if name != PLUGINS
     }
@@ -160,7 +164,7 @@ def _keys_of_grids(keys: Mapping[str, Schema]) -> dict[str, Schema]:
         "plugins": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "Python files with algorithms, clusterers or models of your own.",
+            "description": "Python files with algorithms, models, splits or others of your own.",
         },
     }
 

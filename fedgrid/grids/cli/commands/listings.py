@@ -25,21 +25,27 @@ def data(
     csv: Annotated[
         Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Write who holds what here, for split file: .parquet, any other is csv."),
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw the classes of each client here: .pdf, .png or .svg.")
     ] = None,
+    plugins: Plugins = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the data sets, or show the class counts per client of one scenario."""
+    """List the data sets and splits, or show the class counts per client of one scenario."""
     from fedgrid.grids.cli.actions.listings import list_datasets
     from fedgrid.grids.cli.actions.scenario import show_scenario
     from fedgrid.grids.presets.load import is_scenario, load_grid, scenario_values
 
+    use_plugins(plugins)
     folder = data_folder(data_dir)
     axes = scenario.axes()
     if dataset is None:
-        if axes or changes or csv or figure:
+        if axes or changes or csv or export or figure:
             raise ConfigError("these options need a data set, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
@@ -47,7 +53,7 @@ def data(
     config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
-    show_scenario(config, folder, csv, figure, as_json, console())
+    show_scenario(config, folder, csv, export, figure, as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid convert femnist leaf/data/femnist/data/all_data`")

@@ -72,8 +72,7 @@ Plugins = Annotated[
     list[Path] | None,
     typer.Option(
         "--plugin",
-        help="A Python file with algorithms, clusterers, models, analyses or trackers of your own; may be "
-        "repeated.",
+        help="A Python file with algorithms, models, splits or other things of your own; may be repeated.",
     ),
 ]
 Trust = Annotated[
@@ -145,8 +144,8 @@ class ScenarioOptions:
         typer.Option(
             help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
             "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, "
-            "swapped, dimmed, noisy, two-levels, continuum or natural: docs/splits.md. Its settings: "
-            "--set split.alpha=0.1."
+            "swapped, dimmed, noisy, two-levels, continuum, natural, file or a plugin's: docs/splits.md. "
+            "Its settings: --set split.alpha=0.1."
         ),
     ] = None
     clients: Annotated[int | None, typer.Option(help="Number of federated clients.")] = None

@@ -98,7 +98,7 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
     digest = parts[0].made_with.get(IMAGES, "") if parts else ""
     entry = DATASETS.get(config.dataset)
     facts: dict[str, Any] = {"clients": config.clients, "split": config.split.kind}
-    if entry is not None:
+    if entry is not None and not entry.is_own:
         facts |= {"images": entry.pool_size, "classes": entry.num_classes, "shape": entry.inputs.shape}
     dataset = Dataset(
         config.short_dataset[:NAME_LENGTH],

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.base import Conditions
+from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import partition, play, sets, start, step
 

@@ -8,19 +8,20 @@ import pytest
 import torch
 
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
-from fedgrid.algorithms.contract.local_rule import LocalRule
+from fedgrid.algorithms.contract.local_rule import LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Order
 from fedgrid.engine.federation.clients import worker as worker_module
 from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training import local
 from fedgrid.engine.federation.training.settings import Training
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory
+from fedgrid.engine.runtime.run.served import ServingWorker
 
 SHAPE, CLASSES, SEED = (1, 8, 8), 3, 11
 
@@ -242,6 +243,71 @@ def test_of_several_candidates_the_best_on_the_training_data_is_trained():
     choosing, alone = host().train([task(0, (0, 2, 1)), task(0, (2,))], [model, model, better], {})
     assert choosing.report.chosen == alone.report.chosen == 2
     assert choosing.update.tobytes() == alone.update.tobytes()
+
+
+@pytest.mark.parametrize("on", ["train", "reference"])
+@pytest.mark.parametrize("candidates", [(1, 0), (0,)])
+def test_losses_of_candidates_are_beside_the_update_and_change_nothing_else(candidates, on):
+    """On the images that are chosen on; those of the server's images are no traffic."""
+    models, settings = [initial(), initial(seed=12)], setup(reference_set=SERVER)
+    order = Order(0, candidates, on)
+    plain, asked = (
+        ClientWorker(settings).train([TrainTask(each, 0, evaluate=False)], models, {})[0]
+        for each in (order, replace(order, losses=True))
+    )
+    images = {"train": CLIENTS[0].train, "reference": SERVER}[on]
+    of_images = ClientData(0, images, images)
+    tests = [
+        ClientWorker(setup([of_images])).evaluate([EvaluateTask(0, place)], models)[0].own
+        for place in candidates
+    ]
+    expected = [test.loss_sum / len(images) for test in tests]
+    assert asked.outputs["losses"].dtype == np.float32
+    assert asked.outputs["losses"].tolist() == pytest.approx(expected, rel=1e-6)
+    assert asked.report.chosen == candidates[int(np.argmin(expected))]
+    sent = 4 * len(candidates) if on == "train" else 0
+    assert asked.report.bytes_up == plain.report.bytes_up + sent
+    assert asked.update.tobytes() == plain.update.tobytes()
+    assert plain.outputs == {}
+
+
+class Certain(LocalRule):
+    """Says class 1, whatever the model says, by as many logits as `num_logits`."""
+
+    num_logits: int = CLASSES
+
+    def start(self, local):
+        return _Certain(self)
+
+
+class _Certain(LocalSteps):
+    def __init__(self, rule):
+        self._logits = torch.zeros(rule.num_logits)
+        self._logits[1] = 50.0
+
+    def test(self, local, images):
+        assert not torch.is_grad_enabled()
+        assert local.logits(images).shape == (len(images), CLASSES)
+        return self._logits.expand(len(images), -1)
+
+
+def test_a_rules_own_test_is_that_of_the_client_and_not_that_of_the_server():
+    plain, own = (
+        host().evaluate([EvaluateTask(0, 0, adaptation)], [initial()])[0]
+        for adaptation in (None, Adaptation(Certain()))
+    )
+    assert [test.loss_sum for test in own.server] == [test.loss_sum for test in plain.server]
+    assert own.own.confusion[:, 1].tolist() == np.bincount(CLIENTS[0].test.labels, minlength=CLASSES).tolist()
+    assert own.own.loss_sum == pytest.approx(50 * np.count_nonzero(CLIENTS[0].test.labels != 1))
+    with pytest.raises(
+        RunError, match=r"client 0, round 1: .*LocalSteps.test .* \(4, 2\); expected \(4, 3\)"
+    ):
+        host().evaluate([EvaluateTask(0, 0, Adaptation(Certain(num_logits=2)))], [initial()])
+
+
+def test_what_is_no_model_alone_is_not_explained():
+    with pytest.raises(ConfigError, match=r"Certain's own test.*explain a run of another algorithm"):
+        ServingWorker(setup()).module(EvaluateTask(0, 0, Adaptation(Certain())), [initial()])
 
 
 @pytest.mark.parametrize(("candidates", "chosen"), [((1, 0), 1), ((0, 1), 0), ((2, 1), 1), ((2, 2), 2)])

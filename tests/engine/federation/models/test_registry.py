@@ -62,6 +62,17 @@ def number_of_parameters(name, inputs, num_classes):
 
 
 @pytest.mark.parametrize("name", registry.MODELS)
+def test_head_is_the_last_layer_of_the_vector(name):
+    """So that FedRep's head is the layer that LG-FedAvg shares with `shared: 1`."""
+    for size in (*registry.MODELS[name].parameters, *(["40"] if name == "cnn-1d" else [])):
+        with torch.device("meta"):
+            layout = layout_of(registry.build(name, inputs_of(size), 10))
+        named = dataclasses.replace(layout, head=registry.MODELS[name].head)
+        assert named.head_layers == named.layers[-1:]
+        assert layout.head_layers == ()
+
+
+@pytest.mark.parametrize("name", registry.MODELS)
 def test_listed_number_of_parameters_is_right(name):
     sizes = registry.MODELS[name].parameters
     assert sizes

@@ -29,11 +29,12 @@ DRAWN_FROM = {
     "two-levels": ("digits-15-two-levels-balanced", 62400033716265711565564425281761141884),
     "continuum": ("digits-15-continuum-balanced", 208342867692564273997331587060038661816),
     "natural": ("digits-15-natural-balanced", 144032955103707613785622023243186028292),
+    "file": ("digits-15-file-balanced", 154908829198547700692062396335309101768),
     "centralised": ("digits-centralised", 243469037812288696730928051392449059774),
 }
 """Kind -> `seed_text` with 15 clients of digits, and the root seed of such a run with seed 3, both as in
 commit 66eb98e, where a split was a pair of overlap and balance, and a centralised training no run; dimmed,
-noisy, two-levels, continuum and rolled came later. They stay what they are."""
+noisy, two-levels, continuum, rolled and file came later. They stay what they are."""
 
 
 def test_every_kind_is_pinned():

@@ -234,7 +234,7 @@ class TestGlobalModel:
         assert tested == [[[1.5, 0.5], [0, 2]], [[1.5, 2.5]]]
         assert [row["global_own_accuracy"] for row in record.clients] == [0.5] * 3
         assert [row["global_accuracy"] for row in record.clients] == [0.5] * 3
-        assert set(record.clients[0]) == set(schemas(global_model=True)["clients"].names)
+        assert set(record.clients[0]) == set(schemas({"global_model"})["clients"].names)
 
     def test_that_all_clients_are_served_is_tested_once(self):
         pool = FakePool(axis)

@@ -30,10 +30,10 @@ def linear():
     return FlatModule(nn.Sequential(nn.Flatten(), nn.Linear(2, 2)))
 
 
-def one_step(rule, start=(0,) * 6, memory=None, payload=None, **changes):
+def one_step(rule, start=(0,) * 6, memory=None, payload=None, flat=None, **changes):
     """Return the result of one step on `ONE_PIXEL` with the linear model."""
-    start = np.array(start, np.float32)
-    inputs = linear(), start, ONE_PIXEL, torch.tensor([0]), settings(**changes), np.random.default_rng(0)
+    first = flat or linear(), np.array(start, np.float32), ONE_PIXEL, torch.tensor([0])
+    inputs = *first, settings(**changes), np.random.default_rng(0)
     return train(*inputs, memory or {}, rule=rule, payload=payload or {})
 
 
@@ -269,6 +269,69 @@ class TestLocalModel:
         assert (probabilities.dtype, probabilities.shape) == (np.float32, (5, 3))
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
         assert result.model.tobytes() == convolve(PLAIN)[1].model.tobytes()
+
+    def test_features_are_what_went_into_the_head_and_part_of_the_loss(self):
+        """The two pixels (1, 0), without a layer before; then their sum after one with weights of 1."""
+        seen = []
+
+        class Look(LocalSteps):
+            def __init__(self, local):
+                self.local = local
+
+            def penalty(self, logits, labels, images):
+                seen.append(self.local.features.tolist())
+                return self.local.features.sum()
+
+        rule, start = Hooked(make=Look), np.array([1, 1, 0, 0, 0, 0, 0], np.float32)
+        one_step(rule, flat=FlatModule(linear().module, "1"))
+        layers = nn.Sequential(nn.Flatten(), nn.Linear(2, 1), nn.Linear(1, 2))
+        result = one_step(rule, start, flat=FlatModule(layers, "2"))
+        assert seen == [[[1, 0]], [[1]]]
+        assert result.model[:3].tolist() == [0, 1, -1], "the head's zeros leave the penalty's gradient"
+        with pytest.raises(ValueError, match="names no head"):
+            one_step(rule)
+
+    def test_snapshots_hold_buffers_and_are_loaded_as_vectors_are(self):
+        seen = []
+
+        class Look(LocalSteps):
+            def step(self, local, images, labels):
+                before = local.snapshot()
+                local.logits(images)
+                local.weights.add_(1)
+                seen.append((local.vector(before), local.vector(local.snapshot())))
+                local.load(before if local.epoch_index else local.vector(before))
+                assert torch.equal(local.snapshot(), before)
+                return super().step(local, images, labels)
+
+        start, result = convolve(Hooked(make=lambda local: Look()), local_epochs=2)
+        assert seen[0][0].tobytes() == start.tobytes()
+        width = len(FlatModule(convolutional()).weights)
+        assert (seen[0][1][:width] == start[:width] + 1).all()
+        assert seen[0][1][-1] == start[-1] + 1, "a batch more"
+        assert result.model.tobytes() == convolve(PLAIN, local_epochs=2)[1].model.tobytes()
+        with pytest.raises(ValueError, match="does not fit a model of"):
+            convolve(Hooked(make=lambda local: local.load(local.weights)))
+
+    def test_examples_are_the_clients_and_positions_those_of_the_batch(self):
+        seen = []
+
+        class Look(LocalSteps):
+            def __init__(self, local):
+                with local.inference():
+                    parts = [(x, y, local.logits(x)) for x, y in local.examples()]
+                self.inputs, self.labels, logits = (torch.cat(part) for part in zip(*parts, strict=True))
+                assert not logits.requires_grad
+
+            def step(self, local, images, labels):
+                assert torch.equal(self.inputs[local.positions], images)
+                assert torch.equal(self.labels[local.positions], labels)
+                seen.extend(local.positions.tolist())
+                return super().step(local, images, labels)
+
+        result = convolve(Hooked(make=Look), num_images=8, local_epochs=2)[1]
+        assert sorted(seen) == sorted([*range(8)] * 2)
+        assert result.model.tobytes() == convolve(PLAIN, 8, local_epochs=2)[1].model.tobytes()
 
     def test_gradient_is_of_the_scalar_alone(self):
         """The second logit's: 1 by its first weight and its bias, twice in a row."""

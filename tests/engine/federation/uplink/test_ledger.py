@@ -130,19 +130,20 @@ class TestRounds:
 class TestWhatNoNoiseCovers:
     TELLING = Order(1, (0, 1))
 
-    def test_a_choice_on_own_images_has_no_finite_epsilon(self):
+    @pytest.mark.parametrize("telling", [TELLING, Order(1, (0,), losses=True)])
+    def test_choices_and_losses_on_own_images_have_no_finite_epsilon(self, telling):
         ledger = ledger_of(accountant(), None, 3, 0)
-        ledger.settle([*orders(0), self.TELLING], [0, 1])
+        ledger.settle([*orders(0), telling], [0, 1])
         assert ledger.spent_K.tolist() == [1 / 4, inf, 0]
         assert ledger.of_round() == {"epsilon": inf}
 
-    def test_a_choice_on_the_servers_images_tells_nothing(self):
-        order = Order(0, (0, 1), choose_on="reference")
+    def test_those_on_the_servers_images_tell_nothing(self):
+        order = Order(0, (0, 1), choose_on="reference", losses=True)
         assert after(accountant(), None, 1, [order], [0]) == [1 / 4]
 
     def test_the_warning_comes_once(self):
         assert warnings(accountant(), np.zeros(3), [self.TELLING]) == (
-            "clients tell which model they chose, which no noise covers: their epsilon is infinite",
+            "clients tell how models fit their images, which no noise covers: their epsilon is infinite",
         )
         assert warnings(accountant(), np.array([0, inf, 0]), [self.TELLING]) == ()
         assert warnings(accountant(), None, orders(0)) == ()

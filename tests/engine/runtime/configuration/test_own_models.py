@@ -1,11 +1,15 @@
 """Models of plugins: any module, whose state is what trains and persistent buffers of floating numbers."""
 
 import random
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 
+from fedgrid.algorithms.averaging.fedopt import FedOpt
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS, LocalMethod
+from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector, layout
@@ -106,6 +110,11 @@ class Mixing(nn.Module):
     def forward(self, images):
         return self.layers(images - images.mean(0))
 
+class Unused(Recurrent):
+    def __init__(self):
+        super().__init__()
+        self.spare = nn.Identity()
+
 class Noise(nn.Module):
     def forward(self, values):
         return torch.rand_like(values)
@@ -125,6 +134,8 @@ def mixing(*image): return Mixing()
 BUILD = (known, plain, tied, frozen, buffered, loaded, twice, drawn, counted, lazy, double, complicated,
          broken, wide, fixed, two, noisy, stepped, recurrent, mixing)
 MODELS = [ModelEntry(build.__name__, "one", "ours", build) for build in BUILD]
+MODELS += [ModelEntry(f"head-{place}", "one", "ours", plain, head=place) for place in ("0", "2", "fc")]
+MODELS += [ModelEntry("head-unused", "one", "ours", module=lambda *_: Unused(), head="spare")]
 MODELS += [ModelEntry(f"{one.__name__}-module", "one", "ours", module=one) for one in (loaded, frozen, drawn)]
 """
 LINEAR, SQUARE = 64 * 10 + 10, 64 * 64
@@ -215,11 +226,42 @@ def test_frozen_parameters_do_not_move_and_own_buffers_are_sent():
         ("wide", r"\(3, 11\) of 3 images; expected \(3, 10\)"),
         ("fixed", r"none of its parameters trains"),
         ("broken", r"FileNotFoundError: weights\.pt"),
+        ("head-fc", r"head='fc' is no module of it; its last one is '2'"),
+        ("head-unused", r"head='spare' is given no features"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_by_name(name, says):
     with pytest.raises(ConfigError, match=rf"own\.py.*: model {name}: .*{says}"):
         complete({"model": name}, NOWHERE)
+
+
+class Featured(LocalMethod):
+    name: str = "featured"
+
+    def rule(self):
+        return FeaturedRule()
+
+
+class FeaturedRule(LocalRule):
+    sees_features: ClassVar[bool] = True
+
+
+def test_a_local_rule_that_sees_features_needs_a_head(monkeypatch):
+    monkeypatch.setitem(LOCAL_METHODS, "featured", Featured)
+    run = {"algorithm": {"name": "flis-dc", "local": {"name": "featured"}}, "split": {"reference_images": 20}}
+    for model in ("digitnet", "head-2"):
+        assert complete({**run, "model": model}, NOWHERE).model == model
+    with pytest.raises(ConfigError, match=r"flis-dc: model plain names no head.*as in head='2'"):
+        complete({**run, "model": "plain"}, NOWHERE)
+
+
+def test_an_algorithm_knows_inputs_and_layout_before_the_start(monkeypatch):
+    seen = []
+    monkeypatch.setattr(FedOpt, "problem", lambda self, conditions: seen.append(conditions))
+    complete({"model": "head-2"}, NOWHERE)
+    [conditions] = seen
+    assert (conditions.input_kind, conditions.input_shape) == ("pixels", (1, 8, 8))
+    assert conditions.layout.ranges(conditions.layout.head_layers) == [(128, 128 + LINEAR)]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from fedgrid.engine.runtime.integrity.record_files import RecordFiles, read_reco
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import times_of
-from fedgrid.record_columns import run_id_of, schemas
+from fedgrid.parquet_files import run_id_of
+from fedgrid.record_columns import schemas
 from fedgrid.tracking.records import RecordsError, num_rounds, table
 from tests.helpers.run_folders import (
     ROUNDS,

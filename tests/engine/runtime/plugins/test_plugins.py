@@ -27,7 +27,7 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.load import load_grid
-from tests.helpers.plugin_files import AGGREGATOR, ALGORITHM, CLUSTERER, MODEL, renamed
+from tests.helpers.plugin_files import AGGREGATOR, ALGORITHM, CLUSTERER, DATASET, LOCAL, MODEL, SPLIT, renamed
 from tests.helpers.small_cases import updates_of
 
 NOWHERE = Path("unused")
@@ -100,6 +100,10 @@ class TestLoading:
             ("ALGORITHMS = {}\n", ("mine.py", "ALGORITHMS", "dict", "list")),
             ("ALGORITHMS = ['fedavg']\n", ("mine.py", "ALGORITHMS", "'fedavg'", "AlgorithmEntry")),
             ("CLUSTERERS = [int]\n", ("mine.py", "CLUSTERERS", "int", "Clusterer")),
+            ("DATASETS = [int]\n", ("mine.py", "DATASETS", "int", "OwnDataset")),
+            ("SPLITS = [int]\n", ("mine.py", "SPLITS", "int", "OwnSplit")),
+            (SPLIT.replace("def deal", "def dealt"), ("mine.py", "SPLITS", "Dealt", "with deal")),
+            ("LOCAL_METHODS = [int]\n", ("mine.py", "LOCAL_METHODS", "int", "LocalMethod")),
             ("AGGREGATORS = [int]\n", ("mine.py", "AGGREGATORS", "int", "Aggregator")),
             (ALGORITHM.replace('"own"', '"arena"'), ("algorithm 'arena'", "fedgrid", "mine.py")),
             (NUMBER.replace("gini", "ari x"), ("mine.py", "'own'", "number 'ari x'", "digits")),
@@ -198,18 +202,21 @@ class TestLoading:
             active.use(["nowhere.py"])
 
     @pytest.mark.parametrize(
-        ("text", "taken", "kind"),
+        ("text", "taken", "named"),
         [
             (ALGORITHM, '"own"', "algorithm 'fedavg'"),
-            (MODEL, '"own-model"', "model 'fedavg'"),
-            (CLUSTERER, '"halves"', "clusterer 'fedavg'"),
+            (MODEL, '"own-model"', "model 'tinyvgg'"),
+            (CLUSTERER, '"halves"', "clusterer 'kmeans'"),
+            (SPLIT, '"own-split"', "split 'iid'"),
+            (DATASET, '"own-data"', "dataset 'digits'"),
+            (LOCAL, '"own-local"', "local training 'fedprox'"),
         ],
     )
-    def test_name_of_the_package_is_refused(self, write, text, taken, kind):
-        name = {"a": "fedavg", "m": "tinyvgg", "c": "kmeans"}[kind[0]]
+    def test_name_of_the_package_is_refused(self, write, text, taken, named):
+        name = named.split("'")[1]
         with pytest.raises(ConfigError) as caught:
             active.use([write(text.replace(taken, f'"{name}"'))])
-        for part in (kind.replace("fedavg", name), "mine.py", "fedgrid"):
+        for part in (named, "mine.py", "fedgrid"):
             assert part in str(caught.value)
 
     def test_name_of_another_plugin_is_refused_and_both_are_named(self, write):
@@ -241,6 +248,17 @@ class TestRuns:
         assert config(algorithm="own").plugin_digests == (digest(own),)
         assert config(algorithm="ocfl-halves").plugin_digests == (digest(halves),)
         assert config(model="own-model").plugin_digests == (digest(model),)
+        split, local, data = others = [
+            write(SPLIT, "split.py"),
+            write(LOCAL, "local.py"),
+            write(DATASET, "data.py"),
+        ]
+        active.use([*paths, *others])
+        assert config(split="own-split").plugin_digests == (digest(split),)
+        assert config(algorithm={"name": "fedavg", "local": "own-local"}).plugin_digests == (digest(local),)
+        assert config(dataset="own-data").plugin_digests == (digest(data),)
+        public = {"name": "embeddings", "encoder": {"public": "own-data"}}
+        assert config(algorithm=public).plugin_digests == (digest(data),)
         both = config(algorithm="own", model="own-model")
         assert both.plugin_digests == tuple(sorted((digest(own), digest(model))))
         assert RunConfig.model_validate_json(both.canonical_json()) == both

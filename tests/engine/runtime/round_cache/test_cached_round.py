@@ -140,7 +140,9 @@ class TestNoNumberChanges:
             "dropout": 0.2,
             "joins": {5: 2},
         },
-        "a test every other round": {"evaluation": {"every": 2}},
+        "AUC of all tests every other round": {
+            "evaluation": {"every": 2, "probabilities": True, "local_server": True}
+        },
         "unequal clients": {"split": "overlapping-imbalanced"},
     }
 

@@ -136,6 +136,7 @@ def task(**changes):
         "choose_on": "train",
         "choose_by": "loss",
         "infer": False,
+        "losses": False,
         "rule": PLAIN,
         "payload": {},
     }
@@ -166,6 +167,7 @@ OTHER = {
         "choose_on": "batch",
         "choose_by": "accuracy",
         "infer": True,
+        "losses": True,
         "rule": Rule(),
         "payload": {"variate": np.zeros(2, np.float32)},
     },
@@ -179,6 +181,7 @@ OTHER = {
         "server_set": image_set(21),
         "server_parts": {0: slice(0, 1), 1: slice(1, 4)},
         "reference_set": image_set(22),
+        "probabilities": True,
         "uplink": (Clip(clip=1.0),),
         "normalised_by": ChannelStatistics((0.1,), (0.3,)),
     },

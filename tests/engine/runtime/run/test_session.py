@@ -14,7 +14,7 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
-from fedgrid.engine.federation.record_names import SCORES, TESTS
+from fedgrid.engine.federation.record_names import PROBABILITY_SCORES, SCORES, TESTS
 from fedgrid.engine.federation.round import federation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -217,6 +217,29 @@ def test_testing_the_global_model_changes_no_other_number_and_goes_on_after_a_re
     assert {row["global_own_loss"] for row in more} != {row["personalised_loss"] for row in more}
     assert repr(plain) == repr([{key: row[key] for key in row if key not in columns} for row in more])
     assert repr(rows(folders[0], "rounds")) == repr(rows(folders[1], "rounds"))
+
+
+def test_asking_for_probabilities_adds_columns_and_changes_no_other_number(tmp_path):
+    """Clients are fine-tuned before they are tested; stacked ones have outputs too."""
+    plain, more = (
+        rows(
+            finish(
+                config(
+                    algorithm={"name": "fine-tuned", "fine_tune": 3},
+                    training={"stacked": 2, "rounds": 1},
+                    evaluation={"probabilities": there},
+                ),
+                tmp_path,
+            ),
+            "clients",
+        )
+        for there in (False, True)
+    )
+    added = {f"{test}_{score}" for test in TESTS for score in PROBABILITY_SCORES}
+    assert set(more[0]) - set(plain[0]) == added
+    assert repr(plain) == repr([{key: row[key] for key in row if key not in added} for row in more])
+    assert all(row["local_server_auc"] is None and 0 < row["personalised_auc"] <= 1 for row in more)
+    assert len({row["personalised_ece"] for row in more}) == len(more)
 
 
 def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_path):

@@ -1,0 +1,113 @@
+"""Who holds what, as a file or a column of a data set says it.
+
+Shapes: K clients, R rows.
+"""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.images import Assigned, Positions
+from fedgrid.engine.federation.errors import DataError
+
+TRAIN, TEST = "train", "test"
+
+
+def assign(
+    source: str,
+    clients_R: Sequence[str],
+    *,
+    groups_R: Sequence[str] | None = None,
+    parts_R: Sequence[str] | None = None,
+    examples_R: Sequence[str] | None = None,
+) -> Assigned:
+    """Return who holds what by rows of texts.
+
+    Clients are numbered from 0, in the order of their numbers if all are whole numbers, else of their texts;
+    hidden groups likewise.
+
+    Args:
+        source: what messages call the file or the data set.
+        clients_R: the client of each example; empty: nobody's.
+        groups_R: the hidden group of the row's client.
+        parts_R: whether its client trains on the example or is tested on it: `train` or `test`.
+        examples_R: the row's example, by its position in the pool. None: row i is of example i.
+
+    Raises:
+        DataError: a value is missing or wrong, or two rows contradict each other.
+    """
+    names = in_order({client for client in clients_R if client})
+    if not names:
+        raise DataError(f"{source}: no example has a client; write one into the column client")
+    numbers = {name: number for number, name in enumerate(names)}
+    client_R = np.array([numbers.get(client, -1) for client in clients_R], np.int64)
+    example_R = _positions(source, examples_R) if examples_R is not None else np.arange(len(clients_R))
+    # By client, then by example.
+    order = np.lexsort((example_R, client_R))[np.count_nonzero(client_R < 0) :]
+    client_R, example_R = client_R[order], example_R[order]
+    twice = (np.diff(client_R) == 0) & (np.diff(example_R) == 0)
+    if twice.any():
+        row = int(np.argmax(twice))
+        raise DataError(
+            f"{source}: two rows give example {example_R[row]} to client {names[client_R[row]]}; remove one"
+        )
+    stops_K = np.searchsorted(client_R, np.arange(1, len(names)))
+    held_K, test_K = np.split(example_R, stops_K), None
+    if parts_R is not None:
+        is_test_R = _are_tests(source, clients_R, parts_R)[order]
+        test_K = tuple(
+            held[is_test] for held, is_test in zip(held_K, np.split(is_test_R, stops_K), strict=True)
+        )
+    group_of = _group_of(source, clients_R, groups_R) if groups_R is not None else {}
+    group_names = in_order(set(group_of.values()))
+    group_K = tuple(group_names.index(group_of[name]) for name in names) if group_of else (0,) * len(names)
+    num_rows = len(clients_R) if examples_R is None else None
+    return Assigned(source, tuple(names), tuple(held_K), group_K, tuple(group_names), test_K, num_rows)
+
+
+def are_numbers(names: Collection[str]) -> bool:
+    """Return whether all names are whole numbers."""
+    return all(name.isdecimal() for name in names)
+
+
+def in_order(names: Collection[str]) -> list[str]:
+    """Return names ascending: as numbers if all are whole numbers, else as texts."""
+    return sorted(names, key=lambda name: (int(name), name)) if are_numbers(names) else sorted(names)
+
+
+def _positions(source: str, examples_R: Sequence[str]) -> Positions:
+    for example in examples_R:
+        if not example.isdecimal():
+            raise DataError(
+                f"{source}: example '{example}' is no position; number the examples of the pool 0, 1, 2, ..."
+            )
+    return np.array([int(example) for example in examples_R], np.int64)
+
+
+def _are_tests(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) -> NDArray[np.bool_]:
+    for client, part in zip(clients_R, parts_R, strict=True):
+        if client and part not in (TRAIN, TEST):
+            raise DataError(
+                f"{source}: part '{part}' of an example of client {client}; take {TRAIN} or {TEST}, or leave "
+                "the column part out"
+            )
+    return np.array([part == TEST for part in parts_R], bool)
+
+
+def _group_of(source: str, clients_R: Sequence[str], groups_R: Sequence[str]) -> dict[str, str]:
+    group_of: dict[str, str] = {}
+    for client, group in zip(clients_R, groups_R, strict=True):
+        if not client:
+            continue
+        if not group:
+            raise DataError(
+                f"{source}: a row of client {client} has no group; give each client one, or leave the column "
+                "group out"
+            )
+        if group_of.setdefault(client, group) != group:
+            raise DataError(
+                f"{source}: client {client} is in group {group_of[client]} and in group {group}; give all "
+                "its rows one"
+            )
+    return group_of

@@ -1,0 +1,103 @@
+"""File: a file says who holds what.
+
+Each example has a client, or none; each client may have a hidden group. If the file says too which examples a
+client is tested on, that cut is taken, else it is made as for other splits. Without groups all clients count
+as one, and no score compares clusters with groups. The format, and how to write it: `docs/own-split.md`.
+
+Source: whoever wrote the file; its content is part of the run's identity.
+
+Shapes: K clients.
+"""
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from fedgrid.engine.federation.data.images import Assigned
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import KINDS
+from fedgrid.engine.federation.partition.scenarios import (
+    Dealing,
+    Facts,
+    ImagePool,
+    Rngs,
+    Scenario,
+    Transform,
+)
+from fedgrid.engine.federation.partition.settings import Split
+
+FILE = "file"
+OPTIONS: tuple[str, ...] = ("path",)
+DEFAULTS: Mapping[str, object] = MappingProxyType({})
+TAKES: Collection[str] = KINDS
+IMAGES_ARE_SHARED: bool = True
+TRANSFORM: Transform | None = None
+
+
+def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+    """Check that the file fits the data set and the other settings; see `SplitKind.check`."""
+    assigned = facts.assigned
+    if assigned is None:
+        raise ConfigError(
+            f"split {scenario.split} needs a file; name it, as in --set split.path=partition.csv",
+            ("split", "path"),
+        )
+    if scenario.num_clients != assigned.num_clients:
+        raise ConfigError(
+            f"clients = {scenario.num_clients}: {assigned.source} has {assigned.num_clients}; leave it out",
+            ("clients",),
+        )
+    _check_examples(assigned, scenario.dataset, facts.pool_size)
+    if assigned.test_K is not None:
+        _check_cut(assigned, split)
+
+
+def _check_cut(assigned: Assigned, split: Split) -> None:
+    """Check that no setting contradicts the cut into training and tests that a file has."""
+    if assigned.num_leaked and split.test_leakage == "none":
+        raise ConfigError(
+            f"split.test_leakage = none: {assigned.source} has {assigned.num_leaked} examples that a client "
+            "is tested on and another one trains on; mend it, or set split.test_leakage=published to take it "
+            "as it is",
+            ("split", "test_leakage"),
+        )
+    if split.tested_on == "official":
+        raise ConfigError(
+            f"split.tested_on = official: {assigned.source} says what clients are tested on (column part); "
+            "leave one of the two out",
+            ("split", "tested_on"),
+        )
+    if split.scored_on == "test" and split.test_share != Split.model_fields["test_share"].get_default():
+        raise ConfigError(
+            f"split.test_share = {split.test_share} has no effect: {assigned.source} says what clients are "
+            "tested on (column part); leave one of the two out",
+            ("split", "test_share"),
+        )
+
+
+def _check_examples(assigned: Assigned, dataset: str, pool_size: int) -> None:
+    pool = f"{dataset} has {pool_size} examples to draw from"
+    if assigned.num_rows not in (None, pool_size):
+        raise ConfigError(
+            f"{assigned.source} has {assigned.num_rows} rows, but {pool}; write a row for each, in their "
+            "order, with an empty client for those that nobody holds, or a column example",
+            ("split", "path"),
+        )
+    last = max(int(held[-1]) for held in assigned.held_K)
+    if last >= pool_size:
+        raise ConfigError(
+            f"{assigned.source} has an example {last}, but {pool}, 0 to {pool_size - 1}; take another file "
+            "or data set",
+            ("split", "path"),
+        )
+
+
+def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
+    """Return what the file says; see `SplitKind.deal`."""
+    assert pool.assigned is not None, "`check` has seen it"
+    return list(pool.assigned.group_K), list(pool.assigned.held_K)
+
+
+def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+    """Return how many examples clients hold; see `SplitKind.expected_images`."""
+    assert facts.assigned is not None, "`check` has seen it"
+    return float(sum(map(len, facts.assigned.held_K)))

@@ -1,0 +1,74 @@
+"""Whether the parts of a configuration fit one another, and the data set."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fedgrid.algorithms.contract.conditions import Conditions
+from fedgrid.algorithms.registry import create, name_and_settings
+from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import ONLY_PIXELS
+from fedgrid.engine.federation.models.registry import MODELS
+
+if TYPE_CHECKING:
+    from fedgrid.algorithms.updates.source import Layout
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.dataset import Dataset
+
+
+def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
+    """Check that all parts of a run take what the examples of its data set are.
+
+    Raises:
+        ConfigError: one does not.
+    """
+    training, split = config.training, config.split.kind
+    dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
+    dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
+    if training.augment:
+        dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
+    if training.normalise != "none":
+        dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
+    name, settings = name_and_settings(config.algorithm)
+    if (message := create(name, settings).message()) is not None:
+        takes = message.takes if message.encoder is None else ONLY_PIXELS
+        dataset.check_kind(f"algorithm {name}", takes, "algorithm")
+
+
+def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") -> None:
+    """Check that an algorithm can do what the rest of a configuration says.
+
+    `find_dataset` returns the run's data set, for algorithms that ask about its model.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    name, settings = name_and_settings(config.algorithm)
+    algorithm = create(name, settings)
+    conditions = Conditions(
+        num_clients=config.clients,
+        has_reference_images=config.split.reference_images is not None,
+        training=config.training.model_dump(),
+        has_held_out=config.held_out > 0,
+        model=config.model,
+        of_model=partial(_inputs_and_layout, config.model, find_dataset),
+    )
+    problem = algorithm.problem(conditions)
+    local = getattr(algorithm.settings, "local", None)
+    if problem is None and local is not None and local.rule().sees_features:
+        problem = conditions.lacks_head()
+    if problem is not None:
+        raise ConfigError(f"algorithm {name}: {problem}", ("algorithm",))
+    if config.training.stacked > 1 and not algorithm.traits.trains_plainly:
+        raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
+
+
+def _inputs_and_layout(
+    model: str, find_dataset: "Callable[[], Dataset]"
+) -> "tuple[str, tuple[int, ...], Layout]":
+    from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
+
+    dataset = find_dataset()
+    inputs = dataset.inputs
+    return inputs.kind, inputs.shape, layout(model, inputs, dataset.num_classes)

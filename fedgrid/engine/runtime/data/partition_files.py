@@ -1,0 +1,103 @@
+"""Files that say who holds what, csv or Parquet: who reads them, and how a run names them.
+
+The columns are `client` and, if the file has them, `group`, `part` and `example` (`assign` of
+`federation.data.assigned` says what they mean). As with the user's own images a run has a file by short name
+and content: `partition:mine.csv@3f2a91c0d4e5`.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from fedgrid.engine.federation.data import names
+from fedgrid.engine.federation.data.assigned import are_numbers, assign
+from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.images import Assigned, Pair
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.partition.scenarios import Facts
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data.tables import read_table, texts
+
+PREFIX = f"{names.PARTITION}:"
+CLIENT, GROUP, PART, EXAMPLE = COLUMNS = ("client", "group", "part", "example")
+
+
+def name_of_file(given: str) -> str:
+    """Return what a run calls a file that is given by its path, or by such a name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if names.is_name(given):
+        return given
+    path = own_images.place_given(given.removeprefix(PREFIX))
+    if not path.is_file():
+        raise ConfigError(
+            f"split.path = {given}: {path} is no file; name a csv or Parquet file with a column {CLIENT}",
+            ("split", "path"),
+        )
+    return own_images.name(names.PARTITION, path, "", [path])
+
+
+def assigned_in(name: str | None) -> Assigned | None:
+    """Return what the file says that a run calls `name`; None for what is no such name.
+
+    Raises:
+        DataError: the file is not as it must be, or not the one that the run was made with.
+    """
+    if name is None or not names.is_name(name):
+        return None
+    path = own_images.place(name)
+    if own_images.digest_of(path, [path]) != names.digest_in(name):
+        raise DataError(
+            f"{path} is another file than the {name} of this run; put that back, or start a run with the new "
+            "one"
+        )
+    return read(path, name)
+
+
+def with_file(pair: Pair, split: Split) -> Pair:
+    """Return a data set's pool and official test set, the pool with what the file of a split says."""
+    pool, official = pair
+    return pair if split.path is None else (replace(pool, assigned=assigned_in(split.path)), official)
+
+
+def facts_of(dataset: Dataset, split: Split) -> Facts:
+    """Return what is known before images are read."""
+    facts = Facts.of(dataset)
+    return facts if split.path is None else replace(facts, assigned=assigned_in(split.path))
+
+
+@lru_cache(maxsize=8)
+def read(path: Path, name: str) -> Assigned:
+    """Return what a file says; `name` has a digest of its content.
+
+    Raises:
+        DataError: a column or a value is missing or wrong.
+    """
+    table = read_table(path)
+    if CLIENT not in table.column_names:
+        raise DataError(
+            f"{path} has no column {CLIENT}, but {', '.join(table.column_names)}; name the client of each "
+            "example there"
+        )
+    for column in table.column_names:
+        if column not in COLUMNS:
+            raise DataError(f"{path}: unknown column '{column}'; allowed: {', '.join(COLUMNS)}; remove it")
+    columns = {column: texts(table[column]) for column in table.column_names}
+    assigned = assign(
+        path.name,
+        columns[CLIENT],
+        groups_R=columns.get(GROUP),
+        parts_R=columns.get(PART),
+        examples_R=columns.get(EXAMPLE),
+    )
+    if are_numbers(assigned.client_names):
+        for number, client in enumerate(assigned.client_names):
+            if int(client) != number:
+                raise DataError(
+                    f"{path}: client {number} has no example; number the clients 0, 1, 2, ..., or give them "
+                    "names, such as c1"
+                )
+    return assigned

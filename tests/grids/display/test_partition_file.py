@@ -1,0 +1,48 @@
+"""What `fedgrid data --export` writes, split `file` deals out again."""
+
+import pytest
+from rich.console import Console
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.run.prepare import held_in, prepare
+from fedgrid.grids.cli.actions.scenario import show_scenario
+
+
+def export(config, path):
+    show_scenario(config, path.parent, None, path, None, True, Console())
+
+
+@pytest.mark.parametrize(
+    ("split", "suffix", "columns"),
+    [
+        ("iid", "csv", "client,part"),
+        ("label-skew", "csv", "client,group,part"),
+        ("nonoverlapping-balanced", "csv", "example,client,group,part"),
+        ({"kind": "overlapping-balanced", "test_leakage": "published"}, "parquet", ""),
+        ({"kind": "label-skew", "tested_on": "official"}, "csv", "client,group"),
+        ({"kind": "iid", "tested_on": "official", "quantity": 0.1}, "csv", "client"),
+    ],
+    ids=str,
+)
+def test_exported_file_gives_the_same_examples(tmp_path, capsys, split, suffix, columns):
+    before = complete({"split": split, "clients": 6}, tmp_path)
+    path = tmp_path / f"mine.{suffix}"
+    export(before, path)
+    if columns:
+        assert path.read_text().partition("\n")[0] == columns
+    same = {"tested_on": before.split.tested_on, "test_leakage": before.split.test_leakage}
+    after = complete({"split": {"kind": "file", "path": str(path), **same}}, tmp_path)
+    for one, other in zip(held_in(before, tmp_path, 0), held_in(after, tmp_path, 0), strict=True):
+        assert (one.client, one.train.tolist(), one.test.tolist()) == (
+            other.client,
+            other.train.tolist(),
+            other.test.tolist(),
+        )
+    assert prepare(before, tmp_path)[1].tolist() == prepare(after, tmp_path)[1].tolist()
+
+
+def test_splits_that_change_images_are_not_exported(tmp_path):
+    with pytest.raises(ConfigError, match="--export: split rotated changes images .* export one of: .*iid"):
+        export(complete({"split": "rotated"}, tmp_path), tmp_path / "mine.csv")
+    assert not (tmp_path / "mine.csv").exists()
