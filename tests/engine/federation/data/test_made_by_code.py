@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from fedgrid.algorithms.averaging.fedprox import BIBTEX as OF_FEDPROX
 from fedgrid.algorithms.clustered.while_training.ifca import BIBTEX as OF_IFCA
@@ -18,7 +18,8 @@ NOWHERE = Path("no-data-needed")
 
 def accuracy(trained, tested):
     """Return that of a linear model, on a set that it was not trained on."""
-    model = LogisticRegression(max_iter=50).fit(trained.images.reshape(len(trained), -1), trained.labels)
+    model = LinearDiscriminantAnalysis()
+    model.fit(trained.images.reshape(len(trained), -1), trained.labels)
     return model.score(tested.images.reshape(len(tested), -1), tested.labels)
 
 
