@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data import image_folders, names, npz_files
-from fedgrid.engine.federation.data.dataset import Sizes
 from fedgrid.engine.federation.data.images import Assigned, Pair
 from fedgrid.engine.federation.data.tables.columns import Options, Table
 from fedgrid.engine.federation.data.tables.examples import Examples, examples
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import Sizes
 from fedgrid.engine.runtime.data.tables import numbers, read_table, texts
 
 Fact = TypeVar("Fact")
