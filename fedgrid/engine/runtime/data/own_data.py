@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data import image_folders, names, npz_files
-from fedgrid.engine.federation.data.dataset import Sizes
 from fedgrid.engine.federation.data.images import Assigned, Pair
 from fedgrid.engine.federation.data.tables.columns import Options, Table
 from fedgrid.engine.federation.data.tables.examples import Examples, examples
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import Sizes
 from fedgrid.engine.runtime.data.tables import numbers, read_table, texts
 
 Fact = TypeVar("Fact")
@@ -42,8 +42,10 @@ def own_data(kind: str, path: Path, mark: str) -> OwnData:
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
         return _table(path, kind, Options.of(f"{path}", options), _stamp(path))
-    if options:
-        raise ConfigError(f"{path}{mark}: only tables have options; leave out {mark}", ("dataset",))
+    if options and kind == "folder":
+        raise ConfigError(f"{path}{mark}: folders have no options; #64 scales their images", ("dataset",))
+    if (share := names.only_share(f"{path}", options)) is not None:
+        return _drawn_npz(path, share, _stamp(path))
     if kind == "npz":
         sizes, assigned = of_file(path, npz_files.facts), of_file(path, npz_files.assigned_in)
         return OwnData(sizes, npz_files.read_images, assigned=assigned)
@@ -68,6 +70,15 @@ def _stamp(path: Path) -> tuple[int, int]:
 @lru_cache(maxsize=8)
 def _fact(facts: Callable[[Path], Any], path: Path, stamp: tuple[int, int]) -> Any:
     return facts(path)
+
+
+@lru_cache(maxsize=8)
+def _drawn_npz(path: Path, share: float, stamp: tuple[int, int]) -> OwnData:
+    """Return what is known of an npz file without a test part, without its examples."""
+    pool, test = npz_files.read_drawn(path, share)
+    num_classes = 1 + int(max(part.labels.max() for part in (pool, test)))
+    sizes = (num_classes, pool.inputs, len(pool), len(pool.group_names) or None)
+    return OwnData(sizes, partial(npz_files.read_drawn, share=share), assigned=pool.assigned)
 
 
 @lru_cache(maxsize=8)

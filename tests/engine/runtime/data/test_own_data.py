@@ -145,6 +145,18 @@ def test_a_client_column_is_the_partition_and_groups_are_of_clients(table, tmp_p
     assert complete({"dataset": table(*ROWS)}, tmp_path).split.kind == "iid"
 
 
+def test_a_share_of_an_npz_file_without_tests_is_drawn_as_of_a_table(table, tmp_path):
+    labels = np.array([row[-1] == "y" for row in ROWS], np.int64)
+    rows = np.array([row.split(",")[:2] for row in ROWS], np.float32)
+    np.savez(tmp_path / "t.npz", train_images=rows, train_labels=labels, train_client=np.arange(40) % 4)
+    with pytest.raises(DataError, match="has no 'test_images'; .* #test=0.2 draws a test set"):
+        find(f"npz:{tmp_path}/t.npz", tmp_path)
+    drawn = load(f"npz:{tmp_path}/t.npz#test=0.2", tmp_path)
+    for one, two in zip(drawn, load(table(*ROWS), tmp_path), strict=True):
+        assert (one.images.tolist(), one.labels.tolist()) == (two.images.tolist(), two.labels.tolist())
+    assert complete({"dataset": f"npz:{tmp_path}/t.npz#test=0.5"}, tmp_path).clients == 4
+
+
 def test_another_client_column_is_another_digest(table, tmp_path):
     digests = set()
     for sites in (3, 4):
