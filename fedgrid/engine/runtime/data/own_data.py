@@ -42,13 +42,16 @@ def own_data(kind: str, path: Path, mark: str) -> OwnData:
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
         return _table(path, kind, Options.of(f"{path}", options), _stamp(path))
-    if options and kind == "folder":
-        raise ConfigError(f"{path}{mark}: folders have no options; #64 scales their images", ("dataset",))
-    if (share := names.only_share(f"{path}", options)) is not None:
+    share = names.only_share(f"{path}", options)
+    if kind == "npz" and share is not None:
         return _drawn_npz(path, share, _stamp(path))
     if kind == "npz":
         sizes, assigned = of_file(path, npz_files.facts), of_file(path, npz_files.assigned_in)
         return OwnData(sizes, npz_files.read_images, assigned=assigned)
+    if share is not None:
+        sizes = image_folders.facts_drawn(path, share, size)
+        drawn = partial(image_folders.read_drawn, share=share, size=size)
+        return OwnData(sizes, drawn, image_folders.class_names(path))
     scaled = partial(image_folders.read_images, size=size)
     return OwnData(image_folders.facts(path, size), scaled, image_folders.class_names(path))
 

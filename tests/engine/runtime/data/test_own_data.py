@@ -4,8 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from safetensors.numpy import load_file
 
+from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import digest_of, find, load
@@ -224,3 +226,16 @@ def test_arrays_of_clients_are_the_partition_too(tmp_path):
     np.savez(path, **arrays, train_client=[3, 3])
     with pytest.raises(DataError, match=r"train_client is int64 of shape \(2,\); expected a whole number"):
         find(f"npz:{path}", tmp_path)
+
+
+def test_a_share_of_a_flat_folder_is_drawn(tmp_path):
+    for name in ("ant", "bee"):
+        (tmp_path / "cats" / name).mkdir(parents=True)
+        for number in range(5):
+            Image.new("L", (2, 2), 10 * number).save(tmp_path / "cats" / name / f"{number}.png")
+    with pytest.raises(DataError, match="train is missing"):
+        find(f"folder:{tmp_path}/cats", tmp_path)
+    dataset = find(f"folder:{tmp_path}/cats#4,test=0.3", tmp_path)
+    pool, test = load(dataset.name, tmp_path)
+    assert (dataset.class_names, short_name(dataset.name)) == (("ant", "bee"), "folder_cats-4x4")
+    assert (np.bincount(pool.labels).tolist(), np.bincount(test.labels).tolist()) == ([3, 3], [2, 2])
