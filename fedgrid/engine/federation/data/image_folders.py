@@ -3,9 +3,9 @@
 If there is val/<class>/*, these images join those of train. There may be a level of folders more,
 train/<group>/<class>/* and test/<group>/<class>/*; a group is a domain or a writer. Classes and groups are
 numbered in the order of their names. A folder <class>/* has a share drawn as its test set. If the first image
-is grey, all must be; else all are read as RGB. All
-must have one size, or are scaled to one: not cropped, so that nothing of an image is lost, but other
-proportions are distorted. Images are turned as their EXIF orientation says; what is transparent is white.
+is grey, all must be; else all are read as RGB. All must have one size, or are scaled to one: not cropped, so
+that nothing of an image is lost, but other proportions are distorted. Images are turned as their EXIF
+orientation says; what is transparent is white.
 
 Shapes: N images.
 """
