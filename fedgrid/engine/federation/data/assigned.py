@@ -4,11 +4,12 @@ Shapes: K clients, R rows.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Assigned, Positions
+from fedgrid.engine.federation.data.images import Assigned, Pair, Positions
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
@@ -75,6 +76,22 @@ def of_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | 
     if groups_N is not None and len(set(zip(clients_N, groups_N, strict=True))) > len(set(clients_N)):
         groups_N = None
     return assign(source, clients_N, groups_R=groups_N)
+
+
+def grouped(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
+    """Return examples with groups; those of the test set only where the pool has all of them."""
+    names = in_order(set(of_pool))
+    pool, test = pair
+    pool = replace(pool, groups=numbered(of_pool, names), group_names=tuple(names))
+    if set(of_test) <= set(names):
+        test = replace(test, groups=numbered(of_test, names), group_names=tuple(names))
+    return pool, test
+
+
+def numbered(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each text among names."""
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[text] for text in texts], np.int64)
 
 
 def are_numbers(names: Collection[str]) -> bool:

@@ -2,9 +2,10 @@
 
 If there is val/<class>/*, these images join those of train. There may be a level of folders more,
 train/<group>/<class>/* and test/<group>/<class>/*; a group is a domain or a writer. Classes and groups are
-numbered in the order of their names. If the first image is grey, all must be; else all are read as RGB. All
-must have one size, or are scaled to one: not cropped, so that nothing of an image is lost, but other
-proportions are distorted. Images are turned as their EXIF orientation says; what is transparent is white.
+numbered in the order of their names. A folder <class>/* has a share drawn as its test set. If the first image
+is grey, all must be; else all are read as RGB. All must have one size, or are scaled to one: not cropped, so
+that nothing of an image is lost, but other proportions are distorted. Images are turned as their EXIF
+orientation says; what is transparent is white.
 
 Shapes: N images.
 """
@@ -22,6 +23,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from fedgrid.engine.federation.data.files import check_is_file, check_memory
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import Size
+from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import Sizes, pixels
 
@@ -74,14 +76,34 @@ def facts(folder: Path, size: Size | None = None) -> Sizes:
     return len(train), pixels(channels, height, width), pool_size, len(_group_names(folder)) or None
 
 
+def read_drawn(folder: Path, share: float, size: Size | None = None) -> Pair:
+    """Return (pool, server's test set) of a folder <class>/*, of which a share is drawn."""
+    every = _flat_files(folder)
+    whole = _image_set(every, _pixels(every[0][0], size), size)
+    return cut(whole, draw_tests(f"{folder}", whole.labels, share))
+
+
+def facts_drawn(folder: Path, share: float, size: Size | None = None) -> Sizes:
+    """Return the sizes of what `read_drawn` reads, after reading the first image only."""
+    every = _flat_files(folder)
+    counts_L = [len(files) for files in every]
+    shape = _pixels(every[0][0], size).shape
+    check_memory(folder, prod(shape) * sum(counts_L))
+    is_test_N = draw_tests(f"{folder}", np.repeat(np.arange(len(every)), counts_L), share)
+    return len(every), pixels(*shape), int(np.count_nonzero(~is_test_N)), None
+
+
 def class_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the classes by their numbers: those of the folders."""
+    if _is_flat(folder):
+        return tuple(place.name for place in _entries(folder, folders=True))
     return tuple(_class_folders(folder, ("train",), _group_names(folder)))
 
 
 def files(folder: Path) -> list[Path]:
     """Return the files that are read as images."""
-    return [path for part in _files(folder) for files in part for path in files]
+    parts = (_flat_files(folder),) if _is_flat(folder) else _files(folder)
+    return [path for part in parts for files in part for path in files]
 
 
 def notes(folder: Path) -> list[str]:
@@ -110,13 +132,29 @@ def notes(folder: Path) -> list[str]:
     return lines
 
 
+def _is_flat(folder: Path) -> bool:
+    return not (folder / "train").is_dir()
+
+
+def _flat_files(folder: Path) -> Files:
+    """Return the files of each class of a folder <class>/*."""
+    if not folder.is_dir():
+        raise DataError(f"no folder {folder}; to draw a test set it has <class>/*")
+    if not _is_flat(folder):
+        raise DataError(f"{folder} has train/<class>/* and test/<class>/*; leave out the drawn share")
+    classes = _entries(folder, folders=True)
+    if len(classes) < 2:
+        raise DataError(f"{folder} has {len(classes)} class folders; to draw a test set it has <class>/*")
+    return [_class_files([place]) for place in classes]
+
+
 def _files(folder: Path) -> tuple[Files, Files]:
     """Return the files of each class in the pool and in test."""
     if not folder.is_dir():
         raise DataError(f"no folder {folder}; {LAYOUT}")
     for part in ("train", "test"):
         if not (folder / part).is_dir():
-            raise DataError(f"{folder / part} is missing; {LAYOUT}")
+            raise DataError(f"{folder / part} is missing; {LAYOUT}; #test=0.2 draws from <class>/*")
     groups = _group_names(folder)
     classes = list(_class_folders(folder, ("train",), groups))
     if not classes:

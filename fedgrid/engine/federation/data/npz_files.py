@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import repeat
 from math import prod
 from pathlib import Path
@@ -24,9 +25,11 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import of_clients
+from fedgrid.engine.federation.data.assigned import grouped, of_clients
 from fedgrid.engine.federation.data.files import check_is_file, check_memory, damaged
 from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, Images, ImageSet, Pair
+from fedgrid.engine.federation.data.names import TEST_SHARE
+from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import Inputs, Sizes
 
@@ -70,6 +73,32 @@ def read_images(path: Path) -> Pair:
     return ImageSet(every_image, np.concatenate(labels), every_group, names, vocabulary, assigned), server
 
 
+def read_drawn(path: Path, share: float) -> Pair:
+    """Return (pool, server's test set) of a file with a training part alone, of which a share is drawn.
+
+    Raises:
+        DataError: it has other parts, or what `read_images` raises.
+    """
+    with _open(path, ("train",)) as file:
+        if others := [part for part in ("val", "test") if f"{part}_images" in file]:
+            raise DataError(f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}")
+        labels = _labels(path, file, "train")
+        rows = _stored(path, "train_images", file["train_images"])
+        groups, clients = (
+            np.array(_texts(path, file, what, ("train",))[0], str) if f"train_{what}" in file else None
+            for what in ("group", "client")
+        )
+        vocabulary = _inputs(path, file).vocabulary
+    is_test_N = draw_tests(f"{path}", labels, share)
+    pool, test = cut(ImageSet(rows, labels, vocabulary=vocabulary), is_test_N)
+    of_pool = None if groups is None else groups[~is_test_N].tolist()
+    if groups is not None:
+        pool, test = grouped((pool, test), groups[~is_test_N].tolist(), groups[is_test_N].tolist())
+    if clients is not None:
+        pool = replace(pool, assigned=of_clients(path.name, clients[~is_test_N].tolist(), of_pool))
+    return pool, test
+
+
 def assigned_in(path: Path) -> Assigned | None:
     """Return who holds what, None if the file does not say it; reads neither images nor numbers."""
     with _open(path) as file:
@@ -95,7 +124,7 @@ def facts(path: Path) -> Sizes:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[NpzFile]:
+def _open(path: Path, parts: Sequence[str] = ()) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
     check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
     if path.exists() and not zipfile.is_zipfile(path):
@@ -107,13 +136,13 @@ def _open(path: Path) -> Iterator[NpzFile]:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, NpzFile):
                 raise ValueError("an npy file")
-            parts = _parts(file)
+            parts = parts or _parts(file)
             keys = [f"{part}_{what}" for part in parts for what in ("images", "labels")]
             for key in keys:
                 if key not in file:
                     raise DataError(
                         f"{path} has no '{key}'; expected train_images, train_labels, test_images and "
-                        "test_labels (val_images and val_labels are optional), "
+                        "test_labels (val_images and val_labels are optional; #test=0.2 draws a test set), "
                         f"found: {', '.join(file) or 'nothing'}"
                     )
             groups = [f"{part}_group" for part in parts if f"{part}_group" in file]
@@ -161,7 +190,7 @@ def _inputs(path: Path, file: NpzFile) -> Inputs:
     if dtype.kind == "f" and len(shape) in (2, 3, 4):
         return Inputs("numbers", shape[1:])
     if dtype.kind in "iu" and len(shape) == 2:
-        tokens = [file[f"{part}_images"] for part in _parts(file)]
+        tokens = [file[key] for key in file if key.endswith("_images")]
         return Inputs("tokens", shape[1:], max(int(part.max(initial=0)) for part in tokens) + 1)
     raise DataError(
         f"{path}: train_images is {dtype} of shape {shape}; save images as uint8, 0 to 255, numbers as "

@@ -42,11 +42,16 @@ def own_data(kind: str, path: Path, mark: str) -> OwnData:
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
         return _table(path, kind, Options.of(f"{path}", options), _stamp(path))
-    if options:
-        raise ConfigError(f"{path}{mark}: only tables have options; leave out {mark}", ("dataset",))
+    share = names.only_share(f"{path}", options)
+    if kind == "npz" and share is not None:
+        return _drawn_npz(path, share, _stamp(path))
     if kind == "npz":
         sizes, assigned = of_file(path, npz_files.facts), of_file(path, npz_files.assigned_in)
         return OwnData(sizes, npz_files.read_images, assigned=assigned)
+    if share is not None:
+        sizes = image_folders.facts_drawn(path, share, size)
+        drawn = partial(image_folders.read_drawn, share=share, size=size)
+        return OwnData(sizes, drawn, image_folders.class_names(path))
     scaled = partial(image_folders.read_images, size=size)
     return OwnData(image_folders.facts(path, size), scaled, image_folders.class_names(path))
 
@@ -68,6 +73,15 @@ def _stamp(path: Path) -> tuple[int, int]:
 @lru_cache(maxsize=8)
 def _fact(facts: Callable[[Path], Any], path: Path, stamp: tuple[int, int]) -> Any:
     return facts(path)
+
+
+@lru_cache(maxsize=8)
+def _drawn_npz(path: Path, share: float, stamp: tuple[int, int]) -> OwnData:
+    """Return what is known of an npz file without a test part, without its examples."""
+    pool, test = npz_files.read_drawn(path, share)
+    num_classes = 1 + int(max(part.labels.max() for part in (pool, test)))
+    sizes = (num_classes, pool.inputs, len(pool), len(pool.group_names) or None)
+    return OwnData(sizes, partial(npz_files.read_drawn, share=share), assigned=pool.assigned)
 
 
 @lru_cache(maxsize=8)

@@ -4,8 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from safetensors.numpy import load_file
 
+from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import digest_of, find, load
@@ -145,6 +147,18 @@ def test_a_client_column_is_the_partition_and_groups_are_of_clients(table, tmp_p
     assert complete({"dataset": table(*ROWS)}, tmp_path).split.kind == "iid"
 
 
+def test_a_share_of_an_npz_file_without_tests_is_drawn_as_of_a_table(table, tmp_path):
+    labels = np.array([row[-1] == "y" for row in ROWS], np.int64)
+    rows = np.array([row.split(",")[:2] for row in ROWS], np.float32)
+    np.savez(tmp_path / "t.npz", train_images=rows, train_labels=labels, train_client=np.arange(40) % 4)
+    with pytest.raises(DataError, match="has no 'test_images'; .* #test=0.2 draws a test set"):
+        find(f"npz:{tmp_path}/t.npz", tmp_path)
+    drawn = load(f"npz:{tmp_path}/t.npz#test=0.2", tmp_path)
+    for one, two in zip(drawn, load(table(*ROWS), tmp_path), strict=True):
+        assert (one.images.tolist(), one.labels.tolist()) == (two.images.tolist(), two.labels.tolist())
+    assert complete({"dataset": f"npz:{tmp_path}/t.npz#test=0.5"}, tmp_path).clients == 4
+
+
 def test_another_client_column_is_another_digest(table, tmp_path):
     digests = set()
     for sites in (3, 4):
@@ -212,3 +226,16 @@ def test_arrays_of_clients_are_the_partition_too(tmp_path):
     np.savez(path, **arrays, train_client=[3, 3])
     with pytest.raises(DataError, match=r"train_client is int64 of shape \(2,\); expected a whole number"):
         find(f"npz:{path}", tmp_path)
+
+
+def test_a_share_of_a_flat_folder_is_drawn(tmp_path):
+    for name in ("ant", "bee"):
+        (tmp_path / "cats" / name).mkdir(parents=True)
+        for number in range(5):
+            Image.new("L", (2, 2), 10 * number).save(tmp_path / "cats" / name / f"{number}.png")
+    with pytest.raises(DataError, match="train is missing"):
+        find(f"folder:{tmp_path}/cats", tmp_path)
+    dataset = find(f"folder:{tmp_path}/cats#4,test=0.3", tmp_path)
+    pool, test = load(dataset.name, tmp_path)
+    assert (dataset.class_names, short_name(dataset.name)) == (("ant", "bee"), "folder_cats-4x4")
+    assert (np.bincount(pool.labels).tolist(), np.bincount(test.labels).tolist()) == ([3, 3], [2, 2])

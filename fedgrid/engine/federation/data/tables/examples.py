@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import in_order, of_clients
+from fedgrid.engine.federation.data.assigned import grouped, in_order, numbered, of_clients
 from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
 from fedgrid.engine.federation.data.server_share import FIFTH, cut, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
@@ -60,14 +59,14 @@ def examples(table: Table, options: Options) -> Examples:
     for role in (LABEL, GROUP, SUBJECT):
         require_texts(options, roles.get(role), texts.get(role, []))
     class_names = _class_names(options, roles[LABEL], texts[LABEL])
-    label_R = _numbered(texts[LABEL], class_names)
+    label_R = numbered(texts[LABEL], class_names)
     is_test_R, notes = _tests(options, roles, texts, label_R)
     rows, of_levels = rows_of(table, options, roles.values(), is_test_R)
     pool, test = cut(ImageSet(rows, label_R), is_test_R)
     held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
     groups = [texts[GROUP][row] for row in held] if GROUP in roles else None
     if groups is not None:
-        pool, test = _grouped((pool, test), groups, [texts[GROUP][row] for row in tested])
+        pool, test = grouped((pool, test), groups, [texts[GROUP][row] for row in tested])
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
@@ -82,16 +81,6 @@ def examples(table: Table, options: Options) -> Examples:
     return Examples((pool, test), class_names, (*notes, *of_levels, *absent))
 
 
-def _grouped(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
-    """Return examples with groups; those of the test set only where the pool has all of them."""
-    names = in_order(set(of_pool))
-    pool, test = pair
-    pool = replace(pool, groups=_numbered(of_pool, names), group_names=tuple(names))
-    if set(of_test) <= set(names):
-        test = replace(test, groups=_numbered(of_test, names), group_names=tuple(names))
-    return pool, test
-
-
 def _class_names(options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
     if not labels:
         raise DataError(f"{options.source} has no row below its header; add some")
@@ -100,11 +89,6 @@ def _class_names(options: Options, name: str, labels: Sequence[str]) -> tuple[st
         raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
     check_levels(options, name, names, len(labels), "name the column of the classes")
     return tuple(names)
-
-
-def _numbered(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
-    numbers = {name: number for number, name in enumerate(names)}
-    return np.array([numbers[text] for text in texts], np.int64)
 
 
 def _tests(
