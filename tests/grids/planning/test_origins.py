@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.integrity import made_with as module
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.run.prepare import images_of
+from fedgrid.engine.runtime.run.prepare import _images
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.format import NewerFormat
@@ -26,7 +26,7 @@ from fedgrid.grids.planning.checks import check_origins
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     yield
-    images_of.cache_clear()
+    _images.cache_clear()
 
 
 def write_images(path, seed=0):
@@ -59,7 +59,7 @@ def made(tmp_path, images):
     storage = Storage.of(tmp_path / "runs")
 
     def go_on(rounds, accept=False):
-        images_of.cache_clear()
+        _images.cache_clear()
         opened = Session(InProcessPool(), tmp_path, accept_changes=accept)
         opened.open(config, storage)
         for _ in range(rounds):
