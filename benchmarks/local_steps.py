@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.federation.before_training.setup import deal
-from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.run.prepare import images_of
+from fedgrid.engine.runtime.data.datasets import default_data_dir, load_known
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.presets.load import load_grid
 
@@ -32,7 +31,7 @@ def main() -> None:
     federations = {(run.split, run.clients, run.seed): run for run in grid.runs}
     steps: dict[str, list[int]] = {}
     for run in federations.values():
-        (pool, official), _ = images_of(run.dataset, given.data)
+        (pool, official), _ = load_known(run.dataset, given.data)
         held = [len(part.train) for part in deal(run, (pool, official), given.data)]
         each = [run.training.local_epochs * ceil(count / run.training.batch_size) for count in held]
         steps.setdefault(run.split.kind, []).extend(each)

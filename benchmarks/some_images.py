@@ -13,7 +13,7 @@ import numpy as np
 
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.runtime.run.prepare import images_of
+from fedgrid.engine.runtime.data.datasets import load_known
 
 
 def drawn(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, required=True)
     parser.add_argument("--data", type=Path, default=Path("data"))
     given = parser.parse_args()
-    (train, test), _ = images_of(given.dataset, given.data)
+    (train, test), _ = load_known(given.dataset, given.data)
     np.savez_compressed(given.file, **drawn(train, given.train, "train"), **drawn(test, given.test, "test"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.run.prepare import images_of
+from fedgrid.engine.runtime.data.datasets import load_known
 
 
 def with_dataset(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def with_dataset(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict
 
 
 def _write(path: Path, count: int, data_dir: Path) -> None:
-    pair, _ = images_of("digits", data_dir)
+    pair, _ = load_known("digits", data_dir)
     arrays = {}
     for name, held in zip(("train", "test"), pair, strict=True):
         chosen = held.labels < count

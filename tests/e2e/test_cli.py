@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedgrid.engine.federation.data.made_by_code import MADE_BY_CODE
 from fedgrid.grids.display import blueprint
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
@@ -45,7 +46,8 @@ def test_data_lists_the_data_sets(tmp_path):
     ):
         assert line in " ".join(result.out.split())
     listed = strict_json(fedgrid("data", "--json", "--data-dir", tmp_path).out)
-    assert [entry["name"] for entry in listed if entry["here"]] == ["digits"]
+    here = {entry["name"] for entry in listed if entry["here"]}
+    assert here == {"digits", *(dataset.name for dataset in MADE_BY_CODE)}
 
 
 def test_data_shows_and_writes_the_split_of_a_scenario(tmp_path):

@@ -247,8 +247,10 @@ class TestReferenceImages:
             setup = replace(setup_of(Case(shape=LARGE)), reference_set=blank_images(count))
             with StandIn() as gpu:
                 worker = ClientWorker(setup, "cuda")
-                reference = worker._holdings.reference.images
-                local = Local(worker._flat, SETTINGS, {}, {}, reference)
+                reference = worker._holdings.reference
+                local = Local(
+                    worker._flat, (reference.images, reference.labels), SETTINGS, {}, {}, reference.images
+                )
                 gpu.forget()
                 before = gpu.live
                 found = worker._infer(start_of(Case(shape=LARGE))) if by != "a rule" else local.predict()

@@ -182,6 +182,7 @@ _ENTRIES = (
         "as in FedProx (Li et al. 2020) on its synthetic data",
         module=_small_network("linear"),
         takes=("pixels", "numbers"),
+        head="1",
         saliency_layer=INPUT,
         parameters={"60": 610},
     ),

@@ -410,7 +410,7 @@ def test_what_went_wrong_with_a_run_that_was_left_is_not_the_next_ones(tmp_path,
 
 def test_images_are_read_once_for_runs_of_one_data_set(tmp_path, monkeypatch):
     read = []
-    run_setup.images_of.cache_clear()
+    run_setup._images.cache_clear()
     monkeypatch.setattr(
         run_setup, "load_known", lambda name, folder: read.append(name) or load_known(name, folder)
     )
