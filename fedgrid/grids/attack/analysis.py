@@ -62,13 +62,15 @@ class Attack(Analysis):
         """Return a job for each run; after its last round it is the same with the round's number.
 
         Raises:
-            ConfigError: no run has the round.
+            ConfigError: no run has the round, or what is to be reconstructed is no image.
         """
         greatest = max((run.training.rounds for run in runs), default=0)
         if runs and asked.round is not None and asked.round > greatest:
             raise ConfigError(f"--round {asked.round}: no run has more than {greatest} rounds")
         jobs = []
         for run in runs:
+            if asked.kind == "reconstruction":
+                context.dataset(run).check_kind("attack --kind reconstruction", ("pixels",), "dataset")
             is_last = asked.round in (None, run.training.rounds)
             settings = asked.model_copy(update={"round": None}) if is_last else asked
             jobs.append(Job(run, settings, settings.key, settings.round or run.training.rounds))

@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,8 @@ import pytest
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -19,7 +22,7 @@ from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import describe_runs, find_results, sections
-from fedgrid.grids.attack.analysis import ATTACK, settings_of
+from fedgrid.grids.attack.analysis import ATTACK, Attack, settings_of
 from fedgrid.grids.planning.claims import result_claims
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.finished_runs import mark_finished
@@ -256,3 +259,11 @@ def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
     claims = result_claims("attacks", GridFolder(storage, "small").runs())
     with Lease(storage, "other", claims), pytest.raises(ConfigError, match="in use: grid other"):
         attack_grid("small", storage, settings, Console())
+
+
+def test_what_is_no_image_is_not_reconstructed(tmp_path):
+    run = complete({"dataset": "mnist1d", "split": "iid", "clients": 3, "algorithm": "fedavg"}, tmp_path)
+    context = SimpleNamespace(dataset=lambda run: find(run.dataset, tmp_path))
+    with pytest.raises(ConfigError, match="reconstruction takes images; mnist1d has series of 1x40 numbers"):
+        Attack().jobs([run], settings_of("reconstruction", 1, 1), context)
+    assert len(Attack().jobs([run], settings_of("membership", None, None), context)) == 1
