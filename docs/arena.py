@@ -16,7 +16,7 @@ from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.report.page import PageSection
 from fedgrid.tracking.verdicts.field import labels_of
 from fedgrid.tracking.verdicts.page import plates_of, results, section_text
-from fedgrid.tracking.verdicts.tables import names_in
+from fedgrid.tracking.verdicts.tables import diverged_in, names_in
 
 PAGE = Path(__file__).with_name("arena.md")
 PICTURES = Path(__file__).with_name("arena")
@@ -69,7 +69,7 @@ def _source(found: KeptResults) -> str:
     return (
         f"{len(outcomes):,} rows of {', '.join(datasets)}, tuned with {' or '.join(map(str, trials))} trials "
         f"a method. Families: {', '.join(families)}. Seeds: {', '.join(map(str, seeds))}. Made with "
-        f"{made_with}. {names_in(outcomes)}"
+        f"{made_with}. {' '.join(filter(None, (diverged_in(outcomes), names_in(outcomes))))}\n"
     )
 
 

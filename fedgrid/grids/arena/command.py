@@ -20,7 +20,7 @@ from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
-from fedgrid.tracking.verdicts.tables import false_split_table, names_in, words_of
+from fedgrid.tracking.verdicts.tables import diverged_in, false_split_table, names_in, words_of
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 from fedgrid.tracking.verdicts.words import as_dict, sentence, tables_on
 
@@ -115,8 +115,7 @@ def _notes(arena: Arena, computed: Computed, stored: KeptResults) -> list[str]:
         )
     if len(outcomes) < rows:
         notes.append(f"{rows - len(outcomes)} of {rows} rows have no result yet and are in no verdict")
-    if names := names_in(outcomes):
-        notes.append(names)
+    notes += filter(None, (diverged_in(outcomes), names_in(outcomes)))
     for method in arena.competitors:
         if not plays(method, "fine-tuned"):
             notes.append(f"{method} lacks fine_tune, which FedOptSettings has: no verdict with fine-tuning")

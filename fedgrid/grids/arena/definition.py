@@ -128,7 +128,30 @@ class Arena:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Why the data set allows no runs of a method or a family, in words."""
-        return (*self.unfit, *self._possible[1], *self.tuning._tuning_runs[1])
+        refused = (
+            f"{method} has no rows in family {family}, which verdicts leave out: {why}"
+            for (method, family), why in self._refused.items()
+        )
+        return (*self.unfit, *self._possible[1], *self.tuning._tuning_runs[1], *refused)
+
+    @cached_property
+    def _refused(self) -> Mapping[tuple[str, str], str]:
+        """(One of `subjects`, family) -> why the method cannot be run there, of those that cannot.
+
+        Raises:
+            ConfigError: it can be run in no family.
+        """
+        refused = {}
+        for method in self.subjects:
+            for family, runs in {**self.families, **self.tuning._tuning_runs[0]}.items():
+                try:
+                    self._run(runs[0], self._section(family, method, {}, PROTOCOLS[0]))
+                except ConfigError as error:
+                    refused[method, family.name] = str(error)
+                    problem = error
+            if all((method, family.name) in refused for family in self.families):
+                raise problem
+        return refused
 
     @property
     def seeds_used(self) -> set[int]:
@@ -140,6 +163,7 @@ class Arena:
         return tuple(
             self._run(base, self._section(family, method, {}, protocol), every=10**6)
             for family, runs in self._tuning_runs[0].items()
+            if (method, family.name) not in self._refused
             for base in runs
         )
 
@@ -154,6 +178,7 @@ class Arena:
             for protocol in self.protocols
             if plays(method, protocol) and (is_reference(method) or (method, protocol) in tuned)
             for family, runs in self.families.items()
+            if (method, family.name) not in self._refused
             for section in [self._section(family, method, tuned.get((method, protocol), {}), protocol)]
             for run in (self._run(base, section) for base in runs)
         ]

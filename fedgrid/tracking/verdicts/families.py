@@ -105,6 +105,8 @@ def within_budget(field: Field, method: str, share: float, *, of_rounds: bool) -
     column = 0 if of_rounds else 2
 
     def accuracy(outcome: Outcome) -> float:
+        if outcome.is_diverged:
+            return 0.0
         bnc = field.baselines[BNC].get(outcome.place)
         if not bnc or not bnc.tested:
             return nan

@@ -92,6 +92,11 @@ class Outcome(RowOfArena):
     """By `MADE_WITH`; a missing one is not known."""
 
     @property
+    def is_diverged(self) -> bool:
+        """Whether the run has diverged; of every other one the last round has a test."""
+        return not self.tested
+
+    @property
     def block(self) -> Block:
         """Its data set and family."""
         return self.dataset, self.family
@@ -115,6 +120,34 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
     is_right = run.scores["exactly_right"]
     last = (name for name in SCORES if name not in ("exactly_right", "megabytes"))
     numbers: dict[str, Any] = {name: _rounded(run.last(name)) if name in run.curves else nan for name in last}
+    numbers["exactly_right"] = nan if is_right is None else is_right
+    numbers["megabytes"] = _rounded(sent_R[-1])
+    tested = ((int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at])) for at in measured)
+    clients = (_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1])
+    return _outcome(row, run, numbers, tuple(tested), tuple(clients), made_with)
+
+
+def outcome_of_diverged(
+    row: RowOfArena, run: Run, num_clients: int, num_held_out: int, made_with: Mapping[str, str]
+) -> Outcome:
+    """Return the outcome of a run that has diverged: no client has a model, so accuracies and the ARI are 0.
+
+    Without it the family would be lost for all methods, and the worst result of this one would not count.
+    """
+    missing = () if num_held_out else ("held_out_accuracy",)
+    missing = (*missing, "clusters", "megabytes", *(() if row.has_groups else ("ari", "exactly_right")))
+    numbers = {name: nan if name in missing else 0.0 for name in SCORES}
+    return _outcome(row, run, numbers, (), (0.0,) * (num_clients - num_held_out), made_with)
+
+
+def _outcome(
+    row: RowOfArena,
+    run: Run,
+    numbers: Mapping[str, Any],
+    tested: tuple[tuple[int, float, float], ...],
+    clients: tuple[float, ...],
+    made_with: Mapping[str, str],
+) -> Outcome:
     return Outcome(
         **asdict(row),
         **numbers,
@@ -122,12 +155,8 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
         dataset=run.dataset,
         seed=run.seed,
         run_id=run.run_id,
-        exactly_right=nan if is_right is None else is_right,
-        megabytes=_rounded(sent_R[-1]),
-        tested=tuple(
-            (int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at])) for at in measured
-        ),
-        clients=tuple(_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1]),
+        tested=tested,
+        clients=clients,
         made_with={name: made_with[name] for name in MADE_WITH if name in made_with},
     )
 

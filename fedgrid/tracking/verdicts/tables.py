@@ -1,5 +1,6 @@
 """Tables of an arena: all methods of a question side by side, and what a method is worth for its cost."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan, nan
 from operator import attrgetter
@@ -37,6 +38,13 @@ def words_of(protocol: Protocol, budget: int) -> str:
 def names_in(outcomes: Iterable[Outcome]) -> str:
     """Return a sentence on what papers call the methods; empty if they have no other names."""
     return names_line({outcome.method: outcome.title for outcome in outcomes})
+
+
+def diverged_in(outcomes: Iterable[Outcome]) -> str:
+    """Return a sentence on the runs that have diverged; empty if none has."""
+    counts = Counter(outcome.method for outcome in outcomes if outcome.is_diverged)
+    named = ", ".join(f"{method} {count}" for method, count in sorted(counts.items()))
+    return f"Runs that diverged, and count with accuracy 0: {named}." if named else ""
 
 
 def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> Table:

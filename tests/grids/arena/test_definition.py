@@ -287,6 +287,24 @@ def test_families_that_the_images_do_not_allow_are_left_out_and_named(six_classe
     assert "swapped" not in {run.split.kind for run in few.tuning_runs("ifca", "served")}
 
 
+def test_family_that_a_method_refuses_is_left_out_for_it_and_named(plugin):
+    refusing = PLUGIN.replace("FedOpt, Mine", "Mine, Mine").replace(
+        "ALGORITHMS =",
+        "class Mine(FedOpt):\n    def problem(self, conditions):\n"
+        "        return 'mine takes all clients' if conditions.{condition} else None\n\n\nALGORITHMS =",
+    )
+    some = arena(own=[plugin(text=refusing.replace("{condition}", "has_held_out"))])
+    own = {row.family for row, _ in rows_of(some, "mine") if row.method == "mine"}
+    assert {family.name for family in some.families} - own == {
+        "disjoint-held-out-clients",
+        "rotated-held-out-clients",
+    }
+    assert any("mine takes all clients" in note and "disjoint-held" in note for note in some.left_out)
+    none = arena(own=[plugin(text=refusing.replace("{condition}", "num_clients"))])
+    with pytest.raises(ConfigError, match="mine takes all clients"):
+        none.entries({})
+
+
 def test_images_that_allow_no_family_are_refused(six_classes):
     with pytest.raises(ConfigError, match=r"clients"):
         _ = arena("ifca", dataset=six_classes, changes=["clients=0"]).families
