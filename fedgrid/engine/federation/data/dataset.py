@@ -31,6 +31,8 @@ class Dataset:
     training: Training
     read: Callable[[Path], Pair] = field(repr=False, compare=False)
     """Reads `location`; returns (pool, server's test set)."""
+    test_size: int | None = None
+    """Number of images of the server's test set, an estimate likewise; None: not known before it is read."""
     download_mb: int = 0
     """Size of the download in megabytes; 0 if nothing is downloaded."""
     location: str = ""
@@ -38,7 +40,7 @@ class Dataset:
     num_groups: int | None = None
     """Number of groups that the images have themselves, such as writers or domains; None: they have none."""
     class_names: tuple[str, ...] = ()
-    """Of the user's own folders and tables, by the classes' numbers; empty where these are all."""
+    """By the classes' numbers; empty where these are all."""
     assigned: Assigned | None = field(default=None, repr=False, compare=False)
     """Who holds what of the pool, if the data say so; the split is then `file` where none is named."""
     notes: tuple[str, ...] = field(default=(), repr=False)
@@ -55,6 +57,8 @@ class Dataset:
     """Whether it is a plugin's, whose sizes, model and training are not known before it is read."""
     made_by: str = ""
     """The command that makes the files, where there is no download."""
+    is_listed: bool = True
+    """Whether lists name it before its files are here; not a set that differs from another in size alone."""
     bibtex: str = field(default="", repr=False)
     """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty for the user's own."""
 
@@ -64,6 +68,11 @@ class Dataset:
         if self.assigned is not None:
             return "file"
         return "iid" if self.may_lack_classes else "nonoverlapping-balanced"
+
+    @property
+    def num_bytes(self) -> int:
+        """How much memory its images take while they are read: the pool twice, in parts and as a whole."""
+        return (2 * self.pool_size + (self.test_size or 0)) * self.inputs.num_bytes
 
     def check_kind(self, what: str, takes: Collection[str], *key: str) -> None:
         """Check that a part of a run takes what the examples are.
