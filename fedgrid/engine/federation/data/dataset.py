@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.federation.data.images import Assigned, ImageSet, Pair
+from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import CALLED, Inputs, Sizes
 from fedgrid.engine.federation.training.settings import Training
@@ -89,6 +90,15 @@ class Dataset:
             names = " or ".join(called for kind, called in CALLED.items() if kind in takes)
             raise ConfigError(f"{what} takes {names}; {self.name} has {self.inputs}", key)
 
+    def check_classes(self, what: str, *key: str) -> None:
+        """Check that there are classes, for a part of a run that needs them; arguments as of `check_kind`.
+
+        Raises:
+            ConfigError: there are numbers to predict in their place.
+        """
+        if has_target(self.name):
+            raise ConfigError(f"{what} needs classes; {self.name} has numbers to predict", key)
+
 
 def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
     """Check what the images are, range of the labels, and that no class is empty unless it may be.
@@ -101,7 +111,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
             f"{dataset.name}: the {part} data are {image_set.inputs} where {dataset.inputs} were expected; "
             "replace them or make all one size"
         )
-    labels, last = image_set.labels, dataset.num_classes - 1
+    labels, last = image_set.classes, dataset.num_classes - 1
     outside = labels[(labels < 0) | (labels > last)]
     if len(outside):
         raise DataError(
