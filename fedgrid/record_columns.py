@@ -168,7 +168,7 @@ TESTS = {
 }
 """Model and test set, and what they are; null where there was no test."""
 SCORES = {
-    "loss": "mean cross-entropy, in nats",
+    "loss": "mean cross-entropy, in nats; of numbers to predict the mean squared error",
     "accuracy": "share of right answers",
     "f1_union": "mean F1 over the classes that are true or predicted, as published",
     "f1": "mean F1 over the classes in the test set",
@@ -176,23 +176,24 @@ SCORES = {
     RECALL: "recall of each class, NaN for one that the test set lacks",
     "auc": "AUC of a class against the rest, mean over those in the test set (`evaluation.probabilities`)",
     "ece": "expected calibration error, 15 bins (`evaluation.probabilities`)",
+    "r2": "R2 of numbers to predict: 1 minus their squared errors over those of the test set's mean",
 }
-"""Score of a test -> what it is; a share, but for the loss."""
+"""Score of a test -> what it is; a share, but for the loss and R2, which may be negative."""
 
 
 def _tests() -> Iterator[RecordColumn]:
     for test, model in TESTS.items():
         for score, words in SCORES.items():
             only = "global_model " if test.startswith("global") else ""
-            only += "probabilities" if score in ("auc", "ece") else ""
+            only += {"auc": "probabilities", "ece": "probabilities", "r2": "target"}.get(score, "")
             is_loss = score == "loss"
             yield RecordColumn(
                 f"{test}_{score}",
                 pa.list_(pa.float64()) if score == RECALL else pa.float64(),
                 f"{model}: {words}.",
-                -LARGEST if is_loss else 0,
+                -LARGEST if is_loss or score == "r2" else 0,
                 LARGEST if is_loss else 1,
-                infinite=is_loss,
+                infinite=is_loss or score == "r2",
                 only=only,
             )
 
@@ -218,9 +219,7 @@ CLIENTS = (
     RecordColumn("excluded", pa.bool_(), "Whether its update was left out because it is NaN or infinite."),
     RecordColumn("train_images", pa.int32(), "Number of its training images."),
     RecordColumn("test_images", pa.int32(), "Number of its test images."),
-    RecordColumn(
-        "train_loss", pa.float64(), "Running mean cross-entropy of its last local epoch.", infinite=True
-    ),
+    RecordColumn("train_loss", pa.float64(), "Running mean loss of its last local epoch.", infinite=True),
     _float("train_accuracy", "Running accuracy of its last local epoch.", 0, 1),
     _float(
         "update_norm", "Euclidean norm of its update over the whole state, as it was sent.", infinite=True

@@ -259,7 +259,7 @@ def data_set(tree):
         model="digitnet",
         training=DIGITS_TRAINING,
         read=readers.few_digits,
-        bibtex=DIGITS,
+        bibtex=papers.DIGITS,
     ),
 """,
         before=True,

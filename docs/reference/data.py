@@ -20,7 +20,10 @@ def pages() -> dict[str, str]:
             "How to use your own images: [data](../data.md); which split: [splits](../splits.md). "
             "Keys of the section `split`: [configuration](configuration.md#split).",
             "## Data sets",
-            "On the terminal: `fedgrid data`. Images are channels x height x width.",
+            "On the terminal: `fedgrid data`. Images are channels x height x width. MedMNIST's sets with "
+            "images of 64 and 224 pixels are `pathmnist-64`, `pathmnist-224`, ..., and have the model "
+            "`resnet18`. But for `pathmnist` and `bloodmnist`, MB of MedMNIST are those of the pixels: a "
+            "download is smaller.",
             table(("name", "images", "classes", "pool", "MB to download", "model", "source"), _datasets()),
             "### Default training",
             "What a run takes that names no other; local epochs are 3 unless the row says otherwise.",
@@ -45,8 +48,11 @@ def pages() -> dict[str, str]:
     }
 
 
+LISTED = [dataset for dataset in DATASETS.values() if dataset.is_listed]
+
+
 def _datasets() -> Iterator[tuple[str, ...]]:
-    for dataset in DATASETS.values():
+    for dataset in LISTED:
         yield (
             code(dataset.name),
             " x ".join(map(str, dataset.inputs.shape)),
@@ -60,7 +66,7 @@ def _datasets() -> Iterator[tuple[str, ...]]:
 
 def _training() -> Iterator[tuple[str, ...]]:
     shown = ("rounds", "optimizer", "learning_rate", "batch_size")
-    for dataset in DATASETS.values():
+    for dataset in LISTED:
         training = dataset.training
         others = [
             f"`{key}` {text_of(value)}"

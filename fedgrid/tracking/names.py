@@ -16,6 +16,7 @@ SHORT_NAMES = {
     "f1": "personalised_f1",
     "gap": "learning_gap",
     "nmi": "ami",
+    "r2": "personalised_r2",
 }
 """What people call scores -> the score that is meant most often."""
 

@@ -38,6 +38,8 @@ class Traits:
     that the server adds to these means cover its models."""
     trains_plainly: bool = True
     """Whether every order is known to have the plain local rule; only then are clients stacked."""
+    by_class: bool = False
+    """Whether it needs classes, as where models are compared by predictions; others may predict numbers."""
     columns: frozenset[str] = frozenset()
     """Columns that records of other algorithms lack: those of `counts` and `members` of `Diagnostics` that it
     fills, and `message`."""

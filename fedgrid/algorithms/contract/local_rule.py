@@ -92,6 +92,9 @@ class LocalModel(Protocol):
     def logits(self, images: Tensor) -> Tensor:
         """Return the model's outputs, shape (N, L), for inputs of shape (N, channels, height, width)."""
 
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a batch: cross-entropy of classes, squared error of numbers to predict."""
+
     def gradient(self, loss: Tensor) -> Tensor:
         """Return a scalar's gradient with respect to `weights`, shape (W,); the next call overwrites it."""
 

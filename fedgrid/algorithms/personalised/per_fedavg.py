@@ -149,11 +149,9 @@ class _MetaSteps(LocalSteps):
 
 
 def _gradient(local: LocalModel, images: "Tensor", labels: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return a batch's logits and the gradient of its mean cross-entropy, which the next call overwrites."""
-    from torch.nn.functional import cross_entropy
-
+    """Return a batch's logits and the gradient of its mean loss, which the next call overwrites."""
     logits = local.logits(images)
-    return logits.detach(), local.gradient(cross_entropy(logits, labels))
+    return logits.detach(), local.gradient(local.loss(logits, labels))
 
 
 class PerFedAvg(FedOpt):

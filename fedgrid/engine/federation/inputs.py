@@ -1,6 +1,7 @@
 """What an example is, as a model is given it: an image's pixels, numbers, or tokens of a text."""
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -30,6 +31,11 @@ class Inputs:
     tokens (length,)."""
     vocabulary: int = 0
     """Number of different tokens; 0 for other kinds."""
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory of one as it is stored."""
+        return prod(self.shape) * DTYPES[self.kind].itemsize
 
     def __str__(self) -> str:
         """Return what the examples are, in words."""

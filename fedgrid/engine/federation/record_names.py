@@ -20,6 +20,9 @@ PROBABILITY_SCORES = ("auc", "ece")
 """Of runs with `evaluation.probabilities`: AUC, one class against the rest, mean over the classes in the test
 set; expected calibration error."""
 
+TARGET, R2 = "target", "r2"
+"""Columns of runs of data with numbers to predict, and their score beside the loss."""
+
 SERVED_TESTS = ("personalised", "generalised")
 TESTS = ("local_own", "local_server", *SERVED_TESTS)
 """Model and test set: the client's after local training, on its own images and on the server's; its cluster's

@@ -69,6 +69,7 @@ class Attack(Analysis):
             raise ConfigError(f"--round {asked.round}: no run has more than {greatest} rounds")
         jobs = []
         for run in runs:
+            context.dataset(run).check_classes("attack", "dataset")
             if asked.kind == "reconstruction":
                 context.dataset(run).check_kind("attack --kind reconstruction", ("pixels",), "dataset")
             is_last = asked.round in (None, run.training.rounds)

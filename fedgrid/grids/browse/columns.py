@@ -7,7 +7,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.tables import OWN_COLUMNS, RESULT_COLUMNS
+from fedgrid.grids.display.result_columns import OWN_COLUMNS, RESULT_COLUMNS, columns_for
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys
 from fedgrid.grids.results.asked import SUPERSEDED
 from fedgrid.grids.results.outcome import is_finished
@@ -54,7 +54,8 @@ def usual_columns(rows: Sequence[Run]) -> list[str]:
     variant = ["variant"] if any(row.variant for row in rows) else []
     superseded = [SUPERSEDED] if any(row.is_superseded for row in rows) else []
     own = [name for name in OWN_COLUMNS if any(name in row.scores for row in rows)]
-    return [*differing, *variant, *superseded, "state", *RESULT_COLUMNS, *own, "seconds", "run_id"]
+    scores = columns_for({name for row in rows for name in row.scores})
+    return [*differing, *variant, *superseded, "state", *scores, *own, "seconds", "run_id"]
 
 
 def all_columns(rows: Sequence[Run]) -> list[str]:

@@ -14,7 +14,7 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
 from fedgrid.engine.runtime.run.run_folder import LOG, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import read_rows
-from fedgrid.grids.display.tables import RESULT_COLUMNS
+from fedgrid.grids.display.result_columns import columns_for
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array
@@ -27,7 +27,7 @@ ROUNDS_SHOWN = 12
 LOG_LINES = 5
 """Lines of a run's log at most, beside those that say that it started and ended."""
 CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
-"""Columns of the table of rounds."""
+"""Columns of the table of rounds; R2 stands in place of accuracy where numbers are predicted."""
 
 
 def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
@@ -52,7 +52,9 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
         "changed": _find_changes(config, data_dir),
         "rounds": config.training.rounds,
         **rounds,
-        "scores": {name: row.scores.get(name) for name in RESULT_COLUMNS} if row.scores else None,
+        "scores": {name: row.scores.get(name) for name in columns_for(row.scores.keys())}
+        if row.scores
+        else None,
         "seconds": row.value("seconds"),
         "uncached_seconds": row.value("uncached_seconds"),
         "idle": list(idle_settings(config).values()),
@@ -94,9 +96,11 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
         nothing |= {name: {} for name in ("curves", "events", "group_names")}
         return nothing, None if isinstance(error, NoRecords) else str(error)
     scores = curves(records)
+    score = "r2" if "personalised_r2" in scores else "accuracy"
+    names = [name.replace("accuracy", score) for name in CURVES]
     rounds = {
         "round": records.round_R.tolist(),
-        "curves": {name: _numbers(scores[name]) for name in CURVES},
+        "curves": {name: _numbers(scores[name]) for name in names},
         "events": events(records, config),
         "clients": records.client_K.tolist(),
         "clusters": records.clients["cluster"].astype(int).tolist(),

@@ -16,9 +16,10 @@ from rich.text import Text
 
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.run_facts import CURVES, choose_rounds
+from fedgrid.grids.browse.run_facts import choose_rounds
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table, duration, readable_size
+from fedgrid.grids.display.result_columns import OF_NUMBERS, RESULT_COLUMNS
+from fedgrid.grids.display.tables import cell, choice_table, duration, readable_size
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
@@ -36,12 +37,13 @@ LONGEST = 20
 """Letters of a group's name."""
 
 
+EVERY_COLUMN = {**RESULT_COLUMNS, **OF_NUMBERS}
 HEADINGS = {
     "temperature": "temp.",
     "bytes": "sent so far",
-    **{name: heading.replace("-\n", "").replace("\n", " ") for name, heading in RESULT_COLUMNS.items()},
+    **{name: heading.replace("-\n", "").replace("\n", " ") for name, heading in EVERY_COLUMN.items()},
 }
-SPARKS = ("temperature", "personalised_accuracy")
+SPARKS = ("temperature", "personalised_accuracy", "personalised_r2")
 """Curves that are drawn."""
 WIDTH = 60
 """Characters of a sparkline at most."""
@@ -71,8 +73,8 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
             console.print(line, soft_wrap=True)
     if facts["scores"]:
         say()
-        scores = [cell(facts["scores"][name]) for name in RESULT_COLUMNS]
-        console.print(choice_table(list(RESULT_COLUMNS.values()), [scores]))
+        scores = {EVERY_COLUMN[name]: cell(value) for name, value in facts["scores"].items()}
+        console.print(choice_table(list(scores), [list(scores.values())]))
     for sentence in facts["idle"]:
         say(f"note: {sentence}")
     for note in facts["notes"]:
@@ -107,7 +109,7 @@ def _settings(facts: Mapping[str, Any]) -> str:
 
 
 def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
-    for name in SPARKS:
+    for name in (name for name in SPARKS if name in facts["curves"]):
         values_R = np.array([np.nan if value is None else value for value in facts["curves"][name]])
         measured = values_R[~np.isnan(values_R)]
         if len(measured):
@@ -117,12 +119,12 @@ def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
 
 def _rounds_table(facts: Mapping[str, Any]) -> Table:
     places = {number: place for place, number in enumerate(facts["round"])}
-    rows = []
+    rows, curves = [], facts["curves"]
     for number in choose_rounds(np.array(facts["round"]), facts["events"]):
-        cells = [_cell(name, facts["curves"][name][places[number]]) for name in CURVES]
+        cells = [_cell(name, values[places[number]]) for name, values in curves.items()]
         rows.append([str(number), *cells, facts["events"].get(number, "")])
-    headings = ("round", *(HEADINGS[name] for name in CURVES), "what happened")
-    return choice_table(headings, rows, range(1 + len(CURVES)))
+    headings = ("round", *(HEADINGS[name] for name in curves), "what happened")
+    return choice_table(headings, rows, range(1 + len(curves)))
 
 
 def _cell(name: str, value: float | None) -> str:

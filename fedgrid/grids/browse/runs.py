@@ -13,7 +13,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import RESULT_COLUMNS, cell, choice_table
+from fedgrid.grids.display.result_columns import RESULT_COLUMNS
+from fedgrid.grids.display.tables import cell, choice_table
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import in_csv, printable

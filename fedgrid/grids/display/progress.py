@@ -247,10 +247,12 @@ def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[R
 
 def _scores(numbers: Mapping[str, Any]) -> str:
     temperature, accuracy = numbers.get("temperature"), numbers["personalised_accuracy"]
+    r2 = numbers.get("personalised_r2")
     parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
     parts.append(f"clusters {numbers['clusters']}")
     parts += [f"ARI {numbers['ari']:.2f}"] if numbers["ari"] is not None else []
-    return "  ".join(parts + ([f"acc. {accuracy:.3f}"] if accuracy is not None else []))
+    parts += [f"acc. {accuracy:.3f}"] if accuracy is not None else []
+    return "  ".join(parts + ([f"R2 {r2:.3f}"] if r2 is not None else []))
 
 
 def _final(run: Run) -> str:

@@ -10,23 +10,14 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fedgrid.grids.display.result_columns import OWN_COLUMNS, SUMMARY_COLUMNS, columns_for
 from fedgrid.redaction import printable
-from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS, HELD_OUT
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.scores import OF_ROUNDS
 from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import seed_words, spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 from fedgrid.tracking.tables.table import Table as PageTable
 
-RESULT_COLUMNS = {
-    "clustering_round": "clust\nround",
-    **{score.name: score.heading for score in OF_ROUNDS if score.heading},
-}
-"""Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
-server's test set."""
-OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT, *HELD_OUT) if score.heading}
-"""The same of scores that only runs with attackers, moved or held-out clients have."""
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
 
@@ -34,11 +25,6 @@ ROOMY = 106
 """From this many columns on, the results have two spaces between their columns."""
 WITH_UNCACHED = 92
 """From this many columns on, the results have a column for a run's time without the round cache."""
-
-SUMMARY_COLUMNS = {
-    name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
-}
-"""Scores of which a summary shows the mean."""
 
 
 def duration(seconds: float) -> str:
@@ -93,7 +79,7 @@ def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
         "algorithm": run.value("algorithm"),
         "seed": run.seed,
         **{axis: run.keys.get(axis) for axis in axes},
-        **{name: run.scores.get(name) for name in RESULT_COLUMNS},
+        **{name: run.scores.get(name) for name in columns_for(run.scores.keys())},
         **{name: run.scores[name] for name in OWN_COLUMNS if name in run.scores},
         "seconds": round(run.times["seconds"] or 0.0, 1),
         "uncached_seconds": round(run.times["uncached_seconds"] or 0.0, 1),
@@ -123,7 +109,8 @@ def _section_table(name: str, runs: Sequence[Run], width: int, *, uncached: bool
     table = titled_table(f"Final round, {name}", width)
     table.add_column("algo-\nrithm")
     scores = {score for run in runs for score in run.scores}
-    columns = {**RESULT_COLUMNS, **{key: name for key, name in OWN_COLUMNS.items() if key in scores}}
+    own = {key: name for key, name in OWN_COLUMNS.items() if key in scores}
+    columns = {**columns_for(scores), **own}
     headings = [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -146,8 +133,9 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     `spread_over_seeds`.
     """
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    columns = columns_for({score for run in runs for score in run.scores}, SUMMARY_COLUMNS)
     for run in runs:
-        scores = {name: run.scores.get(name) for name in (EXACTLY, *SUMMARY_COLUMNS)}
+        scores = {name: run.scores.get(name) for name in (EXACTLY, *columns)}
         group = groups.setdefault((run.value("dataset"), setting_of(run), run.algorithm), [])
         group.append({**scores, "at": (run.place, run.seed)})
     return [
@@ -159,12 +147,12 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
             "seeds": len({row["at"][1] for row in rows}),
             "exact": sum(row[EXACTLY] is True for row in rows),
             "with_groups": sum(row[EXACTLY] is not None for row in rows),
-            **{name: _mean([row[name] for row in rows]) for name in SUMMARY_COLUMNS},
+            **{name: _mean([row[name] for row in rows]) for name in columns},
             "spread": {
                 name: spread_over_seeds(
                     {row["at"]: row[name] for row in rows if row[name] is not None}, len(rows)
                 )
-                for name in SUMMARY_COLUMNS
+                for name in columns
             },
         }
         for (dataset, setting, algorithm), rows in groups.items()
@@ -201,7 +189,8 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, da
     if datasets:
         table.add_column("data set")
     table.add_column("algo-\nrithm")
-    headings = ["exact", *SUMMARY_COLUMNS.values()]
+    columns = columns_for(rows[0].keys(), SUMMARY_COLUMNS)
+    headings = ["exact", *columns.values()]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     longest = 2 + max(8, *(len(row["dataset"]) for row in rows)) if datasets else 0
@@ -214,7 +203,7 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, da
             *([row["dataset"]] if datasets else []),
             _fold(row["algorithm"], room),
             exact,
-            *(cell(row[name]) + _spread(row["spread"][name]) for name in SUMMARY_COLUMNS),
+            *(cell(row[name]) + _spread(row["spread"][name]) for name in columns),
         )
     return table
 

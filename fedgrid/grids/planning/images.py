@@ -19,23 +19,6 @@ from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
-SERVER_IMAGES = {
-    "digits": 355,
-    "mnist": 10_000,
-    "fmnist": 10_000,
-    "cifar10": 10_000,
-    "pathmnist": 7_180,
-    "bloodmnist": 3_421,
-    "cifar100": 10_000,
-    "svhn": 26_032,
-    "femnist": 79_000,
-    **dict.fromkeys(("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1"), 718),
-    "linear-mixture": 2_400,
-    "mnist1d": 1_000,
-    "dialects": 1_500,
-}
-"""Sizes of the official test sets, which may not be downloaded yet; others count as a fifth of the pool."""
-
 
 @dataclass(frozen=True)
 class Images:
@@ -61,7 +44,7 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     scenario = config.split_scenario
     held = kind_of(split.kind).expected_images(scenario, facts_of(dataset, split), split, config.seed)
     held *= mean_share_kept(split.quantity)
-    official = SERVER_IMAGES.get(dataset.name, dataset.pool_size // 5)
+    official = dataset.pool_size // 5 if dataset.test_size is None else dataset.test_size
     server = split.server_images or official
     if split.tested_on == "official" and split.scored_on == "test":
         sets = list(_official_sets(config, scenario, dataset))

@@ -12,6 +12,7 @@ import yaml
 
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.runtime.configuration.complete import INNER
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
@@ -21,7 +22,7 @@ from fedgrid.grids.presets.preset_files import KEYS, SEARCH, is_path, open_prese
 from fedgrid.grids.presets.read_preset import read_preset
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, parse_value
 from fedgrid.grids.search.early_stop import EARLY_STOP, EarlyStop, read_early_stop
-from fedgrid.grids.search.objectives import OBJECTIVES, VALIDATION
+from fedgrid.grids.search.objectives import ACCURACY, OBJECTIVES, VALIDATION
 from fedgrid.grids.search.space import Params, Space, axis_of, built_in, read_space, with_settings
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
@@ -47,6 +48,15 @@ class Search:
     """The runs of each trial, without the settings that are searched."""
     defaults_first: bool = False
     """Whether the settings of `base` are the first trial, number 0."""
+
+    def __post_init__(self) -> None:
+        """Refuse to search for accuracy or F1 where numbers are predicted."""
+        for run in self.base:
+            if self.objective in (VALIDATION, ACCURACY) and has_target(run.dataset):
+                raise ConfigError(
+                    f"objective {self.objective} needs classes; {run.dataset} has numbers to predict; take "
+                    "silhouette, or ari"
+                )
 
     def runs(self, params: Params) -> tuple[RunConfig, ...]:
         """Return the runs of a trial.

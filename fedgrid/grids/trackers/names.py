@@ -19,7 +19,7 @@ from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn
 from fedgrid.tracking.arrays import Score
-from fedgrid.tracking.scoring.client_scores import PROBABILITIES
+from fedgrid.tracking.scoring.client_scores import PREDICTED, PROBABILITIES
 from fedgrid.tracking.scoring.disturbances import HELD_OUT
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 
@@ -39,6 +39,7 @@ def metric_meanings() -> dict[str, str]:
         *EVERY_COLUMN["rounds"],
         *OF_ROUNDS,
         *PROBABILITIES,
+        *PREDICTED,
         *HELD_OUT,
         *own,
     )

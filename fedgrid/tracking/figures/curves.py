@@ -45,6 +45,7 @@ KINDS: Mapping[str, Sequence[PanelRow]] = {
         PanelRow("personalised_accuracy", "personalised accuracy"),
         PanelRow("generalised_accuracy", "generalised accuracy"),
     ],
+    "r2": [PanelRow("personalised_r2", "personalised R2"), PanelRow("generalised_r2", "generalised R2")],
     "f1": [PanelRow("personalised_f1", "personalised F1"), PanelRow("generalised_f1", "generalised F1")],
     "f1-published": [
         PanelRow("published_pf1", "PF1, as published"),

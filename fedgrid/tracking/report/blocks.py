@@ -18,6 +18,10 @@ CLUSTERS = "of the clusters' models"
 """Label of the convention that is not `AS_PUBLISHED`."""
 MOST_CURVES = 40
 """Clients that have a curve each."""
+R2 = "personalised_r2"
+"""A curve of runs that predict numbers alone."""
+OF_CLASSES = ("accuracy", "f1", "fairness")
+"""Figures that those have not."""
 GAP = "Mean over clients of the absolute difference between personalised"
 
 
@@ -52,6 +56,14 @@ BY_ROUND = (
             "Accuracy",
             "Accuracy of the clusters' models, mean over clients: on the clients' own test sets "
             "(personalised), and on the server's (generalised).",
+        ),
+        FigureKind(
+            "R2",
+            "r2",
+            "R2",
+            "R2 of the clusters' models, mean over clients: on the clients' own test sets (personalised), "
+            "and on the server's (generalised).",
+            R2,
         ),
         FigureKind(
             "F1",
@@ -145,6 +157,9 @@ def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table
     rounds = {"first and last": clustering.rounds(study), AS_PUBLISHED: clustering.published_rounds(study)}
     yield _order_options(rounds, published)
     yield from _communities(study, dataset)
+    if is_recorded(study, R2):
+        yield personalisation.predicted(study)
+        return
     scores: dict[str, Table | Plate] = {
         CLUSTERS: personalisation.personalisation(study),
         AS_PUBLISHED: personalisation.published_personalisation(study),
@@ -220,7 +235,12 @@ def _order_options(options: Mapping[str, Table], published: bool) -> Choice:
 
 def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) -> Choice:
     """Return the kinds that the runs have numbers for."""
-    shown = (kind for kind in kinds if not kind.curve or is_recorded(study, kind.curve))
+    left_out = OF_CLASSES if is_recorded(study, R2) else ()
+    shown = (
+        kind
+        for kind in kinds
+        if kind.name not in left_out and (not kind.curve or is_recorded(study, kind.curve))
+    )
     return Choice(tuple((kind.label, kind.plate(study, name, title)) for kind in shown))
 
 
@@ -240,7 +260,9 @@ def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
                 partial(figures.cluster_maps, part),
             ),
         )
-        if all(run.accuracy_RK.size and run.clients <= MOST_CURVES for run in part.finished):
+        if not is_recorded(part, R2) and all(
+            run.accuracy_RK.size and run.clients <= MOST_CURVES for run in part.finished
+        ):
             yield (
                 f"each client{of_split}",
                 Plate(

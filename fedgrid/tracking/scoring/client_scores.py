@@ -145,9 +145,24 @@ PROBABILITIES = tuple(
 """The same, of runs whose records have them."""
 
 
+PREDICTED = tuple(
+    Score(
+        f"{kind}_r2",
+        f"R2 of the clusters' models on {images}, mean over clients (numbers to predict).",
+        _mean_of(f"{kind}_r2"),
+        "clients",
+        True,
+        f"{short}\nR2",
+    )
+    for (kind, images), short in zip(SERVED, ("pers.", "gen."), strict=True)
+)
+"""The same, of runs that predict numbers, which have no accuracy, F1 or recall."""
+
+
 def of_clients(tests: TestColumns) -> tuple[Score, ...]:
-    """Return the scores of a run's clients: `CLIENTS`, and `PROBABILITIES` if its records have them."""
-    return (*CLIENTS, *PROBABILITIES) if PROBABILITIES[0].name in tests else CLIENTS
+    """Return the scores of a run's clients: `CLIENTS`, and those further ones that its records have."""
+    further = (score for group in (PROBABILITIES, PREDICTED) if group[0].name in tests for score in group)
+    return (*CLIENTS, *further)
 
 
 PUBLISHED_CLIENTS = (

@@ -13,7 +13,13 @@ import numpy as np
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import nearest_score
-from fedgrid.tracking.scoring.client_scores import CLIENTS, ONLY_CURVES, PROBABILITIES, PUBLISHED_CLIENTS
+from fedgrid.tracking.scoring.client_scores import (
+    CLIENTS,
+    ONLY_CURVES,
+    PREDICTED,
+    PROBABILITIES,
+    PUBLISHED_CLIENTS,
+)
 from fedgrid.tracking.scoring.partitions import PARTITION
 from fedgrid.tracking.scoring.run import Run, Scenario
 from fedgrid.tracking.scoring.study import Study
@@ -23,10 +29,10 @@ Unit: TypeAlias = Literal["bytes", "mbit-per-client"]
 
 SCORES = tuple(
     each.name
-    for each in (*CLIENTS, *PROBABILITIES, *ONLY_CURVES, *PARTITION, *PUBLISHED_CLIENTS)
+    for each in (*CLIENTS, *PROBABILITIES, *PREDICTED, *ONLY_CURVES, *PARTITION, *PUBLISHED_CLIENTS)
     if each.highest
 )
-"""Curves that can be a target: shares, of which more is better."""
+"""Curves that can be a target: at most 1, and more is better."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,7 @@ class Target:
         names = {
             "personalised_f1": "personalised F1 (own classes)",
             "published_pf1": "PF1 (union of classes, as published)",
+            "personalised_r2": "personalised R2",
         }
         return names.get(self.curve, self.curve.replace("_", " "))
 
@@ -148,14 +155,15 @@ def sent(result: Run, traffic: Traffic) -> Array:
 
 
 def adapt_terms(study: Study, terms: Terms) -> Terms:
-    """Return the terms; F1 is the published one if a run has no other, as those of the archive."""
+    """Return the terms; F1 is the published one if a run has no other, as those of the archive, or R2."""
     target = terms.target
     if target.curve != DEFAULT.curve:
         return terms
     lacking = [result for result in study.finished if not is_known(result, target.curve)]
-    published = replace(target, curve="published_pf1")
-    has_published = any(is_known(result, published.curve) for result in lacking)
-    return replace(terms, target=published) if has_published else terms
+    for curve in ("personalised_r2", "published_pf1"):
+        if any(is_known(result, curve) for result in lacking):
+            return replace(terms, target=replace(target, curve=curve))
+    return terms
 
 
 def is_known(result: Run, curve: str) -> bool:

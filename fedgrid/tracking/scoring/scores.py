@@ -20,6 +20,7 @@ from fedgrid.tracking.scoring.client_scores import (
     CLIENTS,
     HARM,
     ONLY_CURVES,
+    PREDICTED,
     PROBABILITIES,
     PUBLISHED_CLIENTS,
     TRAINING,
@@ -38,12 +39,18 @@ OF_ROUNDS = (*PARTITION, *CLIENTS, *TRAINING)
 """Scores that every round has."""
 DECLARED = {
     score.name: score
-    for score in (*OF_ROUNDS, *PROBABILITIES, *PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT, *HARM)
+    for score in (
+        *(*OF_ROUNDS, *PROBABILITIES, *PREDICTED),
+        *(*PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT, *HARM),
+    )
 }
 """Those of curves, and of runs beside others, by name; a curve without a declaration is a recorded number."""
 SUMS = ("asked_clients", "bytes", "seconds")
 """Curves that are no scores."""
-SOMETIMES = (*(score.name for score in (*PROBABILITIES, *FAULTS, *DRIFT, *HELD_OUT)), *records.OF_MESSAGES)
+SOMETIMES = (
+    *(score.name for score in (*PROBABILITIES, *PREDICTED, *FAULTS, *DRIFT, *HELD_OUT)),
+    *records.OF_MESSAGES,
+)
 """Names of what only some runs have."""
 
 
@@ -86,7 +93,8 @@ def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str,
     """Score one round from its row of `rounds.parquet` and its K rows of `clients.parquet`.
 
     Returns name -> number, None where there is none: the columns of `rounds.parquet`, the scores of
-    `OF_ROUNDS`, `published_gf1`, and those of `PROBABILITIES`, `FAULTS` and `HELD_OUT` that the run has.
+    `OF_ROUNDS`, `published_gf1`, and those of `PROBABILITIES`, `PREDICTED`, `FAULTS` and `HELD_OUT` that the
+    run has.
     """
     return _score_at(records.records_of_rows(round_row, client_rows), 0)
 
@@ -115,7 +123,8 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     """
     whole = records.read_records(run_folder)
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
-    tested = np.flatnonzero(~np.isnan(whole.clients["personalised_accuracy"]).all(axis=1))
+    score = "personalised_r2" if "personalised_r2" in whole.clients else "personalised_accuracy"
+    tested = np.flatnonzero(~np.isnan(whole.clients[score]).all(axis=1))
     parts = score_partitions(labels_RK, truth_RK)
     clients = _clients(whole, int(tested[-1]) if len(tested) else -1)
     of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})

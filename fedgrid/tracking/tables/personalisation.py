@@ -36,6 +36,12 @@ OF_PROBABILITIES = {
     "pers. ECE": "personalised_ece",
     "gen. ECE": "generalised_ece",
 }
+OF_NUMBERS = {
+    "pers. R2": "personalised_r2",
+    "gen. R2": "generalised_r2",
+    "pers. MSE": "personalised_loss",
+    "gen. MSE": "generalised_loss",
+}
 MEAN, LAST = "mean over rounds", "last round"
 SPANS = {MEAN: mean_over_rounds, LAST: last_round}
 
@@ -79,6 +85,20 @@ def probabilities(study: Study) -> Table:
         "the server's. AUC: area under the ROC curve of a class against the rest, mean over the classes in "
         "the test set; none of a test set of one class. ECE: expected calibration error, 15 bins (Guo et al. "
         "2017). Means over clients and scenarios; best of a column in bold.",
+    )
+
+
+def predicted(study: Study) -> Table:
+    """Return R2 and mean squared error of the clusters' models, of numbers to predict."""
+    return _table(
+        study,
+        OF_NUMBERS,
+        "predicted",
+        "Predicted numbers",
+        "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
+        "the server's. R2: 1 minus the squared errors over those of the test set's mean; none of equal "
+        "numbers. MSE: mean squared error, in units of the variance of the numbers that clients train on. "
+        "Means over clients and scenarios; best of a column in bold.",
     )
 
 

@@ -19,6 +19,7 @@ def overview(study: Study) -> Table:
     """Return one row per algorithm: how many runs are finished, and the main scores."""
     pf1, gf1 = measures.last_f1(study)
     comparison = compare(study, pf1)
+    score = "R2" if pf1 is measures.PR2_LAST else "F1"
     ranks = dict(zip(comparison.algorithms, comparison.ranks, strict=True))
     scores = (measures.FINAL_ARI, pf1, gf1)
     ranked = f"mean rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
@@ -34,9 +35,9 @@ def overview(study: Study) -> Table:
         "overview",
         f"Overview of {study.name}",
         "Finished runs; runs whose last partition equals the hidden groups, of those that have groups; "
-        "adjusted Rand index (ARI) of the last partition; F1 of the last round on the clients' own test sets "
-        f"(personalised) and on the server's (generalised), means over scenarios; {ranked}. Best of a column "
-        "in bold.",
+        f"adjusted Rand index (ARI) of the last partition; {score} of the last round on the clients' own "
+        "test sets (personalised) and on the server's (generalised), means over scenarios; "
+        f"{ranked}. Best of a column in bold.",
         map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank")),
         cells,
         [None, True, True, True, True, False],
@@ -45,7 +46,7 @@ def overview(study: Study) -> Table:
 
 def per_scenario(study: Study) -> Table:
     """Return one row per scenario and algorithm with all scores that the other tables average."""
-    columns = _measures()
+    columns = _measures(study)
     axes = dict.fromkeys(key for run in study.runs for key, _ in run.setting)
     rows = tuple(
         Row(
@@ -78,15 +79,18 @@ def per_scenario(study: Study) -> Table:
     return explain_cells(table, study)
 
 
-def _measures() -> Mapping[tuple[str, str], Measure]:
+def _measures(study: Study) -> Mapping[tuple[str, str], Measure]:
     """Return group and heading -> measure."""
     published = {**measures.PUBLISHED_CLUSTERING, "round": measures.ROUND_PUBLISHED}
     columns = {("as published", name): measure for name, measure in published.items()}
     columns |= {("clustering", measure.name): measure for measure in measures.CLUSTERING}
-    for group, curves in (
-        ("as published", personalisation.PUBLISHED),
-        ("clients", {**personalisation.RIGHT, **personalisation.FAIRNESS}),
-    ):
+    groups = {
+        "as published": personalisation.PUBLISHED,
+        "clients": {**personalisation.RIGHT, **personalisation.FAIRNESS},
+    }
+    if measures.choose_recorded(study, (measures.PR2_LAST,)):
+        groups = {"clients": personalisation.OF_NUMBERS}
+    for group, curves in groups.items():
         columns |= {(group, f"mean {name}"): mean_over_rounds(name, curve) for name, curve in curves.items()}
         columns |= {(group, f"last {name}"): last_round(name, curve) for name, curve in curves.items()}
     return columns

@@ -9,8 +9,8 @@ import pytest
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole
+from fedgrid.grids.display.result_columns import RESULT_COLUMNS
 from fedgrid.grids.display.tables import (
-    RESULT_COLUMNS,
     duration,
     failure_table,
     pace,

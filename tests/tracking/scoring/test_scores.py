@@ -285,7 +285,7 @@ def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: P
 def test_every_column_that_is_read_is_declared():
     assert {*records.ROUND_KEYS} <= set(schemas()["rounds"].names)
     read = {*records.CLIENT_KEYS, *records.CLIENT_COLUMNS, "part"}
-    assert read <= set(schemas({"global_model", "probabilities"})["clients"].names)
+    assert read <= set(schemas({"global_model", "probabilities", "target"})["clients"].names)
 
 
 def test_the_last_local_accuracy_is_of_each_client_that_has_trained_by_then(write_run):

@@ -100,6 +100,7 @@ class FlisDc(Algorithm):
         return Traits(
             averages_updates=self.settings.aggregate.is_mean,
             trains_plainly=self.settings.local is None or self.settings.local.rule() == PLAIN,
+            by_class=True,
             columns=frozenset({"members"}),
         )
 

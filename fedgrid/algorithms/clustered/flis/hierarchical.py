@@ -83,7 +83,7 @@ class FlisHc(FedOpt):
         has_neighbours = self.settings.variant == "neighbours"
         traits, columns = super().traits, frozenset({"members"} if has_neighbours else ())
         averages_updates = traits.averages_updates and not has_neighbours
-        return replace(traits, averages_updates=averages_updates, columns=columns)
+        return replace(traits, averages_updates=averages_updates, by_class=True, columns=columns)
 
     def problem(self, conditions: Conditions) -> str | None:
         """Refuse a run without reference images; variant `neighbours` averages models, not updates."""

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup
 from fedgrid.engine.federation.configuration.faults import add_label_noise, flip_labels
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.images import ChannelStatistics, HeldImages, ImageSet, Pair
 from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
 from fedgrid.engine.federation.dealing.kinds import Movable, changes_of, kind_of
@@ -42,7 +44,7 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, 
     """
     pool, _ = pair
     parts_K = split_pool(
-        pool.labels,
+        pool.classes,
         dataset=config.dataset,
         num_classes=num_classes,
         num_clients=config.clients,
@@ -69,7 +71,7 @@ def deal_again(
     if not config.drift:
         return ()
     (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
-    images = ImagePool(positions_by_class(pool.labels, num_classes), pool.labels)
+    images = ImagePool(positions_by_class(pool.classes, num_classes), pool.classes)
     kind = kind_of(split.kind)
     assert isinstance(kind, Movable), "`RunConfig` has seen that"
     moved = []
@@ -108,6 +110,9 @@ def setup_of(
     splits = deal(config, images, num_classes)
     moved = deal_again(config, images, num_classes, splits)
     changes = changes_of(config.split, config.clients, num_classes)
+    if names.has_target(config.dataset):
+        rows = np.concatenate([part.train for part in splits])
+        pool_set, official = _standardised(images, pool_set.labels[rows])
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     sets_K, new_sets = (client_sets(parts, pool_set, rest, changes) for parts in (splits, moved))
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, changes)
@@ -133,6 +138,15 @@ def setup_of(
         plugins=config.plugin_digests,
     )
     return setup, np.array([part.cluster for part in splits], np.int64)
+
+
+def _standardised(images: Pair, numbers: NDArray[np.float32]) -> Pair:
+    """Return images whose labels have mean 0 and deviation 1 where clients train on `numbers`."""
+    mean, deviation = numbers.mean(dtype=np.float64), numbers.std(dtype=np.float64) or 1.0
+    pool, official = (
+        replace(part, labels=((part.labels - mean) / deviation).astype(np.float32)) for part in images
+    )
+    return pool, official
 
 
 def _statistics(config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]) -> ChannelStatistics | None:

@@ -19,7 +19,7 @@ from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED, Scenario, scenario_of, seed_text
 from fedgrid.engine.federation.partition.settings import Split
-from fedgrid.engine.federation.record_names import EPSILON, FAULT, GLOBAL_MODEL, GROUP, PROBABILITIES
+from fedgrid.engine.federation.record_names import EPSILON, FAULT, GLOBAL_MODEL, GROUP, PROBABILITIES, TARGET
 from fedgrid.engine.federation.seeds import root_seed
 from fedgrid.engine.federation.training.settings import Evaluation, Training
 from fedgrid.engine.federation.uplink.privacy import Privacy, is_private
@@ -205,7 +205,8 @@ class RunConfig(Section):
         """Return the columns of the run's records that not all records have.
 
         They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms,
-        `group` where the data set, or a file, names the groups, and those of what `evaluation` asks for.
+        `group` where the data set, or a file, names the groups, those of what `evaluation` asks for, and
+        `target` where numbers are predicted.
         `traits` are the algorithm's, None if it is not known here.
         """
         own = traits.columns if traits is not None else frozenset()
@@ -214,7 +215,8 @@ class RunConfig(Section):
         centralised = {CENTRALISED} if self.split.kind == CENTRALISED else set()
         named = {GROUP} if self.split.kind in (NATURAL, FILE) else set()
         tested = {word for word in (GLOBAL_MODEL, PROBABILITIES) if getattr(self.evaluation, word)}
-        return own | attacked | private | centralised | named | tested
+        numbers = {TARGET} if names.has_target(self.dataset) else set()
+        return own | attacked | private | centralised | named | tested | numbers
 
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.federation.data.images import Assigned, ImageSet, Pair
+from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import CALLED, Inputs, Sizes
 from fedgrid.engine.federation.training.settings import Training
@@ -31,6 +32,8 @@ class Dataset:
     training: Training
     read: Callable[[Path], Pair] = field(repr=False, compare=False)
     """Reads `location`; returns (pool, server's test set)."""
+    test_size: int | None = None
+    """Number of images of the server's test set, an estimate likewise; None: not known before it is read."""
     download_mb: int = 0
     """Size of the download in megabytes; 0 if nothing is downloaded."""
     location: str = ""
@@ -38,7 +41,7 @@ class Dataset:
     num_groups: int | None = None
     """Number of groups that the images have themselves, such as writers or domains; None: they have none."""
     class_names: tuple[str, ...] = ()
-    """Of the user's own folders and tables, by the classes' numbers; empty where these are all."""
+    """By the classes' numbers; empty where these are all."""
     assigned: Assigned | None = field(default=None, repr=False, compare=False)
     """Who holds what of the pool, if the data say so; the split is then `file` where none is named."""
     notes: tuple[str, ...] = field(default=(), repr=False)
@@ -55,6 +58,8 @@ class Dataset:
     """Whether it is a plugin's, whose sizes, model and training are not known before it is read."""
     made_by: str = ""
     """The command that makes the files, where there is no download."""
+    is_listed: bool = True
+    """Whether lists name it before its files are here; not a set that differs from another in size alone."""
     bibtex: str = field(default="", repr=False)
     """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty for the user's own."""
 
@@ -64,6 +69,11 @@ class Dataset:
         if self.assigned is not None:
             return "file"
         return "iid" if self.may_lack_classes else "nonoverlapping-balanced"
+
+    @property
+    def num_bytes(self) -> int:
+        """How much memory its images take while they are read: the pool twice, in parts and as a whole."""
+        return (2 * self.pool_size + (self.test_size or 0)) * self.inputs.num_bytes
 
     def check_kind(self, what: str, takes: Collection[str], *key: str) -> None:
         """Check that a part of a run takes what the examples are.
@@ -80,6 +90,15 @@ class Dataset:
             names = " or ".join(called for kind, called in CALLED.items() if kind in takes)
             raise ConfigError(f"{what} takes {names}; {self.name} has {self.inputs}", key)
 
+    def check_classes(self, what: str, *key: str) -> None:
+        """Check that there are classes, for a part of a run that needs them; arguments as of `check_kind`.
+
+        Raises:
+            ConfigError: there are numbers to predict in their place.
+        """
+        if has_target(self.name):
+            raise ConfigError(f"{what} needs classes; {self.name} has numbers to predict", key)
+
 
 def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
     """Check what the images are, range of the labels, and that no class is empty unless it may be.
@@ -92,7 +111,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
             f"{dataset.name}: the {part} data are {image_set.inputs} where {dataset.inputs} were expected; "
             "replace them or make all one size"
         )
-    labels, last = image_set.labels, dataset.num_classes - 1
+    labels, last = image_set.classes, dataset.num_classes - 1
     outside = labels[(labels < 0) | (labels > last)]
     if len(outside):
         raise DataError(

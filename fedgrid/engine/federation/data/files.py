@@ -6,8 +6,10 @@ from pathlib import Path
 from fedgrid.engine.federation.errors import DataError
 
 
-def check_memory(path: Path, num_bytes: int) -> None:
+def check_memory(source: Path | str, num_bytes: int) -> None:
     """Check that data of this many bytes can be held by this machine, before any of them are read.
+
+    `source` is what messages call them.
 
     Raises:
         DataError: they take more than its memory.
@@ -15,7 +17,7 @@ def check_memory(path: Path, num_bytes: int) -> None:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if num_bytes > memory:
         raise DataError(
-            f"{path}: its data take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
+            f"{source}: its data take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
             "of memory; take fewer examples or smaller ones"
         )
 

@@ -5,6 +5,7 @@ Shapes: K clients, N images, C channels, L classes.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from fedgrid.engine.federation.inputs import DTYPES, Inputs
 Images = NDArray[np.uint8 | np.float32 | np.int64]
 """Pixels, numbers or tokens, see `Inputs`."""
 ClassLabels = NDArray[np.int64]
+Labels = NDArray[Any]
+"""Classes, or numbers to predict: see `ImageSet.labels`."""
 Groups = NDArray[np.int64]
 Positions = NDArray[np.int64]
 """Positions of images in an `ImageSet`, shape (N,)."""
@@ -66,8 +69,8 @@ class ImageSet:
     images: Images
     """Images: uint8, shape (N, channels, height, width), 0 to 255. Numbers: float32, shape (N, columns) or
     (N, channels, length). Tokens: int64, shape (N, length)."""
-    labels: ClassLabels
-    """int64, shape (N,), 0 to L-1."""
+    labels: Labels
+    """int64, shape (N,), 0 to L-1; or float32, numbers to predict."""
     groups: Groups | None = None
     """int64, shape (N,), from 0: the domain or the writer of each image. None: the data set has none."""
     group_names: tuple[str, ...] = ()
@@ -82,6 +85,11 @@ class ImageSet:
         """What each of them is."""
         [kind] = [kind for kind, dtype in DTYPES.items() if dtype == self.images.dtype]
         return Inputs(kind, self.images.shape[1:], self.vocabulary)
+
+    @property
+    def classes(self) -> ClassLabels:
+        """The labels, in place of numbers one class for all."""
+        return np.zeros(len(self), np.int64) if self.labels.dtype == np.float32 else self.labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -152,9 +160,14 @@ class ImageView:
         return self.source.images[self.positions]
 
     @property
-    def labels(self) -> ClassLabels:
-        """A copy of their classes."""
+    def labels(self) -> Labels:
+        """A copy of their labels."""
         return self.source.labels[self.positions]
+
+    @property
+    def classes(self) -> ClassLabels:
+        """As `ImageSet.classes`."""
+        return self.source.classes[self.positions]
 
     def copied(self) -> ImageSet:
         """Return the images and classes as a set of their own."""

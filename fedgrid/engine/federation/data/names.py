@@ -20,7 +20,7 @@ Size = tuple[int, int]
 """Width and height in pixels."""
 Option = tuple[str, str]
 """Key and value."""
-TEST_SHARE = "test"
+TEST_SHARE, TARGET = "test", "target"
 
 
 def place_and_mark(given: str) -> tuple[str, str]:
@@ -60,6 +60,12 @@ def size_and_options(mark: str) -> tuple[Size | None, list[Option]]:
             width, height = key.split("x")
             size = int(width), int(height)
     return size, options
+
+
+def has_target(dataset: str) -> bool:
+    """Return whether models of a data set predict numbers, not classes: `csv:t.csv#target=y`."""
+    _, _, given = without_digest(dataset).partition(":")
+    return any(key == TARGET for key, _ in size_and_options(place_and_mark(given)[1])[1])
 
 
 def share_of(source: str, value: str) -> float:

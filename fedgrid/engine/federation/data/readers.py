@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException
 from importlib import import_module
 from importlib.util import find_spec
@@ -69,8 +69,23 @@ def _digits_of_sklearn() -> NDArray[np.float64]:
 
 def mnist(raw: Path) -> Pair:
     """Read the four uncompressed idx files of MNIST or Fashion-MNIST in the folder `raw`."""
-    train_images, train_labels, test_images, test_labels = (raw / name for name in MNIST_FILES)
-    return (_idx_pair(train_images, train_labels), _idx_pair(test_images, test_labels))
+    return _idx_sets(raw, MNIST_FILES)
+
+
+def emnist_files(split: str) -> tuple[str, ...]:
+    """Return the names of the files of a split of EMNIST, in the order of `MNIST_FILES`."""
+    parts = ("train-images-idx3", "train-labels-idx1", "test-images-idx3", "test-labels-idx1")
+    return tuple(f"emnist-{split}-{part}-ubyte" for part in parts)
+
+
+def emnist(split: str, raw: Path) -> Pair:
+    """Read a split of EMNIST as `mnist`; its images are stored transposed, its letters count from 1."""
+    first = 1 if split == "letters" else 0
+    pool, server = (
+        ImageSet(np.ascontiguousarray(part.images.swapaxes(2, 3)), part.labels - first)
+        for part in _idx_sets(raw, emnist_files(split))
+    )
+    return pool, server
 
 
 def svhn(folder: Path) -> Pair:
@@ -113,6 +128,11 @@ def _check_md5(file: Path, md5: str) -> None:
         raise damaged(file, f"its MD5 sum is not {md5}")
 
 
+def _idx_sets(raw: Path, names: Sequence[str]) -> Pair:
+    train_images, train_labels, test_images, test_labels = (raw / name for name in names)
+    return _idx_pair(train_images, train_labels), _idx_pair(test_images, test_labels)
+
+
 def _idx_pair(images_file: Path, labels_file: Path) -> ImageSet:
     images, labels = _idx(images_file, 3), _idx(labels_file, 1)
     if len(images) != len(labels):
@@ -135,9 +155,9 @@ def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
     return data[header:].reshape(shape)
 
 
-def fetch_torchvision(name: str, folder: Path) -> None:
+def fetch_torchvision(name: str, folder: Path, **options: str) -> None:
     """Fetch a data set of torchvision's, by the name of its class."""
-    getattr(import_module("torchvision.datasets"), name)(folder, download=True)
+    getattr(import_module("torchvision.datasets"), name)(folder, download=True, **options)
 
 
 def fetch_svhn(folder: Path) -> None:
@@ -148,12 +168,16 @@ def fetch_svhn(folder: Path) -> None:
         SVHN(folder / "SVHN", split=part, download=True)
 
 
-def fetch_medmnist(name: str, folder: Path) -> None:
-    """Download a 28x28 npz file; MedMNIST's own downloader hides every error, even a keyboard interrupt."""
+def fetch_medmnist(name: str, size: str, folder: Path) -> None:
+    """Download an npz file; MedMNIST's own downloader hides every error, even a keyboard interrupt.
+
+    `size` is what its keys end in: empty for 28 pixels, else as `_64`.
+    """
     from medmnist import INFO
     from torchvision.datasets.utils import download_url
 
-    download_url(INFO[name]["url"], folder, filename=f"{name}.npz", md5=INFO[name]["MD5"])
+    url, md5 = (INFO[name][f"{what}{size}"] for what in ("url", "MD5"))
+    download_url(url, folder, filename=f"{name}{size}.npz", md5=md5)
 
 
 def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], data_dir: Path) -> None:

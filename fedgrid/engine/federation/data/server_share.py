@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
+from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.seeds import generator
 
@@ -19,16 +19,18 @@ FIFTH = 0.2
 
 
 def draw_tests(
-    source: str, labels_N: ClassLabels, share: float, subjects_N: Sequence[str] | None = None
+    source: str, labels_N: Labels, share: float, subjects_N: Sequence[str] | None = None
 ) -> NDArray[np.bool_]:
     """Return which examples are the server's test set, the same whatever the run.
 
     Of each class `share` of the units, rounded up, but never all. A unit is an example, or all examples of a
-    subject, which counts to its most frequent class.
+    subject, which counts to its most frequent class. Numbers to predict count as one class.
 
     Raises:
         DataError: no class has two units.
     """
+    if labels_N.dtype == np.float32:
+        labels_N = np.zeros(len(labels_N), np.int64)
     class_U, unit_N = labels_N, np.arange(len(labels_N))
     if subjects_N is not None:
         _, unit_N = np.unique(np.array(subjects_N), return_inverse=True)

@@ -37,6 +37,8 @@ class SplitKind(Protocol):
     """Fields of `Split` whose default differs for this kind."""
     TAKES: Collection[str]
     """What kinds of examples it can deal out or change (`Inputs.kind`)."""
+    BY_CLASS: bool
+    """Whether it deals out or changes examples by their classes, which numbers to predict have not."""
     IMAGES_ARE_SHARED: bool
     """Whether several clients can hold the same image, so that splits leak unless `test_leakage` is none."""
     TRANSFORM: Transform | None

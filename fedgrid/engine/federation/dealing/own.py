@@ -45,6 +45,7 @@ class OwnKind:
     """What the registry of kinds has of an `OwnSplit`; see `SplitKind`."""
 
     TAKES: Collection[str] = KINDS
+    BY_CLASS: bool = False
     IMAGES_ARE_SHARED: bool = False
     TRANSFORM: Transform | None = None
 

@@ -164,7 +164,7 @@ def add_official_tests(
         )
     tested_K = []
     for part in parts_K:
-        is_test = np.isin(official.labels, np.unique(pool.labels[part.train]))
+        is_test = np.isin(official.classes, np.unique(pool.classes[part.train]))
         if split == NATURAL:
             is_test &= official.groups == part.cluster
         tested_K.append(replace(part, test=np.flatnonzero(is_test), is_official=True))

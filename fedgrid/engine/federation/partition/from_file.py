@@ -29,6 +29,7 @@ FILE = "file"
 OPTIONS: tuple[str, ...] = ("path",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
 TAKES: Collection[str] = KINDS
+BY_CLASS = False
 IMAGES_ARE_SHARED: bool = True
 TRANSFORM: Transform | None = None
 

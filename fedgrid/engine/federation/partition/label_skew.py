@@ -31,6 +31,7 @@ from fedgrid.engine.federation.seeds import generator
 OPTIONS: tuple[str, ...] = ("labels_share",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
 TAKES: Collection[str] = KINDS
+BY_CLASS = True
 IMAGES_ARE_SHARED: bool = False
 TRANSFORM: Transform | None = None
 

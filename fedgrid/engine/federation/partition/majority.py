@@ -32,6 +32,7 @@ NUM_GROUPS = 2
 OPTIONS: tuple[str, ...] = ("majority", "first_group", "num_clusters", "draws")
 DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": NUM_GROUPS})
 TAKES: Collection[str] = KINDS
+BY_CLASS = True
 IMAGES_ARE_SHARED: bool = False
 TRANSFORM: Transform | None = None
 

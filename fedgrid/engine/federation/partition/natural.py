@@ -37,6 +37,7 @@ NATURAL = "natural"
 OPTIONS: tuple[str, ...] = ("alpha",)
 DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": None})
 TAKES: Collection[str] = KINDS
+BY_CLASS = False
 IMAGES_ARE_SHARED: bool = False
 TRANSFORM: Transform | None = None
 

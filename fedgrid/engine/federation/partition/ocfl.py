@@ -41,6 +41,7 @@ from fedgrid.engine.federation.seeds import generator
 OPTIONS: tuple[str, ...] = ("alpha", "proportions", "num_clusters", "draws", "sizes")
 DEFAULTS: Mapping[str, object] = MappingProxyType({})
 TAKES: Collection[str] = KINDS
+BY_CLASS = True
 IMAGES_ARE_SHARED: bool = True
 TRANSFORM: Transform | None = None
 

@@ -49,6 +49,7 @@ class Dealt:
 
     OPTIONS: tuple[str, ...] = ("alpha", "num_clusters", "sizes")
     DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
+    BY_CLASS: bool = False
     IMAGES_ARE_SHARED: bool = False
 
     def __init__(
@@ -99,6 +100,7 @@ class Mixed(Dealt):
 
     OPTIONS: tuple[str, ...] = ("alpha",)
     DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": 0.1})
+    BY_CLASS = True
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that there are images enough and an alpha; see `SplitKind.check`."""
@@ -127,6 +129,12 @@ class Shifted(Dealt):
         group: int,
     ) -> None:
         """Return None: the images stay, and are changed as in the new group; see `Movable.draw_again`."""
+
+
+class Relabelled(Shifted):
+    """Groups that give classes other labels."""
+
+    BY_CLASS = True
 
 
 class OneGroup(Dealt):
@@ -257,7 +265,7 @@ IID = OneGroup(None, problem_with_groups)
 ONE_CLIENT = OneClient()
 ROTATED = Shifted(rotate, _problem_with_turns, ONLY_PIXELS)
 ROLLED = Shifted(roll, _problem_with_rolls)
-FLIPPED = Shifted(
+FLIPPED = Relabelled(
     flip,
     lambda num_groups, facts: (
         ""
@@ -265,8 +273,8 @@ FLIPPED = Shifted(
         else f"has as many different groups as classes; take at most {facts.num_classes}"
     ),
 )
-SWAPPED = Shifted(swap, _problem_with_swaps)
+SWAPPED = Relabelled(swap, _problem_with_swaps)
 CONTINUUM = Continuum(None, problem_with_groups, ONLY_PIXELS)
-TWO_LEVELS = Shifted(swap_and_turn, _problem_with_levels, ONLY_PIXELS)
+TWO_LEVELS = Relabelled(swap_and_turn, _problem_with_levels, ONLY_PIXELS)
 DIMMED = Shifted(dim, takes=ONLY_PIXELS)
 NOISY = Shifted(add_noise, takes=ONLY_PIXELS)

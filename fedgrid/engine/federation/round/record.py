@@ -25,7 +25,9 @@ from fedgrid.engine.federation.record_names import (
     MESSAGE,
     MESSAGE_BYTES,
     PROBABILITY_SCORES,
+    R2,
     SCORES,
+    TARGET,
     TESTS,
 )
 from fedgrid.engine.federation.training.confusion import scores
@@ -173,7 +175,9 @@ def _test_columns(
     ]
     distinct = {id(counts): counts for given in by_client for counts in given.values() if counts is not None}
     results = dict(zip(distinct, scores(list(distinct.values())), strict=True))
-    nothing = dict.fromkeys((*SCORES, *(PROBABILITY_SCORES if federation.evaluation.probabilities else ())))
+    predicted = (R2,) if TARGET in federation.columns else ()
+    further = PROBABILITY_SCORES if federation.evaluation.probabilities else predicted
+    nothing = dict.fromkeys((*SCORES, *further))
     return [
         {
             f"{test}_{score}": value

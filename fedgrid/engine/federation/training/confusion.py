@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.record_names import SCORES
 from fedgrid.engine.federation.training.probabilities import Outputs
+
+EQUAL = 1e-12
+"""Numbers whose variance is a smaller share of their mean square are equal, but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,17 @@ class Counts:
     loss_sum: float
     outputs: Outputs | None = None
     """Of all images, where probabilities are scored (`evaluation.probabilities`)."""
+    moments: tuple[float, float] | None = None
+    """Of numbers to predict their sum and the sum of their squares; the matrix is then their number alone."""
 
     def __add__(self, other: "Counts") -> "Counts":
         outputs = None
         if self.outputs is not None and other.outputs is not None:
             outputs = self.outputs + other.outputs
-        return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum, outputs)
+        moments = None
+        if self.moments is not None and other.moments is not None:
+            moments = self.moments[0] + other.moments[0], self.moments[1] + other.moments[1]
+        return Counts(self.confusion + other.confusion, self.loss_sum + other.loss_sum, outputs, moments)
 
 
 def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
@@ -36,10 +45,13 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
 
     With outputs there are those of `PROBABILITY_SCORES` too. All are NaN if the test set is empty; F1 is zero
     where it would be 0 / 0. The loss is the mean cross-entropy. One prediction outside a client's classes
-    adds a class with F1 zero to `f1_union`, as published.
+    adds a class with F1 zero to `f1_union`, as published. Of numbers to predict there are the loss, their
+    mean squared error, and `record_names.R2`; the others are None.
     """
     if not tests:
         return []
+    if tests[0].moments is not None:
+        return [{**dict.fromkeys(SCORES), **errors_of(counts)} for counts in tests]
     confusion_NLL = np.stack([counts.confusion for counts in tests])
     true_NL, predicted_NL = confusion_NLL.sum(axis=2), confusion_NLL.sum(axis=1)
     hits_NL = confusion_NLL.diagonal(axis1=1, axis2=2)
@@ -59,6 +71,20 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
         }
         for i, counts in enumerate(tests)
     ]
+
+
+def errors_of(counts: Counts) -> dict[str, float]:
+    """Return mean squared error and R2 of a test of numbers to predict, NaN without any.
+
+    R2 is 1 minus the squared errors over those of the test set's own mean; NaN if its numbers are all equal.
+    """
+    assert counts.moments is not None
+    (total, squares), number = counts.moments, int(counts.confusion.sum())
+    spread = squares - total**2 / number if number else nan
+    return {
+        "loss": counts.loss_sum / number if number else nan,
+        "r2": 1 - counts.loss_sum / spread if spread > EQUAL * squares else nan,
+    }
 
 
 def _mean(values: NDArray[np.float64]) -> float:

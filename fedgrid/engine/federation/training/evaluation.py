@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.probabilities import Outputs
+from fedgrid.engine.federation.training.task import loss
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import ChooseBy
@@ -72,12 +72,12 @@ def test(
     with_outputs: bool = False,  # noqa: PT028
     logits_of: Logits | None = None,  # noqa: PT028
 ) -> Counts:
-    """Return confusion matrix and summed cross-entropy of the module, in inference mode.
+    """Return what the module is worth on a test set, in inference mode.
 
     Args:
         module: maps images to logits of shape (N, L); it stays in `eval` mode afterwards.
         images: as `ImageSet.images`, on the module's device.
-        labels: int64, shape (N,), 0..L-1, on the same device.
+        labels: as `ImageSet.labels`, on the same device.
         num_classes: L.
         batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
         with_outputs: whether the result has the logits and labels too.
@@ -87,9 +87,9 @@ def test(
         ValueError: the logits have another shape.
     """
     if not labels.shape[0]:
-        nothing = Outputs(np.zeros((0, num_classes), np.float32), np.zeros(0, np.int64))
-        empty = np.zeros((num_classes, num_classes), np.int64)
-        return Counts(empty, 0.0, nothing if with_outputs else None)
+        return _count(
+            images.new_zeros(0, num_classes, dtype=torch.float32), labels, with_outputs=with_outputs
+        )
     set_mode(module, training=False)
     parts = [images] if labels.shape[0] <= batch_size else torch.split(images, batch_size)
     of_parts = [(logits_of or module)(to_inputs(part)) for part in parts]
@@ -99,11 +99,21 @@ def test(
             f"{'the model' if logits_of is None else 'LocalSteps.test'} returned logits of shape "
             f"{tuple(logits.shape)}; expected {(len(labels), num_classes)}"
         )
-    loss_sum = functional.cross_entropy(logits.double(), labels, reduction="sum")
-    cells = labels * num_classes + logits.argmax(dim=1)
+    return _count(logits, labels, with_outputs=with_outputs)
+
+
+def _count(logits: Tensor, labels: Tensor, *, with_outputs: bool) -> Counts:
+    """Return the result of a test from outputs, shape (N, L); `with_outputs` it has these and the labels."""
+    num_classes, moments = logits.shape[1], None
+    loss_sum = loss(logits.double(), labels, "sum")
+    classes = labels
+    if labels.is_floating_point():
+        classes, exact = torch.zeros_like(labels, dtype=torch.int64), labels.double()
+        moments = float(exact.sum()), float(exact.square().sum())
+    cells = classes * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)
     outputs = Outputs(logits.cpu().numpy(), labels.cpu().numpy()) if with_outputs else None
-    return Counts(confusion.cpu().numpy(), float(loss_sum), outputs)
+    return Counts(confusion.cpu().numpy(), float(loss_sum), outputs, moments)
 
 
 def best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
@@ -115,7 +125,7 @@ def best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
 
 
 def mean_losses(tests: Mapping[int, Counts], candidates: Sequence[int]) -> NDArray[np.float32]:
-    """Return the mean cross-entropy of each candidate, in their order."""
+    """Return the mean loss of each candidate, in their order."""
     of_each = (tests[candidate] for candidate in candidates)
     return np.array([counts.loss_sum / counts.confusion.sum() for counts in of_each], np.float32)
 

@@ -12,13 +12,13 @@ from math import nan
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.own_code import BY_TORCH, own_code
 from fedgrid.engine.federation.seeds import seeded
+from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import batches, channels_last, draw_moves
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.evaluation import Logits, set_mode
@@ -52,7 +52,7 @@ def train(
         flat: the workspace; its former content is overwritten.
         start: the whole state to start from, shape (P,); only read.
         images: as `ImageSet.images`, images best with channels last, on the module's device.
-        labels: int64, shape (N,), on the same device.
+        labels: as `ImageSet.labels`, on the same device.
         training: the settings.
         rng: draws one permutation of the images an epoch; children of it draw crops and flips,
             and what the model draws itself, such as dropout.
@@ -131,13 +131,12 @@ def _own_entries(model: Vector, rule: LocalRule) -> Memory:
 def _running_means(
     logits: list[Tensor], labels: list[Tensor], num_epochs: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean cross-entropy and accuracy of each epoch from all batches, read back in one go."""
+    """Return mean loss and accuracy of each epoch from all batches, read back in one go."""
     if not logits:
         return (nan,) * num_epochs, (nan,) * num_epochs
     outputs, targets = torch.cat(logits).double(), torch.cat(labels)
-    losses = functional.cross_entropy(outputs, targets, reduction="none")
-    hits = (outputs.argmax(dim=1) == targets).double()
-    means = torch.stack([losses, hits]).view(2, num_epochs, -1).mean(dim=2).tolist()
+    losses, hits = task.loss(outputs, targets, "none"), task.hits(outputs, targets)
+    means = torch.stack([losses, hits.double()]).view(2, num_epochs, -1).mean(dim=2).tolist()
     return tuple(means[0]), tuple(means[1])
 
 

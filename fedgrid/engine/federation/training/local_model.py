@@ -10,11 +10,11 @@ from math import ceil
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
+from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip
 from fedgrid.engine.federation.training.results import OPTIMIZER, Memory
@@ -113,6 +113,10 @@ class Local:
         outputs: Tensor = self._flat.module(images)
         return outputs
 
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a batch."""
+        return task.loss(logits, labels)
+
     def gradient(self, loss: Tensor) -> Tensor:
         """Return the gradient of a scalar with respect to `weights`; the next call overwrites it."""
         self._flat.gradient.zero_()
@@ -130,7 +134,7 @@ class Local:
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
         """Train on one batch; return its logits before the step."""
         logits = self.logits(images)
-        loss = functional.cross_entropy(logits, labels)
+        loss = self.loss(logits, labels)
         penalty = steps.penalty(logits, labels, images)
         gradient = self.gradient(loss if penalty is None else loss + penalty)
         steps.correct(self.weights, gradient)

@@ -26,9 +26,10 @@ class LocalResult:
     model: Vector
     """The whole state afterwards, float32, shape (P,)."""
     losses: tuple[float, ...]
-    """Mean cross-entropy of each epoch, as the model changed; NaN where no image was trained on."""
+    """Mean loss of each epoch, as the model changed; NaN where no image was trained on."""
     accuracies: tuple[float, ...]
-    """Share of images classified rightly in each epoch, as the model changed; NaN likewise."""
+    """Share of images classified rightly in each epoch, as the model changed; NaN likewise, and of
+    numbers to predict."""
     steps: int
     outputs: Memory
     memory: Memory

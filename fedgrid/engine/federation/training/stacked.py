@@ -20,10 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
+from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import (
     Moves,
     blocks,
@@ -48,7 +48,7 @@ class Member:
     images: Tensor
     """As `ImageSet.images`, on the stack's device."""
     labels: Tensor
-    """int64, shape (images,)."""
+    """As `ImageSet.labels`, shape (images,)."""
     rng: np.random.Generator
     """As in `local.train`, which draws the same batches from it."""
     memory: Memory = field(default_factory=dict)
@@ -211,8 +211,9 @@ def _orders(
 def _labels(
     stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int
 ) -> Tensor:
-    """Return the classes of an epoch's images, int64, shape (S, N)."""
-    labels = torch.zeros(stack.num_slots, num_images, dtype=torch.int64, device=stack.weights.device)
+    """Return the labels of an epoch's images, shape (S, N)."""
+    dtype = next(iter(members.values())).labels.dtype
+    labels = torch.zeros(stack.num_slots, num_images, dtype=dtype, device=stack.weights.device)
     for slot, order in orders.items():
         labels[slot, : len(order.places)] = members[slot].labels[order.places]
     return labels
@@ -248,7 +249,7 @@ def _step(
     """Train on a batch each, of which the first `counts_S` images count; return the logits before it."""
     mask_SB = torch.arange(labels_SB.shape[1], device=counts_S.device) < counts_S[:, None]
     logits = stack.logits(inputs, mask_SB)
-    losses_SB = functional.cross_entropy(logits.flatten(0, 1), labels_SB.flatten(), reduction="none")
+    losses_SB = task.loss(logits.flatten(0, 1), labels_SB.flatten(), "none")
     losses_SB = torch.where(mask_SB, losses_SB.view_as(labels_SB), 0)
     gradient = stack.gradient((losses_SB.sum(1) / counts_S.clamp(min=1)).sum())
     with torch.no_grad():
@@ -265,7 +266,7 @@ def _step(
 def _running_means(
     logits: Sequence[Tensor], labels: Sequence[Tensor], used_S: Tensor, training: LocalTraining
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return mean cross-entropy and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
+    """Return mean loss and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
     num_epochs = training.local_epochs
     if not logits:
         nothing = [[nan] * num_epochs] * len(used_S)
@@ -275,9 +276,9 @@ def _running_means(
         torch.stack(list(batches)).view(num_epochs, -1, *batches[0].shape).transpose(1, 2).flatten(2, 3)
         for batches in (logits, labels)
     )
-    losses = functional.cross_entropy(outputs.flatten(0, 2).double(), targets.flatten(), reduction="none")
-    hits = outputs.argmax(dim=3) == targets
+    losses = task.loss(outputs.flatten(0, 2).double(), targets.flatten(), "none")
     counted = torch.arange(targets.shape[2], device=used_S.device) < used_S[:, None]
+    hits = task.hits(outputs, targets)
     sums = [
         torch.where(counted, values.view_as(targets).double(), 0).sum(2) / used_S for values in (losses, hits)
     ]

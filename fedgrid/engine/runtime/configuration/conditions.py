@@ -31,6 +31,12 @@ def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
     if training.normalise != "none":
         dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
     check_algorithm_takes(config.algorithm, dataset)
+    if kind_of(split).BY_CLASS:
+        dataset.check_classes(f"split {split}", "split", "kind")
+    if config.evaluation.probabilities:
+        dataset.check_classes("evaluation.probabilities", "evaluation", "probabilities")
+    if config.faults.label_flip or config.faults.label_noise:
+        dataset.check_classes("faults of labels", "faults")
 
 
 def check_algorithm_takes(section: Mapping[str, Any], dataset: "Dataset") -> None:
@@ -40,7 +46,11 @@ def check_algorithm_takes(section: Mapping[str, Any], dataset: "Dataset") -> Non
         ConfigError: it does not.
     """
     name, settings = name_and_settings(section)
-    if (message := create(name, settings).message()) is not None:
+    algorithm = create(name, settings)
+    message = algorithm.message()
+    if algorithm.traits.by_class or message is not None:
+        dataset.check_classes(f"algorithm {name}", "algorithm")
+    if message is not None:
         takes = message.takes if message.encoder is None else ONLY_PIXELS
         dataset.check_kind(f"algorithm {name}", takes, "algorithm")
 

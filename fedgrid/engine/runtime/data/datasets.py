@@ -16,9 +16,11 @@ import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, readers
 from fedgrid.engine.federation.data.dataset import Dataset, check_images
+from fedgrid.engine.federation.data.files import check_memory
 from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.published.facts import REFUSED
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
-from fedgrid.engine.federation.errors import DataError, unknown
+from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.own_data import of_file, own_data
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED
@@ -43,7 +45,10 @@ def find(name: str, data_dir: Path) -> Dataset:
         return _measure(DATASETS[name], data_dir)
     kind, _, given_path = name.partition(":")
     if kind not in OWN_FORMATS or not given_path:
-        raise unknown("dataset", name, [*DATASETS, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
+        if (reason := REFUSED.get(name.partition("-")[0])) is not None:
+            raise ConfigError(f"dataset {name} of MedMNIST: {reason}", ("dataset",))
+        listed = [entry.name for entry in DATASETS.values() if entry.is_listed]
+        raise unknown("dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
     path, mark = _place_and_mark(name)
     if given_path.startswith(SHIPPED) and not path.exists():
         raise DataError(
@@ -96,9 +101,12 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
 
     Raises:
         ConfigError: the name is unknown.
-        DataError: files are missing and cannot be downloaded, are damaged, or hold other images.
+        DataError: files are missing and cannot be downloaded, are damaged, or hold other images, or more than
+            this machine's memory.
     """
     dataset = find(name, data_dir)
+    if dataset.fetch:
+        check_memory(dataset.name, dataset.num_bytes)
     if not (download and dataset.fetch):
         _require(dataset, data_dir)
     elif _missing(dataset, data_dir):

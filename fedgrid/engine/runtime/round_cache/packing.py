@@ -180,6 +180,8 @@ def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
         f"{test}_confusion_LL": np.array([count.confusion for count in counts], np.int32),
         f"{test}_loss_sum": np.array([count.loss_sum for count in counts]),
     }
+    if counts and counts[0].moments is not None:
+        arrays[f"{test}_moments_N2"] = np.array([count.moments for count in counts])
     outputs = [count.outputs for count in counts if count.outputs is not None]
     if outputs:
         arrays[f"{test}_logits_NL"] = np.concatenate([each.logits_NL for each in outputs])
@@ -188,9 +190,11 @@ def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
 
 
 def _form(test: str, count: int, arrays: Arrays) -> Form:
-    """Return the form of `_pack` for so many tests; the key of `arrays` settles whether it has outputs."""
+    """Return the form of `_pack` for so many tests; the keys of `arrays` settle what else it has."""
     confusions = (count, None, None) if count else (0,)
     form: Form = {f"{test}_confusion_LL": (np.int32, confusions), f"{test}_loss_sum": (np.float64, (count,))}
+    if f"{test}_moments_N2" in arrays:
+        form = {**form, f"{test}_moments_N2": (np.float64, (count, 2))}
     if f"{test}_label_N" in arrays:
         return {
             **form,
@@ -210,4 +214,7 @@ def _unpack(test: str, arrays: Arrays) -> list[Counts]:
         ends = np.cumsum([confusion.sum() for confusion in confusions])[:-1]
         parts = (np.split(arrays[f"{test}_{name}"], ends) for name in ("logits_NL", "label_N"))
         outputs = [Outputs(*part) for part in zip(*parts, strict=True)]
-    return [Counts(*fields) for fields in zip(confusions, losses, outputs, strict=True)]
+    moments: list[tuple[float, float] | None] = [None] * len(losses)
+    if f"{test}_moments_N2" in arrays:
+        moments = [(total, squares) for total, squares in arrays[f"{test}_moments_N2"].tolist()]
+    return [Counts(*fields) for fields in zip(confusions, losses, outputs, moments, strict=True)]

@@ -22,7 +22,8 @@ from fedgrid.grids.presets.preset_files import comment, preset_names, source
 
 YOUR_OWN = (
     "\nYour own data: folder:PATH (train/<class>/*, test/<class>/*), npz:PATH (MedMNIST's keys), "
-    "csv:PATH or parquet:PATH (columns label, client, group, subject, test)."
+    "csv:PATH or parquet:PATH (columns label, client, group, subject, test).\n"
+    "MedMNIST's sets with larger images: NAME-64 and NAME-224, as in bloodmnist-64."
 )
 
 
@@ -31,6 +32,8 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     rows = []
     for entry in DATASETS.values():
         here = is_here(entry.name, data_dir)
+        if not (here or entry.is_listed):
+            continue
         dataset = find(entry.name, data_dir) if here else entry
         rows.append(
             {

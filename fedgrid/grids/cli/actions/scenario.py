@@ -48,9 +48,9 @@ def show_scenario(
         warn(note)
     setup, groups_K = prepare(config, data_dir)
     held_out = sorted(Participation.of(config, groups_K).held_out)
-    held_K = [(client.train.labels, client.test.labels) for client in setup.clients]
+    held_K = [(client.train.classes, client.test.classes) for client in setup.clients]
     classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
-    blueprint = count_classes(held_K, setup.server_set.labels, classes)
+    blueprint = count_classes(held_K, setup.server_set.classes, classes)
     names_K = [client.group or str(group) for client, group in zip(setup.clients, groups_K, strict=True)]
     if csv is not None:
         blueprint.write(csv)

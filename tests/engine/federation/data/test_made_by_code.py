@@ -11,7 +11,6 @@ from fedgrid.algorithms.clustered.while_training.ifca import BIBTEX as OF_IFCA
 from fedgrid.engine.federation.data.generated import dialects, fedprox
 from fedgrid.engine.federation.data.made_by_code import MADE_BY_CODE
 from fedgrid.engine.runtime.data.datasets import DATASETS, digest_of, load
-from fedgrid.grids.planning.images import SERVER_IMAGES
 
 NOWHERE = Path("no-data-needed")
 
@@ -31,7 +30,7 @@ def of_group(part, group):
 def test_data_set_is_what_its_entry_says_and_the_same_again(dataset):
     pool, server = pair = load(dataset.name, NOWHERE)
     assert digest_of(pair) == digest_of(dataset.read(NOWHERE))
-    assert len(server) == SERVER_IMAGES[dataset.name]
+    assert len(server) == dataset.test_size
     assert len(pool.group_names) == (dataset.num_groups or 0)
     if dataset.num_groups:
         assert [len(np.unique(part.groups)) for part in pair] == [dataset.num_groups] * 2

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data import readers
+from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError
 
 
@@ -60,7 +61,7 @@ class TestDownload:
                 partial(readers.fetch_torchvision, name)
                 for name in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100")
             ),
-            *(partial(readers.fetch_medmnist, "pathmnist"), readers.fetch_svhn),
+            *(partial(readers.fetch_medmnist, "pathmnist", "_64"), readers.fetch_svhn),
         ],
     )
     def test_torchvision_errors_are_reported_in_one_line(self, tmp_path, monkeypatch, fetch):
@@ -137,6 +138,34 @@ class TestMnist:
         (raw / "train-labels-idx1-ubyte").unlink()
         with pytest.raises(DataError, match="train-labels-idx1-ubyte cannot be read: No such file"):
             readers.mnist(raw)
+
+
+class TestEmnist:
+    @pytest.mark.parametrize(("split", "first"), [("digits", 0), ("letters", 1)])
+    def test_images_are_upright_and_classes_count_from_0(self, tmp_path, split, first):
+        """Files have an image's columns one after the other; the first letter has the label 1."""
+        upright = np.arange(12).reshape(2, 2, 3)
+        for part in ("train", "test"):
+            name = f"emnist-{split}-{part}"
+            write_idx(tmp_path / f"{name}-images-idx3-ubyte", upright.transpose(0, 2, 1))
+            write_idx(tmp_path / f"{name}-labels-idx1-ubyte", np.array([first, first + 5]))
+        for part in readers.emnist(split, tmp_path):
+            assert part.images[:, 0].tolist() == upright.tolist()
+            assert part.labels.tolist() == [0, 5]
+
+    def test_entries_have_torchvisions_files_and_classes(self, monkeypatch, tmp_path):
+        from torchvision.datasets import EMNIST
+
+        monkeypatch.setattr(EMNIST, "_check_exists", lambda self: True)
+        monkeypatch.setattr(EMNIST, "_load_data", lambda self: ((), ()))
+        for split in EMNIST.splits:
+            entry = DATASETS[f"emnist-{split}"]
+            assert list(entry.class_names) == [
+                name for name in EMNIST.classes_split_dict[split] if name != "N/A"
+            ]
+            parts = [EMNIST(tmp_path, split, train=is_train) for is_train in (True, False)]
+            files = [file for part in parts for file in (part.images_file, part.labels_file)]
+            assert [str(tmp_path / file) for file in entry.files] == files
 
 
 class TestCifar10:

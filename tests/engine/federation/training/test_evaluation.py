@@ -38,6 +38,21 @@ def test_counts_of_parts_add_up_to_those_of_the_whole():
     assert total.loss_sum == pytest.approx(whole.loss_sum)
 
 
+def test_r2_of_numbers_by_hand_also_in_parts():
+    """Answers 1, 2, 3, 5 to 1, 2, 3, 4: one squared error of 1; squares about their mean 2.5 are 5."""
+    answers, numbers = torch.tensor([[1.0], [2], [3], [5]]), torch.tensor([1.0, 2, 3, 4])
+    parts = [evaluation.test(nn.Identity(), answers[i], numbers[i], 1, 4) for i in (slice(3), slice(3, 4))]
+    whole = evaluation.test(nn.Identity(), answers, numbers, 1, 4)
+    for scores in confusion_scores([whole, parts[0] + parts[1]]):
+        assert (scores["loss"], scores["r2"], scores["accuracy"]) == (
+            pytest.approx(0.25),
+            pytest.approx(0.8),
+            None,
+        )
+    [of_equal] = confusion_scores([evaluation.test(nn.Identity(), answers[3:], numbers[3:], 1, 4)])
+    assert isnan(of_equal["r2"])
+
+
 def test_a_test_leaves_batch_norm_statistics_alone():
     module = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten())
     evaluation.test(

@@ -99,6 +99,23 @@ def test_clients_of_unequal_size_train_as_one_by_one(kind, changes):
     check(together, one_by_one(network(kind), members(kind), training))
 
 
+def test_numbers_to_predict_train_as_one_by_one():
+    def predicting():
+        module = network()
+        module[-1] = nn.Linear(16, 1)
+        initialise(module, torch.Generator().manual_seed(5))
+        return module
+
+    def those():
+        start = flat_vectors.read_vector(predicting())
+        return {
+            slot: replace(each, start=start, labels=each.labels.float()) for slot, each in members().items()
+        }
+
+    together = train_together(Stack(predicting(), SLOTS), those(), settings())
+    check(together, one_by_one(predicting(), those(), settings()))
+
+
 @pytest.mark.parametrize("optimizer", [{"optimizer": "adam", "learning_rate": 0.01}, {"momentum": 0.9}])
 def test_kept_optimizer_states_go_on_also_of_clients_with_different_steps(optimizer):
     training, first = settings(keep_optimizer_state=True, **optimizer), dict(list(SIZES.items())[:2])

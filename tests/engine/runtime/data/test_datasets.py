@@ -1,6 +1,7 @@
 """Which data sets there are, and how a run gets its images."""
 
 import dataclasses
+import os
 import struct
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from fedgrid.engine.runtime.data.datasets import (
     load,
 )
 
+MEDICAL = (
+    *("pathmnist", "bloodmnist", "breastmnist", "dermamnist", "octmnist"),
+    *("organamnist", "organcmnist", "organsmnist", "pneumoniamnist", "tissuemnist"),
+)
 SHARED_DATA = Path(__file__).parents[4].parent / "shared" / "data"
 
 
@@ -38,10 +43,16 @@ def folder(tmp_path):
 class TestRegistry:
     def test_registry_names(self):
         assert list(DATASETS) == [
-            *("digits", "mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist"),
+            *("digits", "mnist", "fmnist", "cifar10"),
+            *MEDICAL,
             *("cifar100", "svhn", "femnist"),
+            *(
+                f"emnist-{split}"
+                for split in ("balanced", "byclass", "bymerge", "digits", "letters", "mnist")
+            ),
             *("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1"),
             *("linear-mixture", "mnist1d", "dialects"),
+            *(f"{name}-{side}" for side in (64, 224) for name in MEDICAL),
         ]
         assert all(dataset.name == name for name, dataset in DATASETS.items())
 
@@ -122,6 +133,14 @@ class TestFind:
     def test_unknown_name_suggests_the_nearest(self, tmp_path):
         with pytest.raises(ConfigError, match="unknown dataset 'mnst'; did you mean 'mnist'.*npz:PATH"):
             find("mnst", tmp_path)
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [("chestmnist", "14 labels"), ("retinamnist-64", "ordinal"), ("organmnist3d", "volumes")],
+    )
+    def test_sets_of_medmnist_without_one_class_an_image_say_why(self, tmp_path, name, reason):
+        with pytest.raises(ConfigError, match=f"{name} .*{reason}"):
+            find(name, tmp_path)
 
     @pytest.mark.parametrize("name", ["folder:", "npz", "zip:/x"])
     def test_format_without_path_and_unknown_format_are_refused(self, tmp_path, name):
@@ -219,6 +238,12 @@ class TestLoad:
         monkeypatch.setitem(DATASETS, "digits", odd)
         with pytest.raises(DataError, match=message):
             load("digits", tmp_path)
+
+    def test_images_that_do_not_fit_are_not_downloaded(self, tmp_path, monkeypatch):
+        """100,000 images of 3 x 224 x 224 twice, and 7,180: 31.2 GB, on a machine of 8 GiB."""
+        monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2**21, "SC_PAGE_SIZE": 2**12}.__getitem__)
+        with pytest.raises(DataError, match=r"pathmnist-224: .* 31\.2 GB, .* 8\.6 GB"):
+            load("pathmnist-224", tmp_path)
 
     def test_real_mnist_is_read_without_writing_to_its_folder(self):
         if not (SHARED_DATA / "MNIST" / "raw").is_dir():

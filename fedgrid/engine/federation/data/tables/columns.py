@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.names import TEST_SHARE, Option, share_of
+from fedgrid.engine.federation.data.names import TARGET, TEST_SHARE, Option, share_of
 from fedgrid.engine.federation.errors import ConfigError, DataError
 
 LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
@@ -58,10 +58,10 @@ class Options:
                 fills = True
             elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
                 share = share_of(source, value)
-            elif key in ROLES:
+            elif key in (*ROLES, TARGET):
                 columns[key] = value
             else:
-                roles = ", ".join(f"{role}=COLUMN" for role in ROLES)
+                roles = ", ".join(f"{role}=COLUMN" for role in (*ROLES, TARGET))
                 raise ConfigError(
                     f"{source}: unknown option '{key}={value}'; allowed: {roles}, {TEST_SHARE}=SHARE, "
                     f"{FILL}={MEAN}, {DROP}=COLUMN",
@@ -82,10 +82,19 @@ def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
         if name not in names:
             raise ConfigError(f"{options.source} has no column {name}, but {', '.join(names)}", ("dataset",))
     roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
-    if LABEL not in roles:
+    if TARGET in named:
+        if LABEL in named:
+            raise ConfigError(
+                f"{options.source}: {LABEL}={named[LABEL]} names classes, {TARGET}={named[TARGET]} numbers; "
+                "leave one of the two out",
+                ("dataset",),
+            )
+        roles.pop(LABEL, None)
+        roles[TARGET] = named[TARGET]
+    elif LABEL not in roles:
         raise ConfigError(
             f"{options.source} has no column {LABEL}, but {', '.join(left)}; name that of the classes, as in "
-            f"#{LABEL}={left[-1] if left else LABEL}",
+            f"#{LABEL}={left[-1] if left else LABEL}, or of numbers to predict, as #{TARGET}=COLUMN",
             ("dataset",),
         )
     if TEST in roles and options.share is not None:
@@ -151,6 +160,11 @@ def _filled(
         if is_missing[~is_test_R].all():
             raise DataError(f"{options.source}: column {name} has no value; leave it out with #{DROP}={name}")
         numbers = np.where(is_missing, numbers[~is_test_R & ~is_missing].mean(), numbers)
+    return _in_single(options, name, numbers)
+
+
+def _in_single(options: Options, name: str, numbers: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return a column of numbers in single precision."""
     with np.errstate(over="ignore"):
         column = numbers.astype(np.float32)
     if not np.isfinite(column).all():
@@ -158,6 +172,24 @@ def _filled(
         raise DataError(
             f"{options.source}: row {row + 1} has {numbers[row]:g} in column {name}; write at most 3.4e38"
         )
+    return column
+
+
+def targets_of(table: Table, options: Options, name: str) -> NDArray[np.float32]:
+    """Return the numbers to predict of all rows, shape (R,).
+
+    Raises:
+        DataError: the column has texts, one of them is missing, or all are equal.
+    """
+    numbers = table.numbers(name)
+    if numbers is None:
+        text = next(text for text in table.texts(name) if not NUMBER.fullmatch(text))
+        raise DataError(f"{options.source}: column {name} has {text}, no number; classes: #{LABEL}={name}")
+    if np.isnan(numbers).any():
+        raise missing(options, name, int(np.argmax(np.isnan(numbers))))
+    column = _in_single(options, name, numbers)
+    if (column == column[:1]).all():
+        raise DataError(f"{options.source}: column {name} has one number; name a column with more")
     return column
 
 

@@ -13,13 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from fedgrid.engine.federation.data.assigned import grouped, in_order, numbered, of_clients
-from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
+from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair
+from fedgrid.engine.federation.data.names import TARGET
 from fedgrid.engine.federation.data.server_share import FIFTH, cut, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
     CLIENT,
     DROP,
     GROUP,
     LABEL,
+    NUMBER,
     SUBJECT,
     TEST,
     Bools,
@@ -31,6 +33,7 @@ from fedgrid.engine.federation.data.tables.columns import (
     roles_of,
     rows_of,
     some,
+    targets_of,
 )
 from fedgrid.engine.federation.errors import DataError
 
@@ -58,8 +61,7 @@ def examples(table: Table, options: Options) -> Examples:
     texts = {role: table.texts(name) for role, name in roles.items()}
     for role in (LABEL, GROUP, SUBJECT):
         require_texts(options, roles.get(role), texts.get(role, []))
-    class_names = _class_names(options, roles[LABEL], texts[LABEL])
-    label_R = numbered(texts[LABEL], class_names)
+    label_R, class_names = _labels(table, options, roles, texts)
     is_test_R, notes = _tests(options, roles, texts, label_R)
     rows, of_levels = rows_of(table, options, roles.values(), is_test_R)
     pool, test = cut(ImageSet(rows, label_R), is_test_R)
@@ -77,22 +79,35 @@ def examples(table: Table, options: Options) -> Examples:
         pool = replace(pool, assigned=assigned)
         if groups is not None and not assigned.group_names:
             notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
-    absent = _absent(source, roles[LABEL], class_names, pool, test)
+    absent = () if TARGET in roles else _absent(source, roles[LABEL], class_names, pool, test)
     return Examples((pool, test), class_names, (*notes, *of_levels, *absent))
 
 
-def _class_names(options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
-    if not labels:
+def _labels(
+    table: Table, options: Options, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]]
+) -> tuple[Labels, tuple[str, ...]]:
+    """Return the labels of all rows and the names of the classes; of numbers to predict, the column's."""
+    if not next(iter(texts.values())):
         raise DataError(f"{options.source} has no row below its header; add some")
+    if TARGET in roles:
+        return targets_of(table, options, roles[TARGET]), (roles[TARGET],)
+    class_names = _class_names(options, roles[LABEL], texts[LABEL])
+    return numbered(texts[LABEL], class_names), class_names
+
+
+def _class_names(options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
     names = in_order(set(labels))
     if len(names) == 1:
         raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
-    check_levels(options, name, names, len(labels), "name the column of the classes")
+    instead = "name the column of the classes"
+    if all(map(NUMBER.fullmatch, names)):
+        instead += f", or have its numbers predicted: #{TARGET}={name}"
+    check_levels(options, name, names, len(labels), instead)
     return tuple(names)
 
 
 def _tests(
-    options: Options, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]], label_R: ClassLabels
+    options: Options, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]], label_R: Labels
 ) -> tuple[Bools, list[str]]:
     """Return which rows are the server's test set, and how that came."""
     source, subjects = options.source, texts.get(SUBJECT)
