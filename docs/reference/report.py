@@ -40,8 +40,9 @@ def pages() -> dict[str, str]:
         "reference/report.md": page(
             "# Figures and tables of a report",
             "Files of `fedgrid report` ([how to](../reports.md)). A figure or a table that no run has "
-            "numbers for is left out. In a grid with further axes, those of a data set have "
-            "the values of the axes in their names too.",
+            "numbers for is left out. Of figures that are alternatives on the page only the first is drawn, "
+            "all with `--all-figures`. In a grid with further axes, those of a data set have the values of "
+            "the axes in their names too.",
             "## Figures",
             table(("`figures/`", "title", "what it shows"), _rows(plates)),
             "## Tables",

@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from fedgrid.tracking.report import draw
-from fedgrid.tracking.report.page import FORMATS, Plate
+from fedgrid.tracking.report.page import Drawing, Plate
 from tests.helpers.command_line import Result, fedgrid, new_storage
 from tests.helpers.plugin_files import ALGORITHM
 
@@ -127,8 +127,8 @@ def working(root: Path) -> list[tuple[object, ...]]:
 def undrawn() -> Iterator[None]:
     """Write empty figures of a report in the block: to draw them takes longer than all else."""
 
-    def empty(plate: Plate, folder: Path, styles: object) -> None:
-        for suffix in FORMATS:
+    def empty(plate: Plate, folder: Path, drawing: Drawing) -> None:
+        for suffix in drawing.formats:
             (folder / f"{plate.name}.{suffix}").write_text('<svg viewBox="0 0 9 9"/>')
 
     with patch.object(draw, "_draw", empty), patch.object(draw, "_cores", lambda: 1):

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from platform import machine, processor
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import EvaluateTask, TrainTask
 from fedgrid.engine.federation.encoders.encoder import Reconstruction
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.models.flat_vectors import layout
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
-from fedgrid.engine.federation.training.evaluation import TEST_BATCH
 from fedgrid.grids.planning.images import Images, images_trained, passes
 from fedgrid.grids.planning.workload import Workload, worker_of
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
 
-BUDGET = 20.0
-"""Seconds of the processor that all measurements together may take, and of a GPU's clock."""
+BUDGET, GPU_BUDGET = 2.0, 20.0
+"""Seconds of the processor, and of a GPU's clock, for all measurements; two sizes are timed in any case."""
 LONGEST = 60.0
 """Seconds that they may take on a machine with other work."""
-ENOUGH = 0.5
-"""Seconds after which a measurement ends, once it has timed a whole batch."""
+ENOUGH = 0.1
+"""Seconds after which the time of more images is known."""
 BURSTS = 4
 """How often each measurement is repeated, if there is time."""
-GROWTH = 4.5
-"""A measurement takes up to this many times the one before."""
+FEWEST, GROWTH = 2, 4
+"""Images of the first measurement, and how many times as many each one has as the one before. Beyond one
+image the time of a large model is that of a step and of its images, also in a small part of a batch."""
 SERVER_SECONDS = 0.05
 """Clustering, records and files of a round: a small part, except with the smallest models."""
 MOST_IMAGES, MOST_BYTES = 4096, 1 << 26
@@ -67,23 +69,27 @@ def processor_name(device: str) -> str:
 
 
 def calibrate(
-    workloads: Sequence[Workload], device: str = "cpu", budget: float = BUDGET
+    workloads: Sequence[Workload], device: str = "cpu", budget: float | None = None
 ) -> dict[Workload, Speed]:
-    """Time training and testing of each workload, at least one batch each, on the device `cpu` or `cuda`.
+    """Time training and testing of each workload on the device `cpu` or `cuda`.
 
-    `budget` are seconds for all of them together, on a CPU the processor's.
+    Workloads that differ in the number of classes alone are taken to be as fast. `budget` are seconds for all
+    of them together, on a CPU the processor's; None: `BUDGET` or `GPU_BUDGET`.
 
     Raises:
         ConfigError: if the images are too small for the model.
         RunError: if the model cannot be trained like this.
     """
-    speeds: dict[Workload, Speed] = {}
+    if budget is None:
+        budget = BUDGET if device == "cpu" else GPU_BUDGET
     clock = _clock(device)
     end, latest = clock() + budget, perf_counter() + max(budget, LONGEST)
-    for workload in workloads:
+    kinds = {replace(workload, num_classes=0): workload for workload in workloads}
+    speeds: dict[Workload, Speed] = {}
+    for kind, workload in kinds.items():
         left = min(end - clock(), latest - perf_counter())
-        speeds[workload] = _measure(workload, device, left / (len(workloads) - len(speeds)))
-    return speeds
+        speeds[kind] = _measure(workload, device, left / (len(kinds) - len(speeds)))
+    return {workload: speeds[replace(workload, num_classes=0)] for workload in workloads}
 
 
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, actors: int = 1) -> float:
@@ -98,15 +104,16 @@ def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, ac
 
 
 def _measure(workload: Workload, device: str, budget: float) -> Speed:
-    """Time a worker whose clients hold a quarter of a batch, one, 2, 4, ... for at most `budget` seconds."""
+    """Time a worker whose clients hold 2, 8, 32, ... images for at most `budget` seconds, but two sizes."""
     clock = _clock(device)
-    started, batch, slots = clock(), workload.training.batch_size, workload.training.stacked
-    most = max(2, min(MOST_IMAGES, MOST_BYTES // prod(workload.inputs.shape)) // slots)
-    sizes = [min(max(1, batch // 4), most // 2), min(batch, most)]
-    while 2 * sizes[-1] <= most:
-        sizes.append(2 * sizes[-1])
+    started, slots = clock(), workload.training.stacked
+    most = min(MOST_IMAGES, MOST_BYTES // prod(workload.inputs.shape)) // slots
+    sizes = [FEWEST, FEWEST * GROWTH]
+    while GROWTH * sizes[-1] <= most:
+        sizes.append(GROWTH * sizes[-1])
     worker = worker_of(workload, sizes, device)
-    model = initial_vector(workload.model, workload.inputs, workload.num_classes, 0)
+    # Its values change no time, and zeros take no memory.
+    model = np.zeros(layout(workload.model, workload.inputs, workload.num_classes).size, np.float32)
     is_encoder = workload.model in AUTOENCODERS
     rule = Reconstruction() if is_encoder else PLAIN
 
@@ -118,33 +125,38 @@ def _measure(workload: Workload, device: str, budget: float) -> Speed:
     def test(stack: int) -> None:
         worker.evaluate([EvaluateTask(stack * slots, 0)], [model])
 
+    if device != "cpu":
+        train(0)  # The first call takes seconds.
     # Training first, with three quarters of the budget: most of a run's time is training.
-    trained = _times(train, clock, sizes, batch, started + 0.75 * budget)
+    trained = _times(train, clock, sizes, started + 0.75 * budget)
     train_turn, train_image = (seconds / slots for seconds in fit_line(trained))
+    if trained[-1][0] < workload.training.batch_size:
+        # Of more images each batch has what one step takes, at most the fixed cost.
+        train_image += train_turn / workload.training.batch_size
     if is_encoder:  # It is not tested.
         return Speed(train_turn, train_image, 0.0)
-    test_turn, test_image = fit_line(_times(test, clock, sizes, TEST_BATCH, started + budget))
+    test_turn, test_image = fit_line(_times(test, clock, sizes, started + budget))
     return Speed(train_turn + test_turn, train_image, test_image)
 
 
 def _times(
-    work: Callable[[int], None], clock: Callable[[], float], sizes: Sequence[int], batch: int, end: float
+    work: Callable[[int], None], clock: Callable[[], float], sizes: Sequence[int], end: float
 ) -> list[tuple[int, float]]:
-    """Return (images, seconds) of one client or stack after the other, until `ENOUGH` or the `clock`'s `end`.
+    """Return (images, seconds) of two clients or stacks, and of others until `ENOUGH` or the `clock`'s `end`.
 
     Images are those of each client. Each is timed `BURSTS` times, and its least time counts: other work on
     the machine, or another virtual one on its processor, makes a burst longer and never shorter.
     """
-    times: list[tuple[int, float]] = []
-    # The first client twice: libraries initialise in the first call, which counts only if no other follows.
+    least: dict[int, float] = {}
+    # The first client twice: libraries initialise in the first call, which is a small part of a long one.
     for client in (0, *range(len(sizes))):
+        if least.get(sizes[client], 0.0) > ENOUGH:
+            continue
         begin = clock()
         work(client)
-        taken = clock() - begin
-        times.append((sizes[client], taken))
-        if (taken > ENOUGH and sizes[client] >= batch) or clock() + GROWTH * taken > end:
+        least[sizes[client]] = taken = clock() - begin
+        if client > 0 and (taken > ENOUGH or clock() + GROWTH * taken > end):
             break
-    least = dict(times[1:] or times)
     clients = {sizes[client]: client for client in range(len(sizes))}
     for _ in range(BURSTS - 1):
         for size in least:

@@ -11,7 +11,8 @@ from fedgrid.engine.federation.errors import ConfigError
 def value_at(values: Any, path: Iterable[str]) -> tuple[Any] | None:
     """Return the value at a path of keys of mappings and models, alone in a tuple; None if there is none."""
     for key in path:
-        inner = dict(values) if isinstance(values, BaseModel) else values
+        # `dict(values)` gives the same, and takes most of the time of a grid of thousands of runs.
+        inner = vars(values) | (values.model_extra or {}) if isinstance(values, BaseModel) else values
         if not (isinstance(inner, Mapping) and key in inner):
             return None
         values = inner[key]

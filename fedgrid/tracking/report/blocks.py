@@ -217,10 +217,10 @@ def _block(study: Study, terms: Terms, published: bool) -> PageSection:
         "bars at the medians.",
         partial(figures.cost_to_target, study, terms),
     )
-    maps = tuple(_maps(study, name, title))
+    maps = _maps(study, name, title)
     items = (
         *(_curves(study, kinds, name, title) for kinds in BY_ROUND),
-        Choice(maps) if len(maps) > 1 else maps[0][1],
+        Choice(maps, len(study.splits)) if len(maps) > 1 else maps[0][1],
         Choice((("cost of a target score", spent), ("as a table", cost(study, terms)))),
         *([before_training(study)] if has_messages(study) else []),
         _order_options(tables, published),
@@ -244,33 +244,31 @@ def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) ->
     return Choice(tuple((kind.label, kind.plate(study, name, title)) for kind in shown))
 
 
-def _maps(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
-    """Yield the map of clusters of each split and, of a few clients, the curve of each."""
+def _maps(study: Study, name: str, title: str) -> tuple[tuple[str, Plate], ...]:
+    """Return the map of clusters of each split, then, of a few clients, the curve of each."""
+    maps, curves = [], []
     for split in study.splits:
         part, words = study.of(split=split), split_name(split)
         of_split = f", {words}" if len(study.splits) > 1 else ""
-        yield (
-            f"clusters{of_split}",
-            Plate(
-                f"clusters-{name}-{split}",
-                f"Clusters by round: {title}, {words}",
-                "The cluster of each client by round, for the first seed; lines separate the hidden groups. "
-                "A cluster has the colour of the group of the majority of its clients, and a shade of its "
-                "own; grey: no majority.",
-                partial(figures.cluster_maps, part),
-            ),
+        plate = Plate(
+            f"clusters-{name}-{split}",
+            f"Clusters by round: {title}, {words}",
+            "The cluster of each client by round, for the first seed; lines separate the hidden groups. A "
+            "cluster has the colour of the group of the majority of its clients, and a shade of its own; "
+            "grey: no majority.",
+            partial(figures.cluster_maps, part),
         )
+        maps.append((f"clusters{of_split}", plate))
         if not is_recorded(part, R2) and all(
             run.accuracy_RK.size and run.clients <= MOST_CURVES for run in part.finished
         ):
-            yield (
-                f"each client{of_split}",
-                Plate(
-                    f"each-client-{name}-{split}",
-                    f"Accuracy of each client by round: {title}, {words}",
-                    "Accuracy of the model that a client is served on the client's own test set, for the "
-                    "first seed; a line has the colour of the client's hidden group. The numbers are in a "
-                    "run's clients.parquet, column personalised_accuracy.",
-                    partial(figures.client_curves, part),
-                ),
+            plate = Plate(
+                f"each-client-{name}-{split}",
+                f"Accuracy of each client by round: {title}, {words}",
+                "Accuracy of the model that a client is served on the client's own test set, for the first "
+                "seed; a line has the colour of the client's hidden group. The numbers are in a run's "
+                "clients.parquet, column personalised_accuracy.",
+                partial(figures.client_curves, part),
             )
+            curves.append((f"each client{of_split}", plate))
+    return (*maps, *curves)

@@ -11,20 +11,19 @@ from pathlib import Path
 from threading import Thread
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.figures.style import OwnStyle
-from fedgrid.tracking.report.page import FORMATS, Plate
+from fedgrid.tracking.report.page import Drawing, Plate
 
 PROCESSES = 2
-FEW = 8
-"""Up to this many figures one process is faster: a second one takes about two seconds to import."""
+FEW = 40
+"""Up to this many figures one process is as fast: each of two takes as long to import as to draw a dozen."""
 
 
 def draw(
-    plates: Sequence[Plate], folder: Path, drawn: Callable[[int], object], styles: Sequence[OwnStyle] = ()
+    plates: Sequence[Plate], folder: Path, drawn: Callable[[int, int], object], drawing: Drawing
 ) -> None:
-    """Write `<name>.svg` and `<name>.png` of each plate into `folder`; call `drawn` with the number so far.
+    """Write a file `<name>.<format>` of each plate and format into `folder`.
 
-    `styles` are the user's, as of `figures.style_context`.
+    `drawn` is called with the number of figures so far, and of all.
 
     Many figures are drawn in spawned processes: a script that calls this needs
     `if __name__ == "__main__":`.
@@ -32,24 +31,24 @@ def draw(
     folder.mkdir()
     if len(plates) <= FEW or _cores() < PROCESSES:
         for number, plate in enumerate(plates, start=1):
-            _draw(plate, folder, styles)
-            drawn(number)
+            _draw(plate, folder, drawing)
+            drawn(number, len(plates))
         return
     pool = ProcessPoolExecutor(PROCESSES, get_context("spawn"), _exit_with_parent)
     try:
-        jobs = [pool.submit(_draw, plate, folder, styles) for plate in plates]
+        jobs = [pool.submit(_draw, plate, folder, drawing) for plate in plates]
         for number, job in enumerate(as_completed(jobs), start=1):
             job.result()
-            drawn(number)
+            drawn(number, len(plates))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _draw(plate: Plate, folder: Path, styles: Sequence[OwnStyle]) -> None:
+def _draw(plate: Plate, folder: Path, drawing: Drawing) -> None:
     try:
-        with figures.style_context(*styles) if styles else nullcontext():
+        with figures.style_context(*drawing.styles) if drawing.styles else nullcontext():
             figure = plate.draw()
-        for suffix in FORMATS:
+        for suffix in drawing.formats:
             figures.save(figure, folder / f"{plate.name}.{suffix}")
     except Exception as error:
         error.add_note(f"while drawing {plate.name}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from fedgrid.tracking.report.page import FORMATS, Choice, Page, Plate
+from fedgrid.tracking.report.page import SVG, Choice, Drawing, Page, Plate
 from fedgrid.tracking.tables.formats import to_latex
 from fedgrid.tracking.tables.table import NONE, Row, Table
 
@@ -80,8 +80,11 @@ class _Image:
     height: int
 
 
-def render(page: Page, folder: Path) -> Iterator[str]:
-    """Yield the document in pieces; figures are read one at a time from `folder/figures/<name>.svg`."""
+def render(page: Page, folder: Path, drawing: Drawing) -> Iterator[str]:
+    """Yield the document in pieces; figures are read one at a time from `folder/figures/<name>.svg`.
+
+    Those that are not drawn have their titles and captions, and how to draw them.
+    """
     environment = Environment(
         loader=FileSystemLoader(ASSETS),
         autoescape=True,
@@ -93,15 +96,18 @@ def render(page: Page, folder: Path) -> Iterator[str]:
         "choice": lambda item: isinstance(item, Choice),
         "plate": lambda item: isinstance(item, Plate),
     }
+    drawn = {plate.name for plate in page.plates(every=drawing.every)}
     return environment.get_template("report.html.j2").generate(
         page=page,
+        drawn=drawn,
+        num_figures=sum(1 for _ in page.plates()),
         style=_asset("report.css"),
         script=_asset("report.js"),
         view_of=_view_of,
-        image_of=lambda plate: _image((folder / "figures" / f"{plate.name}.svg").read_bytes()),
+        image_of=lambda plate: _image((folder / "figures" / f"{plate.name}.{SVG}").read_bytes()),
         to_latex=to_latex,
         table_formats=TABLE_FORMATS,
-        figure_formats=FORMATS,
+        figure_formats=drawing.formats,
     )
 
 

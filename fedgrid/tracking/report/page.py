@@ -5,13 +5,31 @@ from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
+from fedgrid.tracking.figures.style import OwnStyle
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.table import Table
 
-__all__ = ["FORMATS", "Choice", "Page", "Plate", "PageSection", "Table"]
+__all__ = ["FORMATS", "SVG", "USUAL", "Choice", "Drawing", "Page", "Plate", "PageSection", "Table"]
 
-FORMATS = ("svg", "png")
-"""Suffixes of a figure's files."""
+SVG = "svg"
+"""Suffix of the file that each figure has, and that the page shows."""
+FORMATS = (SVG, "png", "pdf")
+"""Suffixes of all files that a figure may have."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Which figures of a page are drawn, and how."""
+
+    every: bool = False
+    """All of them; else only those that `Page.plates` returns without `every`."""
+    formats: tuple[str, ...] = (SVG,)
+    """Of `FORMATS`."""
+    styles: tuple[OwnStyle, ...] = ()
+    """The user's, as of `figures.style_context`."""
+
+
+USUAL = Drawing()
 
 
 @dataclass(frozen=True)
@@ -32,6 +50,8 @@ class Choice:
     """Alternatives, as (label, item), of which the HTML page shows one at a time."""
 
     options: tuple[tuple[str, Table | Plate], ...]
+    num_drawn: int = 1
+    """Figures among the options after this many are drawn only if all figures are asked for."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +80,18 @@ class Page:
         """Yield all tables in the order of the page."""
         return (item for item in _items(self.sections) if isinstance(item, Table))
 
-    def plates(self) -> Iterator[Plate]:
-        """Yield all figures in the order of the page."""
-        return (item for item in _items(self.sections) if isinstance(item, Plate))
+    def plates(self, *, every: bool = True) -> Iterator[Plate]:
+        """Yield all figures in the order of the page; without `every` the first ones of each choice."""
+        return (item for item in _items(self.sections, every=every) if isinstance(item, Plate))
 
 
-def _items(sections: tuple[PageSection, ...]) -> Iterator[Table | Plate]:
+def _items(sections: tuple[PageSection, ...], *, every: bool = True) -> Iterator[Table | Plate]:
     for section in sections:
         for item in section.items:
-            yield from (option for _, option in item.options) if isinstance(item, Choice) else (item,)
-        yield from _items(section.sections)
+            options = item.options if isinstance(item, Choice) else (("", item),)
+            count = len(options) if every or not isinstance(item, Choice) else item.num_drawn
+            yield from (option for _, option in options[:count])
+        yield from _items(section.sections, every=every)
 
 
 def add_words(section: PageSection, words: Sequence[str]) -> PageSection:
@@ -83,7 +105,7 @@ def add_words(section: PageSection, words: Sequence[str]) -> PageSection:
 
     def inner(item: Table | Plate | Choice) -> Table | Plate | Choice:
         if isinstance(item, Choice):
-            return Choice(tuple((label, named(option)) for label, option in item.options))
+            return replace(item, options=tuple((label, named(option)) for label, option in item.options))
         return named(item)
 
     return replace(

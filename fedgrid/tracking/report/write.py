@@ -3,15 +3,14 @@
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fedgrid.regular_files import LARGEST_LIST, read_file
-from fedgrid.tracking.figures.style import OwnStyle
 from fedgrid.tracking.report import draw, html
-from fedgrid.tracking.report.page import FORMATS, Page, PageSection
+from fedgrid.tracking.report.page import FORMATS, USUAL, Drawing, Page, PageSection
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
@@ -30,15 +29,17 @@ class Written:
     """The document first."""
     removed: tuple[str, ...]
     """Files of the earlier report that this one no longer has."""
+    figures: int
+    """How many are drawn."""
 
 
 def write(
     page: Page,
     folder: Path,
-    drawn: Callable[[int], object] = lambda number: None,
-    styles: Sequence[OwnStyle] = (),
+    drawn: Callable[[int, int], object] = lambda done, total: None,
+    drawing: Drawing = USUAL,
 ) -> Written:
-    """Write `index.html`, `tables/<name>.md|.tex|.csv` and `figures/<name>.svg|.png`.
+    """Write `index.html`, `tables/<name>.md|.tex|.csv` and `figures/<name>.svg`.
 
     The same page gives the same bytes. Each file is replaced atomically, the document last. Of the files in
     the folder, only those that the earlier document links to are removed. A folder has one writer at a time.
@@ -46,38 +47,38 @@ def write(
     Args:
         page: what to write.
         folder: where to write; created if missing.
-        drawn: called with the number of figures drawn so far.
-        styles: the user's, as of `figures.style_context`.
+        drawn: called with the number of figures drawn so far, and of all that are to be drawn.
+        drawing: which figures, and in which formats.
 
     Raises:
         OSError: if it cannot be written; the earlier report is unchanged.
         ValueError: if two tables, figures or sections have the same name, or a name is no file name.
     """
     _check_names(page)
-    tables, plates = tuple(page.tables()), tuple(page.plates())
+    tables, plates = tuple(page.tables()), tuple(page.plates(every=drawing.every))
     files = (
         INDEX,
         *(f"tables/{table.name}.{suffix}" for table in tables for suffix in WRITERS),
-        *(f"figures/{plate.name}.{suffix}" for plate in plates for suffix in FORMATS),
+        *(f"figures/{plate.name}.{suffix}" for plate in plates for suffix in drawing.formats),
     )
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover)
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
         temporary = Path(name)
-        draw.draw(plates, temporary / "figures", drawn, styles)
+        draw.draw(plates, temporary / "figures", drawn, drawing)
         (temporary / "tables").mkdir()
         for table in tables:
             for suffix, text_of in WRITERS.items():
                 _write_text(temporary / "tables" / f"{table.name}.{suffix}", [text_of(table)])
-        _write_text(temporary / INDEX, html.render(page, temporary))
+        _write_text(temporary / INDEX, html.render(page, temporary, drawing))
         removed = tuple(sorted(_list_files(folder / INDEX) - set(files)))
         for file in removed:
             (folder / file).unlink(missing_ok=True)
         for file in reversed(files):
             (folder / file).parent.mkdir(exist_ok=True)
             (temporary / file).replace(folder / file)
-    return Written(files, removed)
+    return Written(files, removed, len(plates))
 
 
 def _check_names(page: Page) -> None:

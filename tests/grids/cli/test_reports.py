@@ -156,7 +156,18 @@ def test_style_of_matplotlibs_changes_the_figures_and_no_table(grids, tmp_path):
         assert report(grids, "--to", tmp_path / folder, *options).err == ""
     ours, theirs = contents(tmp_path / "ours"), contents(tmp_path / "theirs")
     differing = {path.suffix for path in ours if ours[path] != theirs[path]}
-    assert {".svg", ".png"} <= differing <= {".svg", ".png", ".html"}
+    assert {".svg"} <= differing <= {".svg", ".html"}
+
+
+def test_report_draws_all_figures_and_other_formats_if_asked_for_and_says_so(grids, tmp_path):
+    few = report(grids, "--to", tmp_path / "few").out
+    every = report(grids, "--to", tmp_path / "every", "--all-figures", "--format", "pdf").out
+    names = {path.name for path in (tmp_path / "every" / "figures").iterdir()}
+    drawn = {path.name for path in (tmp_path / "few" / "figures").iterdir()}
+    assert {"ari-mnist-15.svg", "cost-mnist-15.svg"} < drawn < names
+    assert {"sizes-mnist-15.svg", "sizes-mnist-15.pdf", "ari-mnist-15.pdf"} <= names - drawn
+    assert "--all-figures" in few
+    assert "--all-figures" not in every
 
 
 @pytest.mark.parametrize(

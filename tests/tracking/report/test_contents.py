@@ -108,6 +108,14 @@ def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
     ]
 
 
+def test_of_alternatives_the_first_is_drawn_unless_all_are_asked_for_and_the_clusters_of_each_split():
+    splits = ("nonoverlapping-balanced", "overlapping-balanced")
+    runs = [result_of(run_of(split=split), WHOLE, curves=RIGHT) for split in splits]
+    names = [plate.name for plate in report_page(study_of(runs)).plates(every=False)]
+    maps = [f"clusters-mnist-15-{split}" for split in splits]
+    assert names == ["accuracy-mnist-15", "ari-mnist-15", *maps, "cost-mnist-15", "temperature-raw"]
+
+
 def test_a_data_set_with_one_number_of_clients_is_one_section():
     runs = [run_of(name, clients=clients) for name in ("fedavg", "sattler") for clients in (15, 30)]
     results = [result_of(run, WHOLE, curves=RIGHT) for run in runs]

@@ -54,8 +54,9 @@ def texts(element: Element, path: str) -> list[str]:
 
 def test_the_head_has_the_title_and_the_facts(document):
     assert text(document.find(".//h1")) == "Clustering <federated> clients: 'paper'"
-    assert texts(document, ".//dt") == ["grid", "runs", "rounds", "commit"]
+    assert texts(document, ".//dt") == ["grid", "runs", "rounds", "commit", "figures"]
     assert texts(document, ".//dd")[1] == "278 of 280"
+    assert texts(document, ".//dd")[4] == "7 of 9 drawn; all with --all-figures"
     assert document.get("lang") == "en"
 
 
@@ -198,6 +199,14 @@ def test_a_choice_shows_its_first_option_and_contains_all(document):
     assert [option.get("class") for option in choice.findall("div")] == ["option shown", "option"]
     radios = Counter(radio.get("name") for radio in document.iter("input"))
     assert list(radios.values()) == [2] * 4
+
+
+def test_a_figure_that_is_not_the_first_of_a_choice_says_how_to_draw_it(demo, document):
+    figure = document.find(".//figure[@id='figure-norm-mnist']")
+    assert "--all-figures" in text(figure)
+    assert plate("norm-mnist", 0.4).caption in text(figure)
+    assert figure.find(".//img") is None
+    assert not (demo / "figures" / "norm-mnist.svg").exists()
 
 
 def test_the_latex_to_copy_is_that_of_the_file(demo, document):

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedgrid.tracking.report import draw
-from fedgrid.tracking.report.page import Page, PageSection, Plate
+from fedgrid.tracking.report.page import Drawing, Page, PageSection, Plate
 from fedgrid.tracking.report.write import write
 from tests.helpers.demo_page import demo_page, plate, small_table
 
@@ -31,12 +31,14 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def test_every_table_and_figure_is_a_file_in_each_format(tmp_path):
-    written = write(page_of("one"), tmp_path / "new" / "report")
+    drawing = Drawing(formats=("svg", "pdf"))
+    written = write(page_of("one"), tmp_path / "new" / "report", drawing=drawing)
     assert written.files == (
         "index.html",
         *("tables/one.md", "tables/one.tex", "tables/one.csv"),
-        *("figures/one.svg", "figures/one.png"),
+        *("figures/one.svg", "figures/one.pdf"),
     )
+    assert written.figures == 1
     assert sorted(files_in(tmp_path / "new" / "report")) == sorted(written.files)
     assert written.removed == ()
 
@@ -50,17 +52,18 @@ def test_the_same_page_gives_the_same_bytes(tmp_path):
 @pytest.mark.slow
 def test_two_processes_draw_what_one_draws(tmp_path, monkeypatch):
     page = demo_page("mnist")
+    every = Drawing(every=True)
     for few, folder in ((0, "two"), (100, "one")):
         monkeypatch.setattr(draw, "FEW", few)
         monkeypatch.setattr(draw, "_cores", lambda: 2)
-        numbers: list[int] = []
-        write(page, tmp_path / folder, numbers.append)
-        assert numbers == [1, 2, 3, 4, 5]
+        numbers: list[tuple[int, int]] = []
+        write(page, tmp_path / folder, lambda *done: numbers.append(done), every)  # noqa: B023
+        assert numbers == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
     assert files_in(tmp_path / "one") == files_in(tmp_path / "two")
 
 
 def test_files_that_the_report_no_longer_has_are_removed_and_other_files_stay(tmp_path):
-    write(page_of("kept", "dropped"), tmp_path)
+    write(page_of("kept", "dropped"), tmp_path, drawing=Drawing(formats=("svg", "png")))
     others = {
         "tables/mine.csv": b"mine",
         "figures/old.png": b"old",
@@ -71,7 +74,7 @@ def test_files_that_the_report_no_longer_has_are_removed_and_other_files_stay(tm
         (tmp_path / name).write_bytes(content)
     written = write(page_of("kept"), tmp_path)
     assert written.removed == (
-        *("figures/dropped.png", "figures/dropped.svg"),
+        *("figures/dropped.png", "figures/dropped.svg", "figures/kept.png"),
         *("tables/dropped.csv", "tables/dropped.md", "tables/dropped.tex"),
     )
     assert sorted(files_in(tmp_path)) == sorted((*written.files, *others))
@@ -135,9 +138,9 @@ def test_drawing_processes_exit_when_their_parent_is_killed(tmp_path):
     code = (
         "from pathlib import Path; from test_write import wait_for_ever; "
         "from fedgrid.tracking.report import draw; "
-        "from fedgrid.tracking.report.page import Plate; draw._cores = lambda: 2; "
-        "plates = [Plate(str(n), '', '', wait_for_ever) for n in range(9)]; "
-        f"draw.draw(plates, Path({str(tmp_path / 'figures')!r}), print)"
+        "from fedgrid.tracking.report.page import USUAL, Plate; draw._cores = lambda: 2; "
+        "draw.FEW = 0; plates = [Plate(str(n), '', '', wait_for_ever) for n in range(9)]; "
+        f"draw.draw(plates, Path({str(tmp_path / 'figures')!r}), print, USUAL)"
     )
     path = os.pathsep.join(map(str, (ROOT, Path(__file__).parent)))
     writer = subprocess.Popen(

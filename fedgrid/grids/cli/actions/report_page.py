@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from matplotlib import style
+from matplotlib.style import available
 
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.grids.analyses.analysis import Analysis
@@ -15,7 +15,7 @@ from fedgrid.grids.results.own_items import add_own_items, own_items
 from fedgrid.tracking.figures.style import style_context
 from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.report.contents import comparison_page, report_page
-from fedgrid.tracking.report.page import Page
+from fedgrid.tracking.report.page import SVG, Drawing, Page
 from fedgrid.tracking.scoring.cost import Terms
 from fedgrid.tracking.scoring.study import Study
 
@@ -63,19 +63,20 @@ def comparison_of(one: Study, other: Study, scores: Sequence[str]) -> Page:
         raise ConfigError(str(error)) from error
 
 
-def own_styles(name: str | None) -> list[str]:
-    """Return the style of matplotlib's that was asked for, as the only one of a list.
+def drawing_of(every: bool = False, format: str = SVG, style: str | None = None) -> Drawing:
+    """Return which figures are drawn, and how; `format` is beside SVG, `style` is one of matplotlib's.
 
     Raises:
         ConfigError: there is no style of that name, and no such file.
     """
-    if name is None:
-        return []
+    formats = tuple(dict.fromkeys((SVG, format)))
+    if style is None:
+        return Drawing(every, formats)
     try:
-        with style_context(name):
-            return [name]
+        with style_context(style):
+            return Drawing(every, formats, (style,))
     except OSError as error:
         raise ConfigError(
-            f"--style {name}: no such style; {hint(name, style.available)}expected a file (.mplstyle, "
-            f"matplotlibrc) or one of {', '.join(style.available)}"
+            f"--style {style}: no such style; {hint(style, available)}expected a file (.mplstyle, "
+            f"matplotlibrc) or one of {', '.join(available)}"
         ) from error

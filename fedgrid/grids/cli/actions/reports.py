@@ -12,7 +12,7 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.grids.cli.actions.report_page import comparison_of, own_styles, report_of
+from fedgrid.grids.cli.actions.report_page import comparison_of, drawing_of, report_of
 from fedgrid.grids.cli.actions.studies import filter_study, names_in, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
@@ -20,7 +20,7 @@ from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.mlflow_tracker import log_report
+from fedgrid.grids.trackers.mlflow.report import log_report
 from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
@@ -29,7 +29,7 @@ from fedgrid.tracking.scoring.study import Study, slug
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.analyses.analysis import Analysis
-    from fedgrid.tracking.report.page import Page
+    from fedgrid.tracking.report.page import Drawing, Page
     from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = "published"
@@ -64,23 +64,21 @@ def write_report(
     *,
     superseded: bool,
     filters: Sequence[str],
-    style: str | None,
+    drawing: Drawing,
 ) -> None:
     """Write the report of a grid, finished or not; `plugins` have tables and figures of the user's own.
 
     `analyses` are those that it can show. `superseded` runs are in it only if asked for,
-    under titles of their own. With `filters` it is of some runs, and has a folder of its own. `style` is a
-    style of matplotlib's, on top of ours.
+    under titles of their own. With `filters` it is of some runs, and has a folder of its own.
 
     Raises:
-        ConfigError: if there is no such grid or style, none of its runs is finished, or a plugin fails.
+        ConfigError: if there is no such grid, none of its runs is finished, or a plugin fails.
         RunError: if it cannot be written, or a file of the grid is damaged.
     """
     _check_known(storage, name)
     grids = list_grids(storage)
     if against not in (None, PUBLISHED, *grids):
         raise unknown("grid", str(against), [PUBLISHED, *grids])
-    styles = own_styles(style)
     whole = read_study(name, storage, steps, sizes=terms.traffic != "training", superseded=superseded)
     study = filter_study(whole, filters)
     other = read_study(against, storage, steps) if against not in (None, PUBLISHED) else None
@@ -88,7 +86,7 @@ def write_report(
     steps.say("Computing the tables")
     page = report_of(study, other, grid, terms, plugins, analyses, published=against == PUBLISHED)
     folder = to or grid.path / "-".join(("report", *map(slug, filters)))
-    written = _write(page, folder, steps, None if to else storage, styles)
+    written = _write(page, folder, steps, None if to else storage, drawing)
     if not filters:
         # The report in MLflow is of the whole grid.
         steps.say("Logging the report to MLflow")
@@ -99,6 +97,9 @@ def write_report(
         return
     asked = () if terms == AS_USUAL else tuple(t for t in page.tables() if t.name.startswith("cost-"))
     _show((next(page.tables()), *asked), folder, written, console)
+    if left := sum(1 for _ in page.plates()) - written.figures:
+        all_figures = command(storage, "report", name, "--all-figures")
+        print_plain(console, f"{written.figures} figures are drawn; {left} more:  {all_figures}")
     if against == PUBLISHED:
         count = sum(table.name.startswith("against-") for table in page.tables())
         line = f"Beside the published numbers, {count} tables: {folder / 'tables' / 'against-*.md'}"
@@ -137,7 +138,7 @@ def write_comparison(
     steps.say("Computing the tables")
     page = comparison_of(*studies, scores)
     folder = to or GridFolder(storage, one).path / "-".join((f"against-{other}", *map(slug, scores)))
-    written = _write(page, folder, steps, None if to else storage)
+    written = _write(page, folder, steps, None if to else storage, drawing_of())
     steps.pause()
     if as_json:
         grids = [_grid_facts(study) for study in studies]
@@ -157,17 +158,14 @@ def _check_known(storage: Storage, *names: str) -> None:
         GridFolder(storage, name).runs()
 
 
-def _write(
-    page: Page, folder: Path, steps: Steps, storage: Storage | None, styles: Sequence[str] = ()
-) -> Written:
+def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, drawing: Drawing) -> Written:
     """Write a page, and copy it from the mirror to the URI of a storage that it lies in, index.html last."""
     for part in (folder / "tables", folder / "figures"):
         if part.is_symlink():
             raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it")
     steps.say("Drawing figures")
-    total = sum(1 for _ in page.plates())
     with disk_errors(folder):
-        written = write(page, folder, lambda drawn: steps.count(drawn, total), styles)
+        written = write(page, folder, steps.count, drawing)
     if storage is not None:
         place = folder.relative_to(storage.root).as_posix()
         storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
@@ -206,7 +204,7 @@ def _page_facts(page: Page, folder: Path, written: Written) -> dict[str, Any]:
         "index": str(folder / "index.html"),
         "files": len(written.files),
         "tables": sum(1 for _ in page.tables()),
-        "figures": sum(1 for _ in page.plates()),
+        "figures": written.figures,
     }
 
 

@@ -53,17 +53,28 @@ def report(
             help="A style of matplotlib's for the figures, as ggplot or my.mplstyle, on top of the report's.",
         ),
     ] = None,
+    all_figures: Annotated[
+        bool,
+        typer.Option(
+            "--all-figures",
+            help="Draw all figures. Without it, only the first of those that are alternatives.",
+        ),
+    ] = False,
+    format: Annotated[
+        Literal["svg", "png", "pdf"], typer.Option(help="Write each figure as svg, and in this format.")
+    ] = "svg",
     to: ReportTo = None,
     superseded: Superseded = False,
     storage: StorageAt = "runs",
     as_json: AsJson = False,
 ) -> None:
-    """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg, png), also while it runs."""
+    """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg), also while it runs."""
     address_space.check(address_space.REPORT)
     shown = console()
     with Steps(shown, quiet=as_json) as steps:
         steps.say("Starting")
         from fedgrid.grids.cli.actions.analyses import list_analyses
+        from fedgrid.grids.cli.actions.report_page import drawing_of
         from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
         terms, place = terms_of(target, unit, traffic), open_storage(storage)
@@ -80,7 +91,7 @@ def report(
             list_analyses(plugins or []),
             superseded=superseded,
             filters=filters or [],
-            style=style,
+            drawing=drawing_of(all_figures, format, style),
         )
 
 

@@ -17,7 +17,6 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import round_ends, started_ms
 from fedgrid.grids.trackers.annotations import Annotations, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
@@ -279,19 +278,3 @@ class MlflowTracker(Tracker):
         for tag in outdated:
             self._client.delete_tag(logged.info.run_id, tag)
         self.log(key, numbers, tags)
-
-
-def log_report(name: str, storage: Storage, folder: Path) -> bool | None:
-    """Log a folder to the own run of a grid, as `report`; return whether the store has that run.
-
-    Without a store, as where nothing is tracked, it returns None and makes none.
-
-    Raises:
-        TrackerFailed: the store fails.
-    """
-    if is_missing(tracking_uri(storage.root)):
-        return None
-    tracker = MlflowTracker(TrackedGrid(name, storage))
-    if is_there := PARENT in tracker.runs:
-        tracker.upload(folder, "report")
-    return is_there

@@ -10,9 +10,11 @@ Addresses of artifacts are absolute: in a copy of a storage those of the origina
 import os
 import re
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
@@ -33,6 +35,11 @@ SELECT type || ' ' || name FROM sqlite_master
 WHERE type = 'view' OR (type = 'trigger' AND tbl_name <> 'secrets')
 """
 """MLflow makes a trigger of that table, to which this package does not write, and no other."""
+LIVING_RUNS = """
+SELECT r.run_uuid, r.artifact_uri FROM runs r JOIN experiments e USING (experiment_id)
+WHERE e.name = ? AND r.lifecycle_stage = 'active' AND e.lifecycle_stage = 'active'
+"""
+TAGGED = "AND EXISTS (SELECT * FROM tags t WHERE t.run_uuid = r.run_uuid AND t.key = ? AND t.value = ?) "
 PRESENT = """
 SELECT lower(t.name), lower(c.name) FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table'
 """
@@ -110,6 +117,27 @@ def keep_artifacts(uri: str, artifact_root: Path) -> int:
             f"moved or copied; from now on they are in {root}"
         )
     return moved
+
+
+def find_artifacts(uri: str, artifact_root: Path, experiment: str, tags: Mapping[str, str]) -> Path | None:
+    """Return the folder of the artifacts of the run with these tags, without the import of MLflow.
+
+    None if the store is none of the storage's own, or has no such run with a folder below `artifact_root`.
+
+    Raises:
+        TrackerFailed: as `keep_artifacts`.
+    """
+    keep_artifacts(uri, artifact_root)
+    if (file := own_file(uri, artifact_root)) is None:
+        return None
+    of_tags = TAGGED * len(tags)
+    values = (experiment, *chain.from_iterable(tags.items()))
+    with one_line(uri), closing(sqlite3.connect(file)) as database:
+        for run, address in database.execute(LIVING_RUNS + of_tags, values):
+            folder = artifact_root.resolve() / str(run) / "artifacts"
+            if address == folder.as_uri():
+                return folder
+    return None
 
 
 def _set_anew(database: sqlite3.Connection, addresses: Addresses, root: str) -> int:

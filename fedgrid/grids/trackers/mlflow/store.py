@@ -142,17 +142,23 @@ def one_line(uri: str) -> Iterator[None]:
     # request may have arrived, and repeating it could create a run twice.
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    from alembic.util import CommandError
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
     try:
         yield
-    except (MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, ImportError) as error:
+    except _errors() as error:
         cause = str(error).strip().splitlines() or [type(error).__name__]
         # Errors of other kinds, such as a full disk, have classes of their own.
         step = DAMAGED if type(error) is sqlite3.DatabaseError else ""
         raise TrackerFailed(f"MLflow at {uri}: {with_upgrade(cause[0], uri)}{step}") from error
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return the errors of a store. Python asks for them only when there is one: what needs no MLflow
+    does not import it."""
+    from alembic.util import CommandError
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return MlflowException, SQLAlchemyError, CommandError, sqlite3.Error, OSError, ImportError
 
 
 def with_upgrade(cause: str, uri: str) -> str:

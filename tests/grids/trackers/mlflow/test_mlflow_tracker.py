@@ -17,7 +17,8 @@ from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.teller import End
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker, log_report
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
+from fedgrid.grids.trackers.mlflow.report import log_report
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.mlflow.view import TOTALS
 from fedgrid.grids.trackers.names import metric_meanings, run_name
