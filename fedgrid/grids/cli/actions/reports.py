@@ -111,6 +111,18 @@ def write_report(
         )
 
 
+def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
+    """Write the report of a grid with its usual tables and figures into a folder, and say nothing more.
+
+    Raises:
+        ConfigError, RunError: as `write_report`.
+    """
+    study = read_study(name, storage, steps)
+    grid = GridFolder(storage, name)
+    page = report_of(study, None, grid, terms_of(None, "bytes", "training"), (), {}, published=False)
+    _write(page, folder, steps, None)
+
+
 def write_comparison(
     one: str,
     other: str,
