@@ -23,7 +23,7 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, STORAGE, SUFFIX
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
 from fedgrid.grids.results.outcome import look
 from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 
@@ -42,11 +42,6 @@ class Bundle:
     storage: Storage
     """What it holds, in a temporary folder."""
     runs: tuple[RunConfig, ...]
-
-
-def is_bundle(text: str) -> bool:
-    """Return whether a word of the command line names a bundle, and no grid."""
-    return text.endswith(SUFFIX)
 
 
 @contextmanager
@@ -69,6 +64,27 @@ def opened(path: Path) -> Iterator[Bundle]:
             # Somebody who reads it knows the file, not the temporary folder.
             raise ConfigError(f"{error}".replace(place, f"{path}")) from error
         yield bundle
+
+
+@contextmanager
+def grid_at(text: str, storage: Storage) -> Iterator[GridFolder]:
+    """Yield the grid that a word of the command line names.
+
+    It is a bundle, STORAGE/grids/NAME, which is a grid of another storage, or a grid of `storage`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = Path(text)
+    if path.suffix == SUFFIX:
+        with opened(path) as bundle:
+            yield bundle.grid
+        return
+    is_elsewhere = path.parent.name == GRIDS and (path / RUNS).exists()
+    grid = GridFolder(Storage.of(path.parents[1]), path.name) if is_elsewhere else GridFolder(storage, text)
+    grid.storage.pull_marks()
+    grid.runs()
+    yield grid
 
 
 def _unpack(path: Path, folder: Path) -> None:
@@ -138,13 +154,13 @@ def _extract(archive: ZipFile, info: ZipInfo, target: Path, listed: Mapping[str,
 
 def _checked(path: Path, digest: str, storage: Storage) -> Bundle:
     """Return a bundle whose files are those of finished runs of one grid."""
-    grids = [place.name for place in storage.root.glob("grids/*")]
+    grids = [place.name for place in storage.root.glob(f"{GRIDS}/*")]
     if len(grids) != 1:
         raise ConfigError(f"{path} has {len(grids)} grids, not one")
     grid = GridFolder(storage, grids[0])
     runs = grid.runs()
     folders = {folder_of(storage.root, run).name for run in runs}
-    if other := {place.name for place in storage.root.iterdir()} - folders - {"grids"}:
+    if other := {place.name for place in storage.root.iterdir()} - folders - {GRIDS}:
         raise ConfigError(f"{path} has a run {min(other)}, which is not of its grid")
     for run in runs:
         RunFolder(storage, run).check_config()

@@ -135,5 +135,5 @@ def test_other_processor_may_have_other_last_digits(
 
 @pytest.mark.parametrize(("runs", "same", "most"), [(280, 5, 125), (280, 280, 0), (6, 2, 4), (1, 1, 0)])
 def test_bound_is_that_of_a_sample_without_replacement(runs: int, same: int, most: int) -> None:
-    """Five that do not differ are drawn with a probability of 5.05 % if 125 of 280 differ, 4.9 % if 126 do."""
+    """Five that do not differ have a probability of 5.05 % if 125 of 280 differ, of 4.9 % if 126 do."""
     assert most_that_differ(runs, same) == most
