@@ -82,7 +82,7 @@ def analyse(
     finished, waiting = split_finished(name, runs, storage, analysis.verb)
     context = Context(storage, data_dir, describe_runs(grid.runs(), storage))
     jobs = analysis.jobs(finished, asked, context)
-    for made in check_origins(finished, storage, data_dir, accept=True):
+    for made in check_origins(finished, storage, data_dir, accept=True, imported=None):
         warn(f"{made}; they are {analysis.participle} with the code and images that are here")
     _, todo = find_results(analysis, jobs, context.runs, storage)
     in_process = how.in_process or analysis.in_process

@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
-from fedgrid.grids.cli.commands import analyses, arena, launched, listings, reports, run, search
+from fedgrid.grids.cli.commands import analyses, arena, bundles, launched, listings, reports, run, search
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
 from fedgrid.grids.display.plain import print_marked
 from fedgrid.grids.ray_cluster.address_space import shortage
@@ -36,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, arena, launched, analyses, reports, listings):
+for group in (run, search, arena, launched, analyses, reports, bundles, listings):
     app.add_typer(group.app)
 
 

@@ -145,7 +145,8 @@ def launch_remaining(
         check_storage(grid.runs, storage)
     if not options.fresh:
         before = [*done, *todo]
-        for note in check_origins(before, storage, options.data_dir, accept=options.accept_changes):
+        accept, imported = options.accept_changes, options.imported
+        for note in check_origins(before, storage, options.data_dir, accept=accept, imported=imported):
             warn(f"accepted: {note}")
     untold = trackers.lacking(done)
     if not (todo or untold) and GridFolder(storage, grid.name).is_launched(grid):

@@ -29,9 +29,10 @@ from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.images import group_notes, image_notes
+from fedgrid.grids.results.imported import check_imported, import_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.images import Pair
@@ -77,9 +78,16 @@ def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
 
 
 def check_origins(
-    runs: Sequence[RunConfig], storage: Storage, data_dir: Path, *, accept: bool = False
+    runs: Sequence[RunConfig],
+    storage: Storage,
+    data_dir: Path,
+    *,
+    accept: bool = False,
+    imported: Collection[str] | None = (),
 ) -> list[str]:
     """Check what runs were made with so far against the images, the code and the versions of this process.
+
+    Runs that were imported from a bundle must be of one of the grids `imported`; None: of any.
 
     Images that are not here are not checked, nor are processors: only a run's own machines know theirs.
 
@@ -88,9 +96,12 @@ def check_origins(
 
     Raises:
         DataError: the images of a run have changed.
-        ConfigError: code or versions have, and `accept` is false.
+        ConfigError: code or versions have, and `accept` is false; or runs are imported, unasked.
         NewerFormat: a newer fedgrid made them.
     """
+    folders = [folder_of(storage.root, run) for run in runs]
+    if imported is not None:
+        check_imported(folders, imported)
     digests: dict[str, str | None] = {}
     changed: dict[str, list[str]] = {}
     for run in runs:
@@ -104,7 +115,7 @@ def check_origins(
     ]
     if notes and not accept:
         raise ConfigError(f"{'; '.join(notes)}; {ACCEPT}")
-    return notes
+    return [*notes, *(import_lines(folders) if imported else [])]
 
 
 def rounds_left(

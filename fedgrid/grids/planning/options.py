@@ -1,5 +1,6 @@
 """Options of a launch. None changes a number that a run computes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class LaunchOptions:
     """Whether each round has a line, if the console is no terminal."""
     accept_changes: bool = False
     """Whether runs go on with other code, versions or machines than they began with; that is noted."""
+    imported: Sequence[str] = ()
+    """Grids that were imported from bundles, whose runs are used in place of computing them."""
     per_run: bool = False
     """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
     cache: CacheOptions | None = CacheOptions()

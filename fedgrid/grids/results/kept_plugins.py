@@ -5,7 +5,7 @@ and reported on without executing any of it.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -55,6 +55,24 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
     if texts or index.keys() - read_index(folder).keys():
         texts[INDEX] = seal(_INDEX.dump_python(index), indent=2)
     return texts
+
+
+def copies(folder: Path, digests: Iterable[str]) -> dict[str, bytes]:
+    """Return the files of a grid's plugins with these digests, and an index that names no folders.
+
+    Raises:
+        ConfigError: the index is damaged, or a plugin's file has changed or is gone.
+    """
+    index, copied = read_index(folder), dict[str, bytes]()
+    for digest in (chosen := sorted(index.keys() & set(digests))):
+        source = _source(folder / _name(digest), digest, index[digest].plugin)
+        name = index[digest].plugin
+        index[digest] = replace(index[digest], plugin=Path(name).name if name.endswith(".py") else name)
+        if source.code is not None:
+            copied[_name(digest)] = source.code
+        elif name.endswith(".py"):
+            raise ConfigError(f"plugin {name} of this grid is not kept in {folder}: repeat `fedgrid run`")
+    return copied | {INDEX: seal(_INDEX.dump_python({digest: index[digest] for digest in chosen})).encode()}
 
 
 def read_index(folder: Path) -> dict[str, PluginEntry]:

@@ -21,6 +21,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.asked import superseded_words
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.imported import import_lines
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.grids.results.runs import describe, read_run
 from fedgrid.tracking.records import RecordsError
@@ -66,7 +67,8 @@ def load(
         runs.append(_load_run(sized, config, store))
     left_out = 0 if superseded else len(old)
     of_old = [f"{superseded_words(left_out)}."] if left_out else []
-    notes = (*of_old, *idle_lines(configs), *_training_notes(runs), *_origin_notes(runs, configs))
+    imported = import_lines(run.folder for run in runs)
+    notes = (*of_old, *imported, *idle_lines(configs), *_training_notes(runs), *_origin_notes(runs, configs))
     return Study(grid, add_harm(runs), notes, left_out)
 
 

@@ -36,7 +36,7 @@ from fedgrid.redaction import redacted
 from fedgrid.regular_files import LARGEST_STATE, check_below, open_file
 
 MARKS = re.compile(
-    r"[^/]+/((done|failed|scores|mlflow|config|made_with|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
+    r"[^/]+/((done|failed|scores|mlflow|config|made_with|imported|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 _MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,10 @@ def write_report(
         ConfigError: if there is no such grid, none of its runs is finished, or a plugin fails.
         RunError: if it cannot be written, or a file of the grid is damaged.
     """
-    _check_known(storage, name)
+    share_with_group(storage.root)
+    storage.pull_marks()
+    # Before one is read for seconds.
+    GridFolder(storage, name).runs()
     grids = list_grids(storage)
     if against not in (None, PUBLISHED, *grids):
         raise unknown("grid", str(against), [PUBLISHED, *grids])
@@ -112,9 +116,20 @@ def write_report(
         )
 
 
+def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
+    """Write the report of a grid with its usual tables and all figures into a folder, and say nothing more.
+
+    Raises:
+        ConfigError, RunError: as `write_report`.
+    """
+    study = read_study(name, storage, steps)
+    grid = GridFolder(storage, name)
+    page = report_of(study, None, grid, terms_of(None, "bytes", "training"), (), {}, published=False)
+    _write(page, folder, steps, None, drawing_of(every=True))
+
+
 def write_comparison(
-    one: str,
-    other: str,
+    grids: Mapping[str, GridFolder],
     storage: Storage,
     to: Path | None,
     as_json: bool,
@@ -122,40 +137,40 @@ def write_comparison(
     steps: Steps,
     score: str | None = None,
 ) -> None:
-    """Write two grids side by side, paired by scenario, algorithm and seed.
+    """Write two grids, by their titles, side by side, paired by scenario, algorithm and seed.
 
-    With `score`, names with commas between them, only these are compared, in a folder of their own.
+    With `score`, names with commas between them, only these are compared, in a folder of their own. Without
+    `to` that is in the folder of the first grid that is of `storage`.
 
     Raises:
-        ConfigError: no such grid or score, none of its runs is finished, or nothing can be paired.
+        ConfigError: only one grid, no such score, none of its runs is finished, or nothing can be paired.
         RunError: if it cannot be written.
     """
-    if one == other:
-        raise ConfigError(f"compare {one} with another grid: name two grids of one storage")
+    if len(grids) < 2:
+        raise ConfigError(f"compare {', '.join(grids)} with another grid: name two grids")
     scores = names_in("--score", score)
-    _check_known(storage, one, other)
-    studies = read_study(one, storage, steps), read_study(other, storage, steps)
+    at_home = [title for title, grid in grids.items() if grid.storage is storage]
+    if to is None and not at_home:
+        raise ConfigError(f"neither grid is of {storage}: name a folder for the tables with --to")
+    share_with_group(storage.root)
+    studies = [
+        replace(read_study(grid.name, grid.storage, steps), name=title) for title, grid in grids.items()
+    ]
     steps.say("Computing the tables")
-    page = comparison_of(*studies, scores)
-    folder = to or GridFolder(storage, one).path / "-".join((f"against-{other}", *map(slug, scores)))
+    page = comparison_of(studies[0], studies[1], scores)
+    against = [Path(title).name for title in grids if title not in at_home[:1]]
+    name = "-".join((f"against-{against[0]}", *map(slug, scores)))
+    folder = to or grids[at_home[0]].path / name
     written = _write(page, folder, steps, None if to else storage, drawing_of())
     steps.pause()
     if as_json:
-        grids = [_grid_facts(study) for study in studies]
-        print(json.dumps({"grids": grids, "pairs": page.facts[-1][1], **_page_facts(page, folder, written)}))
+        facts = [_grid_facts(study) for study in studies]
+        print(json.dumps({"grids": facts, "pairs": page.facts[-1][1], **_page_facts(page, folder, written)}))
         return
     _show(tuple(page.tables())[: len(scores) or 1], folder, written, console)
     print_plain(console, page.facts[-1][1])
     for study in studies:
         _show_lacking(study, storage, console)
-
-
-def _check_known(storage: Storage, *names: str) -> None:
-    """Check that these grids exist, before one is read for seconds; let a group rewrite their pages."""
-    share_with_group(storage.root)
-    storage.pull_marks()
-    for name in names:
-        GridFolder(storage, name).runs()
 
 
 def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, drawing: Drawing) -> Written:

@@ -11,6 +11,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.by_axes import show_table
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.results.imported import import_lines
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.scoring.run import DAMAGED, select
 from fedgrid.tracking.scoring.selection import read_conditions
@@ -95,6 +96,8 @@ def print_table(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    for line in import_lines(run.folder for run in study.runs):
+        warn(line)
     for run in study.unfinished:
         if run.state == DAMAGED:
             warn(f"{run.name} is not in the table: {run.lacking}")

@@ -228,7 +228,7 @@ class Launch:
         """Whether a grid's clients may be stacked."""
         return self.gpus_per_actor == AUTO
 
-    def options(self, *, may_stack: bool = False, **more: bool) -> "LaunchOptions":
+    def options(self, *, may_stack: bool = False, **more: Any) -> "LaunchOptions":
         """Return the options of the launch; `more` are those that only some commands have.
 
         Raises:

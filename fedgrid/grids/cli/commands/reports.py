@@ -146,7 +146,14 @@ def table(
 @app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")
 def compare(
     one: GridName,
-    other: Annotated[str, typer.Argument(help="Another grid of the same storage.", show_default=False)],
+    other: Annotated[
+        str,
+        typer.Argument(
+            help="Another grid, of this storage or as STORAGE/grids/NAME, or a bundle: FILE.zip. So can be "
+            "the first.",
+            show_default=False,
+        ),
+    ],
     score: Annotated[
         str | None,
         typer.Option(
@@ -159,14 +166,17 @@ def compare(
     storage: StorageAt = "runs",
     as_json: AsJson = False,
 ) -> None:
-    """Compare two grids, paired by scenario, algorithm and seed."""
+    """Compare two grids or bundles, paired by scenario, algorithm and seed."""
     address_space.check(address_space.REPORT)
     shown = console()
     with Steps(shown, quiet=as_json) as steps:
         steps.say("Starting")
+        from fedgrid.grids.bundles.read import grid_at
         from fedgrid.grids.cli.actions.reports import write_comparison
 
-        write_comparison(one, other, open_storage(storage), to, as_json, shown, steps, score)
+        place = open_storage(storage)
+        with grid_at(one, place) as first, grid_at(other, place) as second:
+            write_comparison({one: first, other: second}, place, to, as_json, shown, steps, score)
 
 
 @app.command("import", epilog="Example: `fedgrid import ODFL_Archive --name ocfl-archive`")
@@ -174,7 +184,8 @@ def import_(
     path: Annotated[
         Path,
         typer.Argument(
-            help="The authors' archive: experiments/, temperature_experiments/, datasets/.",
+            help="The authors' archive (experiments/, temperature_experiments/, datasets/), or a file of "
+            "`fedgrid bundle`.",
             show_default=False,
         ),
     ],
@@ -190,9 +201,13 @@ def import_(
     storage: StorageAt = "runs",
     as_json: AsJson = False,
 ) -> None:
-    """Read the OCFL authors' archive as runs of a grid: records, MLflow runs, reports."""
+    """Read a bundle, or the OCFL authors' archive, as runs of a grid."""
+    place, shown = open_storage(storage), console()
+    if path.suffix == ".zip":
+        from fedgrid.grids.bundles.imports import import_bundle
+
+        import_bundle(path, name, place, as_json=as_json, console=shown)
+        return
     from fedgrid.grids.archive.importing import import_archive
 
-    import_archive(
-        path, name, open_storage(storage), published_truth=published_truth, as_json=as_json, console=console()
-    )
+    import_archive(path, name, place, published_truth=published_truth, as_json=as_json, console=shown)

@@ -71,6 +71,10 @@ def run(
     ] = None,
     launch: Launch,
     in_process: InProcess = False,
+    imported: Annotated[
+        list[str] | None,
+        typer.Option(help="Use runs of this grid, imported from a bundle, without computing them."),
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete what these runs have stored, and start over.")
     ] = False,
@@ -91,7 +95,9 @@ def run(
     from fedgrid.grids.presets.load import load_grid
     from fedgrid.grids.search.tuned import add_notes, read_tuned
 
-    options = launch.options(may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run)
+    options = launch.options(
+        may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run, imported=imported or ()
+    )
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
     if what is None and not axes and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")

@@ -1,0 +1,1 @@
+"""Bundles: a grid's results in one file, which somebody else can read, check and compute again."""

@@ -1,0 +1,195 @@
+"""What a bundle says of itself: `ro-crate-metadata.json`, `README.md` and `environment.txt`.
+
+The metadata are an RO-Crate 1.1 with the profile Process Run Crate 0.5 (https://w3id.org/ro/wfrun/process):
+fedgrid as the instrument, data sets as what it was used on, records, tables and figures as the result.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.names import is_name
+from fedgrid.engine.federation.data.registry import DATASETS
+from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, parts_of
+from fedgrid.engine.runtime.integrity.mark import BYTES, Listed
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.grids.bundles.layout import CRATE, ENVIRONMENT, README
+from fedgrid.grids.results.times import round_ends
+
+ROCRATE = "https://w3id.org/ro/crate/1.1"
+PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
+MIT = "https://spdx.org/licenses/MIT"
+TYPES = {
+    "html": "text/html",
+    "md": "text/markdown",
+    "json": "application/json",
+    "csv": "text/csv",
+    "tex": "application/x-tex",
+    "svg": "image/svg+xml",
+    "png": "image/png",
+    "parquet": "application/vnd.apache.parquet",
+    "py": "text/x-python",
+    "yaml": "application/yaml",
+}
+"""Suffix of a file -> its media type; of others it is text, or bytes."""
+LICENCES = {
+    "digits": "CC BY 4.0 (UCI Machine Learning Repository)",
+    "fmnist": "MIT",
+    "pathmnist": "CC BY 4.0",
+    "bloodmnist": "CC BY 4.0",
+    "svhn": "for non-commercial use only",
+    "femnist": "BSD-2-Clause (LEAF)",
+}
+"""Data set -> its licence, where its authors state one."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What the pages of a bundle tell."""
+
+    name: str
+    """Of the grid."""
+    version: str
+    """Of fedgrid."""
+    runs: int
+    ended: str
+    """When the last of its runs ended, in UTC and ISO 8601; empty if that is not recorded."""
+    data: Mapping[str, str]
+    """Data set or file of a split -> its digest."""
+    made_with: tuple[str, ...]
+    """Versions and processors, as in `torch 2.9.0`."""
+    with_models: bool
+
+    @property
+    def licences(self) -> str:
+        """The licences of the code and of the data sets, a line each."""
+        lines = [f"- fedgrid {self.version}: MIT", "- records, tables and figures: ask their authors"]
+        return "\n".join((*lines, *(f"- {name}: {_licence(name)}" for name in self.data)))
+
+
+def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, with_models: bool) -> About:
+    """Return what is told of runs of a storage with the folder `root`."""
+    data: dict[str, str] = {}
+    versions: dict[str, None] = {}
+    ends = []
+    for run in runs:
+        folder = folder_of(root, run)
+        for part in parts_of(folder / MADE_WITH):
+            data[run.dataset] = part.made_with.get(IMAGES, "")
+            kept = {key: value for key, value in part.made_with.items() if key not in (IMAGES, CODE)}
+            versions |= dict.fromkeys(f"{key} {value}" for key, value in kept.items())
+        data |= {own: own.rpartition("@")[2] for own in run.own_images if own not in data}
+        ends.append(round_ends(folder, [run.training.rounds])[run.training.rounds])
+    ended = datetime.fromtimestamp(max(ends) // 1000, UTC).isoformat() if ends else ""
+    return About(name, version, len(runs), ended, dict(sorted(data.items())), tuple(versions), with_models)
+
+
+def environment() -> str:
+    """Return all installed distributions with their versions, a line each, and nothing of where they are."""
+    return "".join(sorted({f"{one.name}=={one.version}\n" for one in distributions()}, key=str.lower))
+
+
+def readme(told: About) -> str:
+    """Return the page that says what the bundle is, and how to check it."""
+    data = "\n".join(f"- {name}: {digest}" for name, digest in told.data.items())
+    return f"""# {told.name}: {told.runs} runs of federated learning
+
+Made by fedgrid {told.version}. `report/index.html` has the tables and figures, `storage/` what they were
+computed from: of each run the configuration, the records of every round and its scores. `bundle.json` lists
+all files with their checksums, `environment.txt` the packages where this file was written. Models are
+{"in it" if told.with_models else "not in it"}; data sets are not.
+
+## How to check it
+
+    pip install fedgrid=={told.version}
+    fedgrid reproduce FILE.zip --sample 5
+
+computes five runs again, drawn by the checksum of this file, and compares every number of their records. It
+executes no code of this file before you say `--trust`. Data sets that have a name are downloaded; name your
+copy of others with `--data PATH`. `fedgrid import FILE.zip --name NAME` lets you look at all runs.
+
+## Data, by digest
+
+{data}
+
+## Made with
+
+{chr(10).join(f"- {line}" for line in told.made_with)}
+
+## Licences
+
+{told.licences}
+"""
+
+
+def metadata(told: About, files: Listed) -> str:
+    """Return the text of `ro-crate-metadata.json` for a bundle with these files."""
+    ended = told.ended or "1980-01-01"
+    what = f"{told.runs} runs of federated learning with records, scores, tables and figures"
+    data = [_of_data(f"#data-{number}", name, told.data[name]) for number, name in enumerate(told.data)]
+    root = _entity(
+        "./",
+        "Dataset",
+        conformsTo=_at(PROFILE),
+        name=told.name,
+        description=what,
+        datePublished=ended,
+        license=_at("#licences"),
+        hasPart=[*map(_at, files)],
+        mentions=_at("#runs"),
+    )
+    action = _entity(
+        "#runs",
+        "CreateAction",
+        name=f"fedgrid run, {told.runs} runs",
+        description="; ".join(told.made_with),
+        instrument=_at("#fedgrid"),
+        object=[_at(entity["@id"]) for entity in data],
+        result=[_at(name) for name in files if name not in (README, ENVIRONMENT)],
+        endTime=ended,
+    )
+    code = {"name": "fedgrid", "softwareVersion": told.version, "license": _at(MIT)}
+    graph = [
+        _entity(CRATE, "CreativeWork", conformsTo=_at(ROCRATE), about=_at("./")),
+        root,
+        action,
+        _entity("#fedgrid", "SoftwareApplication", **code),
+        *data,
+        _entity(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5"),
+        _entity("#licences", "CreativeWork", name="Licences", description=told.licences),
+        _entity(MIT, "CreativeWork", name="MIT License"),
+        *(_of_file(name, files[name][BYTES]) for name in files),
+    ]
+    return json.dumps({"@context": f"{ROCRATE}/context", "@graph": graph}, indent=1) + "\n"
+
+
+def _entity(place: str, kind: str, /, **values: Any) -> dict[str, Any]:
+    return {"@id": place, "@type": kind, **values}
+
+
+def _at(name: str) -> dict[str, str]:
+    return {"@id": name}
+
+
+def _of_data(place: str, name: str, digest: str) -> dict[str, Any]:
+    source = DATASETS[name].source if name in DATASETS else "the author's own"
+    about = {"name": name, "identifier": digest, "description": source, "license": _licence(name)}
+    return _entity(place, "CreativeWork", **about)
+
+
+def _of_file(name: str, size: int) -> dict[str, Any]:
+    kind = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+    return _entity(name, "File", contentSize=str(size), encodingFormat=kind)
+
+
+def _licence(name: str) -> str:
+    if is_name(name):
+        return "the author's own data: ask them"
+    if name not in DATASETS or DATASETS[name].files:
+        return LICENCES.get(name, "none is stated")
+    return LICENCES.get(name, "made by fedgrid's code: MIT")

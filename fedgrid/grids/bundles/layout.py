@@ -1,0 +1,66 @@
+"""The files in a bundle: which there can be, the list of them, and the zip of them.
+
+A bundle is a zip. Below `storage/` lies a storage with one grid, as any other but for what is private or
+large, below `report/` the grid's report. `bundle.json` lists all other files with their sizes and checksums.
+"""
+
+import re
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from fedgrid.engine.runtime.integrity.files import checksum
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
+from fedgrid.engine.runtime.integrity.mark import (
+    BYTES,
+    CLIENTS,
+    CONFIG,
+    ROUNDS,
+    SHA256,
+    TIMES,
+    TIMES_CHECKSUM,
+    Listed,
+)
+from fedgrid.engine.runtime.storage.atomic import replacing
+from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS
+from fedgrid.grids.results.kept_plugins import FOLDER, INDEX
+from fedgrid.grids.results.outcome import SCORES
+from fedgrid.record_columns import DONE
+from fedgrid.regular_files import LARGEST_STATE, read_file
+
+SUFFIX = ".zip"
+MANIFEST, CRATE, README, ENVIRONMENT = "bundle.json", "ro-crate-metadata.json", "README.md", "environment.txt"
+STORAGE, REPORT = "storage", "report"
+RUN_FILES = (CONFIG, MADE_WITH, ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, SCORES, DONE)
+"""Files of a run; with its models, those of its last state come to them."""
+
+_OF_GRID = "|".join(map(re.escape, (RUNS, PRESET, INDEX)))
+_OF_RUN = "|".join(map(re.escape, RUN_FILES))
+MEMBER = re.compile(
+    rf"{README}|{CRATE}|{ENVIRONMENT}|{REPORT}/(index\.html|(tables|figures)/\w[\w.+-]*)"
+    rf"|{STORAGE}/{GRIDS}/\w[\w .+-]*/({_OF_GRID}|{FOLDER}/(?P<plugin>[0-9a-f]{{64}})\.py)"
+    rf"|{STORAGE}/[^/\\.][^/\\]*-[0-9a-f]{{12}}/({_OF_RUN}|state-[\w-]+\.(safetensors|sha256))"
+)
+"""The names that files of a bundle can have, beside `MANIFEST`: none leads out of a folder."""
+WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
+"""The time of all files in the zip: that at which they were packed is no part of a result."""
+
+
+def list_files(folder: Path) -> Listed:
+    """Return the size and the checksum of each file below a folder, by its name with slashes."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {
+        name: {BYTES: path.stat().st_size, SHA256: checksum(path)} for name, path in sorted(paths.items())
+    }
+
+
+def pack(folder: Path, target: Path) -> None:
+    """Write the files below a folder as a zip; the same files give the same bytes.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with replacing(target) as (temporary,), ZipFile(temporary, "w") as archive:
+        for name in list_files(folder):
+            info = ZipInfo(name, WRITTEN_AT)
+            info.external_attr, info.create_system = 0o100644 << 16, 3
+            archive.writestr(info, read_file(folder / name, LARGEST_STATE), ZIP_DEFLATED, 9)

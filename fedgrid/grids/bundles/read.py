@@ -1,0 +1,187 @@
+"""Reading a bundle, which anybody may have made: it is checked as a whole before anything of it is used.
+
+It is unpacked into a temporary folder, where no name leads outside, and nothing of it is executed.
+"""
+
+import stat
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copyfileobj, disk_usage
+from tempfile import TemporaryDirectory, gettempdir
+from typing import Any
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data import names
+from fedgrid.engine.federation.errors import ConfigError, FedgridError
+from fedgrid.engine.runtime.integrity.files import checksum
+from fedgrid.engine.runtime.integrity.mark import BYTES, SHA256
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, STORAGE, SUFFIX
+from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
+from fedgrid.grids.results.outcome import look
+from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
+
+DAMAGED = (BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error)
+"""What zipfile raises for damaged files. RuntimeError: encrypted."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was checked and unpacked."""
+
+    path: Path
+    digest: str
+    """SHA-256 of its file, as sha256sum prints it."""
+    grid: GridFolder
+    storage: Storage
+    """What it holds, in a temporary folder."""
+    runs: tuple[RunConfig, ...]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Bundle]:
+    """Yield a bundle, unpacked until the end of the block.
+
+    Raises:
+        ConfigError: there is no such file, it is no bundle, is too large, or does not hold what it lists.
+    """
+    with TemporaryDirectory(prefix="fedgrid-bundle-") as place:
+        try:
+            digest = checksum(path)
+            _unpack(path, Path(place))
+            bundle = _checked(path, digest, Storage.of(Path(place, STORAGE)))
+        except FileNotFoundError as error:
+            raise ConfigError(f"no file {path}; name a bundle, which `fedgrid bundle` writes") from error
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be unpacked: {error}") from error
+        except FedgridError as error:
+            # Somebody who reads it knows the file, not the temporary folder.
+            raise ConfigError(f"{error}".replace(place, f"{path}")) from error
+        yield bundle
+
+
+@contextmanager
+def grid_at(text: str, storage: Storage) -> Iterator[GridFolder]:
+    """Yield the grid that a word of the command line names.
+
+    It is a bundle, STORAGE/grids/NAME, which is a grid of another storage, or a grid of `storage`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = Path(text)
+    if path.suffix == SUFFIX:
+        with opened(path) as bundle:
+            yield bundle.grid
+        return
+    is_elsewhere = path.parent.name == GRIDS and (path / RUNS).exists()
+    grid = GridFolder(Storage.of(path.parents[1]), path.name) if is_elsewhere else GridFolder(storage, text)
+    grid.storage.pull_marks()
+    grid.runs()
+    yield grid
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    try:
+        with open_file(path, LARGEST_STATE) as file, ZipFile(file) as archive:
+            listed = _manifest(path, archive)["files"]
+            for info in archive.infolist():
+                if info.filename != MANIFEST:
+                    target = folder / info.filename
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    _extract(archive, info, target, listed[info.filename])
+    except DAMAGED as error:
+        raise ConfigError(f"{path} is no bundle, or damaged: {error}; get it again") from error
+
+
+def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
+    """Return what `bundle.json` says, which lists the files of the zip and no others."""
+    infos = archive.infolist()
+    by_name = {info.filename: info for info in infos}
+    if len(by_name) < len(infos):
+        twice = next(info.filename for info in infos if by_name[info.filename] is not info)
+        raise ConfigError(f"{path} has two files {twice!r:.200}; get it from somebody else")
+    if MANIFEST not in by_name:
+        raise ConfigError(f"{path} is no bundle: it has no {MANIFEST}; `fedgrid bundle` writes one")
+    for name, info in by_name.items():
+        mode = info.external_attr >> 16
+        if name != MANIFEST and MEMBER.fullmatch(name) is None:
+            raise ConfigError(f"{path} has a file {name!r:.200}, which no bundle has")
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            raise ConfigError(f"{path}: {name} is a link, or something else that is no file")
+    size, free = sum(info.file_size for info in infos), free_space()
+    if size > free // 2 or by_name[MANIFEST].file_size > LARGEST_LIST:
+        raise ConfigError(
+            f"{path} would take {size:,} bytes, and {free:,} are free for temporary files: set TMPDIR to a "
+            "folder with more"
+        )
+    values = unseal(path / MANIFEST, archive.read(MANIFEST))
+    listed = values.get("files")
+    if not isinstance(listed, dict) or not all(map(_is_entry, listed.values())):
+        raise ConfigError(f"{path}: {MANIFEST} does not list files")
+    for name in sorted(listed.keys() ^ (by_name.keys() - {MANIFEST})):
+        where = "is missing" if name in listed else f"is not in its {MANIFEST}"
+        raise ConfigError(f"{path}: {name} {where}; get the bundle again")
+    return values
+
+
+def free_space() -> int:
+    """Return the bytes that are free where temporary files lie."""
+    return disk_usage(gettempdir()).free
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(BYTES), int) and SHA256 in value
+
+
+def _extract(archive: ZipFile, info: ZipInfo, target: Path, listed: Mapping[str, Any]) -> None:
+    name = info.filename
+    # Never more than the declared size.
+    with archive.open(info) as source, target.open("wb") as copy:
+        copyfileobj(source, copy)
+    if info.file_size != listed[BYTES] or checksum(target) != listed[SHA256]:
+        raise ConfigError(f"{name} is not the file that {MANIFEST} lists: it was changed afterwards")
+    plugin = MEMBER.fullmatch(name)
+    if plugin and plugin["plugin"] not in (None, listed[SHA256]):
+        raise ConfigError(f"plugin {name} is not the code that its name says: it was changed")
+
+
+def _checked(path: Path, digest: str, storage: Storage) -> Bundle:
+    """Return a bundle whose files are those of finished runs of one grid."""
+    grids = [place.name for place in storage.root.glob(f"{GRIDS}/*")]
+    if len(grids) != 1:
+        raise ConfigError(f"{path} has {len(grids)} grids, not one")
+    grid = GridFolder(storage, grids[0])
+    runs = grid.runs()
+    folders = {folder_of(storage.root, run).name for run in runs}
+    if other := {place.name for place in storage.root.iterdir()} - folders - {GRIDS}:
+        raise ConfigError(f"{path} has a run {min(other)}, which is not of its grid")
+    for run in runs:
+        RunFolder(storage, run).check_config()
+        how = look(storage, run)
+        if not how.is_finished:
+            raise ConfigError(f"{path}: {run.name}: {how.damage or 'its files are not all there'}")
+        check_paths(path, run)
+    return Bundle(path, digest, grid, storage, runs)
+
+
+def check_paths(path: Path, run: RunConfig) -> None:
+    """Check that a run names data by their content, and nothing of this machine by a path."""
+    kinds = names.KINDS.split("|")
+    for text in (run.dataset, run.split.path or "", *_texts(run.algorithm)):
+        if text.partition(":")[0] in kinds and ":" in text and not names.is_name(text):
+            raise ConfigError(f"{path}: {run.name} names {text:.200} by its path: no bundle does")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, str):
+        yield value

@@ -1,0 +1,147 @@
+"""What the records of a run say that was computed again: the same, the same decisions, or a difference.
+
+Numbers are what is stored as a fraction; everything else (clusters, splits, who took part, bytes) is a
+decision. Shapes: N rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isclose, isnan
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedgrid.algorithms.registry import row_in_papers
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.integrity.mark import CLIENTS, ROUNDS, TENSORS, listed_files
+from fedgrid.grids.results.outcome import read_scores
+from fedgrid.regular_files import LARGEST_TABLE, read_file
+from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.records import RecordsError, table
+from fedgrid.tracking.scoring.scores import score_run
+
+Outcome = Literal["same bytes", "same decisions", "differs", "not tried"]
+TOLERANCE = 1e-6
+"""Of a number of at most 1; of a larger one it is a share."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one run."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first row of a column in which two records differ."""
+
+    round: int
+    is_decision: bool
+    words: str
+
+
+def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[str]) -> Verdict:
+    """Return the verdict on a run whose files lie in `theirs`, computed again in `ours`.
+
+    `elsewhere` names in which versions, code or processors the two differ: only if there are any are last
+    bits allowed to.
+    """
+    try:
+        exact = [*_differences(theirs, ours, 0.0)]
+        beyond = [*_differences(theirs, ours, TOLERANCE)] if exact and elsewhere else exact
+    except RecordsError as error:
+        return Verdict("differs", f"in its records: {error}")
+    if not exact:
+        names = [] if elsewhere else _other_models(run, theirs, ours)
+        return Verdict("differs", f"in its final models: {names[0]}") if names else Verdict("same bytes")
+    decisions = [difference for difference in beyond if difference.is_decision]
+    last = min((one.round for one in beyond if not one.is_decision), default=run.training.rounds + 1) - 1
+    within = "; ".join((f"numbers within {TOLERANCE:g} up to round {last}", *elsewhere))
+    if elsewhere and last and not decisions:
+        return Verdict("same decisions", within)
+    first = min(beyond if not elsewhere else decisions or beyond, key=_order)
+    return Verdict(
+        "differs", f"from round {first.round} in {first.words}" + (f"; {within}" if elsewhere else "")
+    )
+
+
+def _order(difference: Difference) -> tuple[int, bool]:
+    return difference.round, not difference.is_decision
+
+
+def _other_models(run: RunConfig, theirs: Path, ours: Path) -> list[str]:
+    """Return the files of the final state whose checksums, which the marks list, differ."""
+    one, other = listed_files(theirs, run), listed_files(ours, run)
+    return [name for name in one if TENSORS.fullmatch(name) and other.get(name) != one[name]]
+
+
+def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Difference]:
+    """Yield of each column the first difference of more than a tolerance; decisions have none."""
+    for file in (ROUNDS, CLIENTS):
+        if read_file(theirs / file, LARGEST_TABLE) == read_file(ours / file, LARGEST_TABLE):
+            continue
+        one, other = (table(folder, Path(file).stem) for folder in (theirs, ours))
+        if len(one) != len(other):
+            yield Difference(1, True, f"{file}: {len(one)} rows, here {len(other)}")
+            continue
+        for name in one.column_names:
+            if name not in other.column_names:
+                yield Difference(1, True, f"{name}, which is not recorded here")
+                continue
+            is_decision, gaps_N = _gaps_N(one[name].combine_chunks(), other[name].combine_chunks())
+            rows = np.flatnonzero(gaps_N > tolerance)
+            if len(rows):
+                row = int(rows[0])
+                client = f" of client {one['client'][row]}" if "client" in one.column_names else ""
+                then, now = (_short(values[name][row].as_py()) for values in (one, other))
+                yield Difference(
+                    one["round"][row].as_py(), is_decision, f"{name}{client}: {then}, here {now}"
+                )
+
+
+def _gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
+    """Return whether a column has decisions, and by row how far two such columns are apart, shape (N,)."""
+    lists = pa.types.is_list(one.type) and one.type == other.type
+    if lists and pa.types.is_floating(one.type.value_type):
+        if pc.list_value_length(one).equals(pc.list_value_length(other)):
+            _, gaps = _gaps_N(pc.list_flatten(one), pc.list_flatten(other))
+            gaps_N = np.zeros(len(one))
+            np.maximum.at(gaps_N, pc.list_parent_indices(one).to_numpy(), gaps)
+            return False, gaps_N
+    elif pa.types.is_floating(one.type) and pa.types.is_floating(other.type):
+        then_N, now_N = (np.asarray(values.to_numpy(zero_copy_only=False)) for values in (one, other))
+        with np.errstate(invalid="ignore"):
+            gaps_N = np.abs(then_N - now_N) / np.maximum(1.0, np.abs(then_N))
+        same_N = (then_N == now_N) | (np.isnan(then_N) & np.isnan(now_N))
+        return False, np.where(same_N, 0.0, np.where(np.isnan(gaps_N), np.inf, gaps_N))
+    pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+    return True, np.array([np.inf if then != now else 0.0 for then, now in pairs])
+
+
+def _short(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else f"{value!s:.60}"
+
+
+def other_scores(run: RunConfig, folder: Path) -> list[str]:
+    """Return in words which final scores of a run, which its tables show, do not follow from its records."""
+    stored = read_scores(folder, run.run_id)
+    try:
+        scores = score_run(folder, row_in_papers(run.algorithm["name"]))
+    except RecordsError as error:
+        return [f"{run.name}: {error}"]
+    return [
+        f"{run.name}: {name} is {stored[name]}, by the records {scores[name]}"
+        for name in sorted(stored.keys() & scores.keys())
+        if not _are_equal(stored[name], scores[name])
+    ]
+
+
+def _are_equal(stored: object, computed: object) -> bool:
+    if isinstance(stored, float) and isinstance(computed, float):
+        return isclose(stored, computed, rel_tol=TOLERANCE) or (isnan(stored) and isnan(computed))
+    return stored == computed

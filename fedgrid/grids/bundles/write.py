@@ -1,0 +1,100 @@
+"""`fedgrid bundle`: the finished runs of a grid as one file for others, without what is private.
+
+What goes in is chosen, not what stays out: no log, no address of a tracker, no path but a file's own name.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.data.own_images import PLACES
+from fedgrid.engine.runtime.integrity.mark import listed_files
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.atomic import disk_errors
+from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.analyses.choose import find_runs, split_finished
+from fedgrid.grids.bundles import crate
+from fedgrid.grids.bundles.layout import (
+    CRATE,
+    ENVIRONMENT,
+    MANIFEST,
+    README,
+    REPORT,
+    RUN_FILES,
+    STORAGE,
+    list_files,
+    pack,
+)
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.redaction import redacted
+
+FOLDERS = re.compile(r"(?<![\w./~-])(?:~\w*|[A-Za-z]:)?/(?:[^\s/'\",\]}]+/)*(?=[^\s/'\",\]}])")
+"""The folders of a path that holds on one machine only: `/home/me/` of `/home/me/mine.csv`."""
+
+
+def write_bundle(
+    what: str,
+    storage: Storage,
+    filters: Sequence[str],
+    target: Path,
+    *,
+    with_models: bool,
+    report: Callable[[str, Storage, Path], object],
+) -> int:
+    """Write the finished runs of a grid that pass all filters; return how many these are.
+
+    Args:
+        what: the grid, or a run of it.
+        report: writes the report of a grid of a storage into a folder.
+
+    Raises:
+        ConfigError: there is no such grid or run, or none of the runs is finished.
+        RunError: files of the grid are damaged, or the bundle cannot be written.
+    """
+    storage.pull_marks()
+    name, runs = find_runs(what, storage, filters)
+    finished, waiting = split_finished(name, runs, storage, "bundle")
+    if waiting:
+        warn(f"{len(waiting)} of {len(runs)} runs are not finished, and not in the bundle: {waiting[0]}, ...")
+    with TemporaryDirectory(prefix="fedgrid-bundle-") as place, disk_errors(target):
+        folder = Path(place)
+        staged = Storage.named(folder / STORAGE)
+        for run in finished:
+            _stage_run(run, storage, staged, with_models=with_models)
+        _stage_grid(name, finished, storage, staged)
+        report(name, staged, folder / REPORT)
+        told = crate.about(name, finished, staged.root, version("fedgrid"), with_models=with_models)
+        (folder / README).write_text(crate.readme(told))
+        (folder / ENVIRONMENT).write_text(crate.environment())
+        (folder / CRATE).write_text(crate.metadata(told, list_files(folder)))
+        facts = {"grid": name, "filters": [*filters], "runs": len(finished), "fedgrid": told.version}
+        (folder / MANIFEST).write_text(seal({**facts, "files": list_files(folder)}, indent=1))
+        pack(folder, target)
+    return len(finished)
+
+
+def _stage_run(run: RunConfig, storage: Storage, staged: Storage, *, with_models: bool) -> None:
+    folder, copy = folder_of(storage.root, run), folder_of(staged.root, run)
+    storage.pull(folder.name, skip=() if with_models else ("state-",))
+    states = [name for name in listed_files(folder, run) if name.startswith("state-")]
+    copy.mkdir(parents=True)
+    for name in (*RUN_FILES, *(states if with_models else ())):
+        if (folder / name).exists():
+            copyfile(folder / name, copy / name)
+
+
+def _stage_grid(name: str, runs: Sequence[RunConfig], storage: Storage, staged: Storage) -> None:
+    grid, copy = GridFolder(storage, name), GridFolder(staged, name)
+    digests = {digest for run in runs for digest in run.plugin_digests}
+    for file, data in kept_plugins.copies(grid.path, digests).items() if digests else ():
+        copy.write(file, data)
+    copy.keep(runs, FOLDERS.sub("", redacted(grid.preset().decode(errors="replace"))))
+    # It says where the author's own data lie.
+    (copy.path / PLACES).unlink(missing_ok=True)

@@ -1,0 +1,101 @@
+"""`fedgrid bundle` and `fedgrid reproduce`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, open_storage, use_plugins
+from fedgrid.grids.cli.commands.options import (
+    AsJson,
+    DataDir,
+    Filters,
+    GridOrRun,
+    InProcess,
+    Plugins,
+    StorageAt,
+)
+from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.ray_cluster import address_space
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `fedgrid bundle paper -o paper.zip`")
+def bundle(
+    what: GridOrRun,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, as in paper.zip.")],
+    filters: Filters = None,
+    models: Annotated[
+        bool, typer.Option("--models", help="Also the final models, which take most of the space.")
+    ] = False,
+    storage: StorageAt = "runs",
+) -> None:
+    """Write a grid's finished runs as one file for others: records, tables, figures, what made them.
+
+    Nothing in it says who made it, or where: no log, path, address or name of a machine.
+    """
+    address_space.check(address_space.REPORT)
+    shown = console()
+    with Steps(shown) as steps:
+        steps.say("Starting")
+        from fedgrid.grids.bundles.write import write_bundle
+        from fedgrid.grids.cli.actions.reports import write_pages
+
+        count = write_bundle(
+            what,
+            open_storage(storage),
+            filters or [],
+            output,
+            with_models=models,
+            report=lambda name, staged, folder: write_pages(name, staged, folder, steps),
+        )
+        steps.pause()
+        size = output.stat().st_size / 1e6
+        print_plain(shown, f"{count} runs in {output}, {size:.1f} MB")
+        print_plain(shown, f"To check it:  fedgrid reproduce {output}")
+
+
+@app.command(epilog="Example: `fedgrid reproduce paper.zip --sample 5`")
+def reproduce(
+    path: Annotated[Path, typer.Argument(help="A file of `fedgrid bundle`.", show_default=False)],
+    sample: Annotated[int, typer.Option(min=1, help="How many runs, drawn by the file's checksum.")] = 5,
+    every: Annotated[bool, typer.Option("--all", help="All runs.")] = False,
+    data_dir: DataDir = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(help="Your copy of data that are the author's own, found by content; may be repeated."),
+    ] = None,
+    plugins: Plugins = None,
+    trust: Annotated[bool, typer.Option("--trust", help="Execute the plugins that are in the file.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the code of these plugins.")] = False,
+    storage: Annotated[
+        str | None,
+        typer.Option(help="Where the runs are computed, as on a cluster. [default: a temporary folder]"),
+    ] = None,
+    in_process: InProcess = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compute some runs of a bundle again, compare all numbers, and say what that shows of all of its runs.
+
+    The exit code is 0 if nothing differs, 1 if something does, 2 if it is no bundle or nothing can be tried.
+    """
+    from fedgrid.grids.bundles.reproduce import Asked
+    from fedgrid.grids.bundles.reproduce import reproduce as compute
+    from fedgrid.grids.planning.options import LaunchOptions
+
+    use_plugins(plugins)
+    asked = Asked(
+        None if every else sample, open_storage(storage) if storage else None, data or (), trust, show
+    )
+    options = LaunchOptions(
+        data_folder(data_dir),
+        in_process=in_process,
+        as_json=as_json,
+        by_round=False,
+        cache=None,
+        trackers=(),
+    )
+    if not compute(path, asked, options, console()):
+        raise typer.Exit(FAILED)

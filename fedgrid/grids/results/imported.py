@@ -1,0 +1,59 @@
+"""Which runs somebody else has computed: a file in their folders names the bundle that they came in.
+
+Such runs are read like all others, and used in place of a computation only where that is asked for.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.parquet_files import run_id_of
+from fedgrid.redaction import printable
+
+IMPORTED = "imported.json"
+
+
+def seal_import(run_id: str, grid: str, bundle: str) -> str:
+    """Return the text of `imported.json` of a run; `grid` is its grid here, `bundle` the file's SHA-256."""
+    return seal({"run_id": run_id, "grid": grid, "bundle": bundle}, indent=2)
+
+
+def grid_of(folder: Path) -> str | None:
+    """Return as which grid a run was imported, None if it was computed here.
+
+    Raises:
+        NewerFormat, DamagedFile: the file cannot be read.
+    """
+    try:
+        return str(unseal(folder / IMPORTED)["grid"])
+    except FileNotFoundError:
+        return None
+
+
+def import_lines(folders: Iterable[Path]) -> list[str]:
+    """Return a sentence for each import that runs are of."""
+    by_grid: dict[str, list[str]] = defaultdict(list)
+    for folder in folders:
+        if (grid := grid_of(folder)) is not None:
+            by_grid[printable(grid)].append(folder.name.removesuffix(f"-{run_id_of(folder)}"))
+    return [
+        f"imported as {grid}, and not computed here: {len(names)} runs, the first {names[0]}"
+        for grid, names in by_grid.items()
+    ]
+
+
+def check_imported(folders: Iterable[Path], asked: Collection[str]) -> None:
+    """Check that of these runs only those were imported that are `asked` for, by their grids.
+
+    Raises:
+        ConfigError: others were.
+    """
+    others = [folder for folder in folders if grid_of(folder) not in (None, *asked)]
+    if others:
+        names = ", ".join(sorted({str(grid_of(folder)) for folder in others}))
+        raise ConfigError(
+            f"{'; '.join(import_lines(others))}: --imported {names} uses them, --fresh or another --storage "
+            "computes them"
+        )

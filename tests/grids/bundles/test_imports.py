@@ -1,0 +1,50 @@
+"""Runs of a bundle in a storage, and beside a grid's own."""
+
+from pathlib import Path
+
+import pytest
+
+from fedgrid import load
+from tests.chaos.storages import undrawn
+from tests.helpers.bundles import RUNS
+from tests.helpers.command_line import fedgrid
+
+
+@pytest.fixture
+def imported(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a storage with the bundle's runs, in the current folder, whose grid file is the author's."""
+    monkeypatch.chdir(tmp_path)
+    result = fedgrid("import", bundle, "--name", "theirs")
+    assert result.code == 0, result.err
+    assert f"{RUNS} runs imported" in result.out
+    return tmp_path / "runs"
+
+
+def test_imported_runs_are_used_only_where_asked_for_and_are_marked(home: Path, imported: Path) -> None:
+    assert f"{RUNS} were there already" in fedgrid("import", home / "mine.zip", "--name", "theirs").out
+    run = ("run", home / "mine.yaml", "--in-process", "--filter", "dataset=digits")
+    refused = fedgrid(*run)
+    assert refused.code == 2
+    assert "--imported theirs" in refused.err
+    result = fedgrid(*run, "--imported", "theirs")
+    assert result.code == 0, result.err
+    assert "imported as theirs, and not computed here: 4 runs" in result.err
+    assert "starts" not in result.out
+    assert "imported as theirs" in load("mine", "runs").notes[0]
+    assert "imported as theirs" in fedgrid("table", "mine").err
+    taken = fedgrid("import", home / "mine.zip", "--name", "mine")
+    assert taken.code == 2
+    assert "--name" in taken.err
+
+
+def test_bundle_compares_with_a_grid_of_any_storage(home: Path, imported: Path, bundle: Path) -> None:
+    with undrawn():
+        result = fedgrid("compare", bundle, "theirs", "--json")
+        assert result.code == 0, result.err
+        elsewhere = fedgrid("compare", home / "runs" / "grids" / "mine", bundle)
+        assert (elsewhere.code, "--to" in elsewhere.err) == (2, True)
+        to = fedgrid("compare", home / "runs" / "grids" / "mine", bundle, "--to", "compared")
+    assert to.code == 0, to.err
+    assert result.events[0]["pairs"].startswith("4 pairs of scenario and algorithm, 8 pairs of runs")
+    assert (imported / "grids" / "theirs" / "against-mine.zip" / "index.html").exists()
+    assert Path("compared/index.html").exists()

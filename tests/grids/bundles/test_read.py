@@ -1,0 +1,138 @@
+"""A bundle that was changed, or never was one, is refused in one line that names what is wrong."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile, ZipInfo
+
+import pytest
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.grids.bundles import read
+from fedgrid.grids.bundles.layout import MANIFEST, pack
+from fedgrid.grids.bundles.read import opened
+from tests.helpers.bundles import changed, run_in
+
+
+def refusal(path: Path) -> str:
+    """Return why a bundle is refused."""
+    with pytest.raises(ConfigError) as refused, opened(path):
+        pass
+    assert "\n" not in str(refused.value)
+    assert "/fedgrid-bundle-" not in str(refused.value)
+    return str(refused.value)
+
+
+def in_record(folder: Path) -> None:
+    path = run_in(folder, "digits", "fedavg", 0)[1] / "rounds.parquet"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+
+
+def in_digest(folder: Path) -> None:
+    path = folder / MANIFEST
+    text = path.read_text()
+    start = text.index('"sha256"') + 12
+    path.write_text(text[:start] + ("0" if text[start] != "0" else "1") + text[start + 1 :])
+
+
+def in_sealed_digest(folder: Path) -> None:
+    values = unseal(folder / MANIFEST)
+    values["files"]["README.md"]["sha256"] = "0" * 64
+    (folder / MANIFEST).write_text(seal(values))
+
+
+def in_plugin(folder: Path) -> None:
+    [path] = folder.glob("storage/grids/mine/plugins/*.py")
+    path.write_text(path.read_text() + "# One line more.\n")
+
+
+def in_configuration(folder: Path) -> None:
+    path = run_in(folder, "digits", "fedavg", 0)[1] / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "seed": 1}))
+
+
+def further_file(folder: Path) -> None:
+    (folder / "report" / "tables" / "further.md").write_text("")
+
+
+def missing_file(folder: Path) -> None:
+    (folder / "environment.txt").unlink()
+
+
+def newer_format(folder: Path) -> None:
+    path = folder / MANIFEST
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+
+
+@pytest.mark.parametrize(
+    ("change", "listed", "named"),
+    [
+        (in_record, False, ["rounds.parquet", "bundle.json"]),
+        (in_record, True, ["digits-4-nonoverlapping-balanced-fedavg-s0", "rounds.parquet"]),
+        (in_digest, False, ["bundle.json", "checksum"]),
+        (in_sealed_digest, False, ["README.md", "bundle.json"]),
+        (in_plugin, False, ["plugins/", ".py", "bundle.json"]),
+        (in_plugin, True, ["plugin", ".py", "changed"]),
+        (in_configuration, True, ["config.json"]),
+        (further_file, False, ["report/tables/further.md", "bundle.json"]),
+        (missing_file, False, ["environment.txt", "missing"]),
+        (newer_format, False, ["newer", "format 2"]),
+    ],
+)
+def test_change_is_named(
+    bundle: Path, tmp_path: Path, change: Callable[[Path], None], listed: bool, named: list[str]
+) -> None:
+    """Also where somebody has written the list anew, but for the marks of the runs."""
+    with changed(bundle, tmp_path / "b.zip", listed=listed) as folder:
+        change(folder)
+    said = refusal(tmp_path / "b.zip")
+    assert [word for word in named if word not in said] == [], said
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil.txt", "/evil.txt", "storage/../../evil", "storage\\evil", "images.json", "a/", "log.txt"],
+)
+def test_name_that_no_bundle_has_is_refused(bundle: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "b.zip"
+    path.write_bytes(bundle.read_bytes())
+    with ZipFile(path, "a") as archive:
+        archive.writestr(name, "")
+    assert repr(name) in refusal(path)
+
+
+def test_no_zip_second_file_link_and_size_are_refused(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "b.zip"
+    assert "no file" in refusal(path)
+    path.write_text("hello")
+    assert "not a zip file" in refusal(path)
+    path.write_bytes(bundle.read_bytes()[:-2000])
+    assert "no bundle" in refusal(path)
+    path.write_bytes(bundle.read_bytes())
+    with pytest.warns(UserWarning, match="README"), ZipFile(path, "a") as archive:
+        archive.writestr("README.md", "")
+    assert "two files 'README.md'" in refusal(path)
+    (tmp_path / "empty").mkdir()
+    pack(tmp_path / "empty", path)
+    with ZipFile(path, "a") as archive:
+        archive.writestr(MANIFEST, "")
+        link = ZipInfo("README.md")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    assert "README.md is a link" in refusal(path)
+    monkeypatch.setattr(read, "free_space", lambda: 10**5)
+    assert "100,000" in refusal(bundle)
+    assert not (tmp_path / "evil.txt").exists()
+
+
+def test_data_named_by_a_path_are_refused(bundle: Path) -> None:
+    """Somebody else's file would say which of mine is read."""
+    with opened(bundle) as true:
+        run = true.runs[0].model_copy(update={"dataset": "csv:/etc/passwd#label=x"})
+    with pytest.raises(ConfigError, match="csv:/etc/passwd"):
+        read.check_paths(bundle, run)

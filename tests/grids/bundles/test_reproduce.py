@@ -1,0 +1,139 @@
+"""What `fedgrid reproduce` says of true bundles, and of forged ones whose checksums are all right."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.integrity.made_with import Part, parts_of, seal_parts
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.grids.bundles.reproduce import most_that_differ
+from fedgrid.grids.bundles.verdicts import compare_run
+from tests.helpers.bundles import RUNS, changed, forge, mark_again, run_in
+from tests.helpers.command_line import Result, fedgrid
+
+
+@pytest.fixture(autouse=True)
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work as somebody who knows neither the author's plugins nor where the data lie."""
+    monkeypatch.setattr(own_images, "_known", {})
+    for name in ("_sources", "_loaded"):
+        monkeypatch.setattr(active, name, {})
+    monkeypatch.chdir(tmp_path)
+    active.use()
+
+
+def reproduce(bundle: Path, *options: object) -> Result:
+    return fedgrid("reproduce", bundle, "--in-process", *options)
+
+
+def facts(result: Result) -> dict[str, Any]:
+    return result.events[-1]
+
+
+def test_true_bundle_is_the_same_to_the_byte(home: Path, bundle: Path) -> None:
+    result = reproduce(bundle, "--all", "--trust", "--data", home / "sites.csv", "--json")
+    assert result.code == 0, result.err
+    said = facts(result)
+    assert [verdict["outcome"] for verdict in said["verdicts"]] == ["same bytes"] * RUNS
+    assert said["proof"] == f"{RUNS} of {RUNS} recomputed, all the same."
+    assert said["wrong_scores"] == []
+
+
+def test_what_cannot_be_tried_is_said_and_not_counted(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.csv").write_text("site,x,ill\n1,2,0\n")
+    wrong = reproduce(bundle, "--data", tmp_path / "other.csv")
+    assert wrong.code == 2
+    assert "csv:sites.csv" in wrong.err
+
+    refused = reproduce(bundle, "--all", "--show")
+    assert (refused.code, "class Own(FedOpt)" in refused.out) == (2, True)
+    assert "own.py" in refused.err
+    assert "--trust" in refused.err
+    assert active.titles(active.files()[0].digest if active.files() else "") == {}
+
+    result = reproduce(bundle, "--all", "--trust")
+    assert result.code == 0, result.err
+    assert f"4 of {RUNS} recomputed" in result.out
+    assert "4 could not be tried" in result.out
+    assert "--data PATH" in result.out
+
+
+def add_to(number: float, column: str, row: int = -1) -> Any:
+    """Return a change of one value of a table."""
+
+    def change(table: pa.Table) -> pa.Table:
+        values = np.array(table[column].to_pylist(), np.float64)
+        values[row] += number
+        place = table.column_names.index(column)
+        return table.set_column(place, table.schema.field(column), pa.array(values, table[column].type))
+
+    return change
+
+
+def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None:
+    """Of digits: a number in its last digits, a run of another seed, other data, and a score of one's own."""
+    forged = tmp_path / "forged.zip"
+    with changed(bundle, forged) as folder:
+        run, place = run_in(folder, "digits", "fedavg", 0)
+        forge(run, place, "clients", add_to(1e-12, "personalised_accuracy"))
+        run, place = run_in(folder, "digits", "fedavg", 1)
+        _, other = run_in(folder, "digits", "own", 0)
+        for table in ("rounds", "clients"):
+            of_other = pa.parquet.read_table(other / f"{table}.parquet")
+            forge(run, place, table, lambda _, of_other=of_other: of_other)
+        run, place = run_in(folder, "digits", "own", 0)
+        made_with = place / "made_with.json"
+        parts = [Part(p.from_round, {**p.made_with, "images": "0" * 64}) for p in parts_of(made_with)]
+        made_with.write_text(seal_parts(tuple(parts), run.run_id))
+        mark_again(run, place)
+        _, place = run_in(folder, "digits", "own", 1)
+        scores = unseal(place / "scores.json")
+        (place / "scores.json").write_text(seal({**scores, "personalised_accuracy": 0.99}))
+    result = reproduce(forged, "--all", "--trust", "--json")
+    assert result.code == 1, result.err
+    said = facts(result)
+    verdicts = {v["run"].rpartition("balanced-")[2]: (v["outcome"], v["why"]) for v in said["verdicts"]}
+    outcome, why = verdicts["fedavg-s0"]
+    assert outcome == "differs"
+    assert why.startswith("from round 2 in personalised_accuracy of client 3: ")
+    assert verdicts["fedavg-s1"][0] == "differs"
+    assert verdicts["fedavg-s1"][1].startswith("from round 1 in ")
+    assert verdicts["own-s0"] == ("differs", verdicts["own-s0"][1])
+    assert "digits has digest" in verdicts["own-s0"][1]
+    assert verdicts["own-s1"] == ("same bytes", "")
+    assert ["own-s1: personalised_accuracy is 0.99" in line for line in said["wrong_scores"]].count(True) == 1
+    assert said["proof"] == f"4 of {RUNS} recomputed, 3 of them differ."
+
+
+@pytest.mark.parametrize(
+    ("number", "column", "outcome", "why"),
+    [
+        (1e-8, "personalised_accuracy", "same decisions", "numbers within 1e-06 up to round 2; made with P"),
+        (1e-3, "personalised_accuracy", "same decisions", "numbers within 1e-06 up to round 1; made with P"),
+        (1.0, "cluster", "differs", "from round 2 in cluster of client 3: 0, here 1"),
+    ],
+)
+def test_other_processor_may_have_other_last_digits(
+    bundle: Path, tmp_path: Path, number: float, column: str, outcome: str, why: str
+) -> None:
+    with (
+        changed(bundle, tmp_path / "a.zip") as theirs,
+        changed(bundle, tmp_path / "b.zip") as ours,
+    ):
+        run, there = run_in(theirs, "digits", "fedavg", 0)
+        _, here = run_in(ours, "digits", "fedavg", 0)
+        forge(run, here, "clients", add_to(number, column))
+        verdict = compare_run(run, there, here, ["made with P"])
+    assert verdict.outcome == outcome
+    assert verdict.why.startswith(why)
+
+
+@pytest.mark.parametrize(("runs", "same", "most"), [(280, 5, 125), (280, 280, 0), (6, 2, 4), (1, 1, 0)])
+def test_bound_is_that_of_a_sample_without_replacement(runs: int, same: int, most: int) -> None:
+    """Five that do not differ have a probability of 5.05 % if 125 of 280 differ, of 4.9 % if 126 do."""
+    assert most_that_differ(runs, same) == most

@@ -1,0 +1,60 @@
+"""What is in a bundle, and what is not."""
+
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
+import pyarrow.parquet as pq
+from rocrate.rocrate import ROCrate
+
+from fedgrid.engine.runtime.storage.format import unseal
+from tests.helpers.bundles import RUNS, USER, make_bundle
+
+
+def test_no_byte_names_a_person_or_a_place(home: Path, bundle: Path) -> None:
+    """Also not what is packed within Parquet files: their metadata, and the texts of their columns."""
+    with ZipFile(bundle) as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+        for name in [name for name in contents if name.endswith(".parquet")]:
+            with archive.open(name) as file:
+                table = pq.read_table(file)
+            contents[f"{name}, in it"] = f"{table.schema.metadata} {table.to_pydict()}".encode()
+    for private in (USER, str(home), str(home.parent), "own.py/", "file://", "http://127"):
+        named = [name for name, data in contents.items() if private.encode() in data]
+        assert named == [], private
+    names = {name.rpartition("/")[2] for name in contents}
+    assert names.isdisjoint({"log.txt", "mlflow.json", "images.json", "storage.json", "tags.json"})
+
+
+def test_same_grid_gives_the_same_bytes(home: Path, bundle: Path) -> None:
+    assert make_bundle(home / "runs", home / "again.zip").read_bytes() == bundle.read_bytes()
+
+
+def test_crate_says_what_was_run_on_which_data(bundle: Path, tmp_path: Path) -> None:
+    with ZipFile(bundle) as archive:
+        archive.extractall(tmp_path)
+    crate = ROCrate(tmp_path)
+    [action] = crate.get_by_type("CreateAction")
+    assert action["instrument"]["name"] == "fedgrid"
+    data = {each["name"]: each for each in action["object"]}
+    made_with = json.loads(next(tmp_path.glob("storage/digits*/made_with.json")).read_text())
+    assert data["digits"]["identifier"] == made_with["parts"][0]["images"]
+    [own] = [name for name in data if name.startswith("csv:sites.csv")]
+    assert data[own]["identifier"] != ""
+    assert {each["@id"] for each in action["result"]} <= {each.id for each in crate.data_entities}
+    assert "digits" in crate.root_dataset["license"]["description"]
+    listed = unseal(tmp_path / "bundle.json")["files"]
+    files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {*listed, "bundle.json"}
+    assert "torch==" in (tmp_path / "environment.txt").read_text()
+    assert (tmp_path / "report" / "index.html").stat().st_size > 1000
+
+
+def test_models_go_in_only_if_asked_for_and_filters_choose_runs(home: Path, bundle: Path) -> None:
+    some = make_bundle(home / "runs", home / "some.zip", "--models", "--filter", "algorithm=fedavg,seed=0")
+    with ZipFile(bundle) as archive, ZipFile(some) as of_some:
+        assert not any("state-" in name for name in archive.namelist())
+        assert sum(name.endswith("done.json") for name in archive.namelist()) == RUNS
+        assert sum(name.endswith("done.json") for name in of_some.namelist()) == 2
+        assert sum(name.endswith("000002.safetensors") for name in of_some.namelist()) == 2
+        assert not any(name.endswith(".py") for name in of_some.namelist())

@@ -1,0 +1,98 @@
+"""A small bundle, and what forgers do to one: with all checksums written anew, so that only numbers tell."""
+
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.integrity.mark import TIMES_CHECKSUM, mark_of
+from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, list_files, pack
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.record_columns import DONE
+from tests.chaos.storages import undrawn
+from tests.helpers.command_line import fedgrid
+from tests.helpers.plugin_files import ALGORITHM
+
+GRID = """
+dataset: [digits, "csv:{home}/sites.csv#label=ill,client=site"]
+algorithm: [fedavg, own]
+seeds: [0, 1]
+clients: 4
+plugins: ["{home}/own.py"]
+training: {{rounds: 2, local_epochs: 1}}
+"""
+RUNS = 8
+USER, HOST = "quaxolotl", "host-of-quaxolotl"
+
+
+def make_grid(home: Path) -> Path:
+    """Run the grid `mine` in a user's folder, on digits and on a table, with a plugin; return the storage."""
+    (home / "own.py").write_text(ALGORITHM)
+    with (home / "sites.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["site", "x", "y", "ill"])
+        rows.writerows([row % 4, row % 7 - row % 3, row % 5, row % 2] for row in range(120))
+    (home / "mine.yaml").write_text(GRID.format(home=home))
+    at = ("--storage", home / "runs")
+    result = fedgrid("run", home / "mine.yaml", "--in-process", *at)
+    assert result.code == 0, result.err
+    return home / "runs"
+
+
+def make_bundle(storage: Path, target: Path, *options: object) -> Path:
+    """Write the bundle of the grid `mine`."""
+    with undrawn():
+        result = fedgrid("bundle", "mine", "-o", target, "--storage", storage, *options)
+    assert result.code == 0, result.err
+    return target
+
+
+@contextmanager
+def changed(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[Path]:
+    """Yield a folder with the files of a bundle; what they are at the end makes another bundle.
+
+    Its list is that of before unless `listed`.
+    """
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        with ZipFile(bundle) as archive:
+            archive.extractall(folder)
+        yield folder
+        if listed:
+            values = unseal(folder / MANIFEST)
+            (folder / MANIFEST).unlink()
+            (folder / MANIFEST).write_text(seal({**values, "files": list_files(folder)}))
+        pack(folder, target)
+
+
+def run_in(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunConfig, Path]:
+    """Return one of the runs in the folder of a bundle, and its own folder."""
+    storage = Storage.named(folder / STORAGE)
+    for run in GridFolder(storage, list_grids(storage)[0]).runs():
+        if (run.short_dataset, run.algorithm["name"], run.seed) == (dataset, algorithm, seed):
+            return run, next(storage.root.glob(f"*-{run.run_id}"))
+    raise LookupError(f"no run of {dataset}, {algorithm}, seed {seed}")
+
+
+def forge(run: RunConfig, folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change a table of a run's records, and write the run's mark anew."""
+    path = folder / f"{table}.parquet"
+    before = pq.read_table(path)
+    pq.write_table(
+        change(before).replace_schema_metadata(before.schema.metadata), path, write_page_checksum=True
+    )
+    mark_again(run, folder)
+
+
+def mark_again(run: RunConfig, folder: Path) -> None:
+    """Write the mark of a run for the files that it has now."""
+    assert (folder / TIMES_CHECKSUM).exists()
+    (folder / DONE).write_text(mark_of(folder, run))
