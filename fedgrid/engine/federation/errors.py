@@ -43,10 +43,6 @@ class FinalError(RunError):
     """A run stopped where it would stop again: it is not retried."""
 
 
-NO_FINITE_UPDATE = "every update is NaN or infinite"
-"""Words of a `FinalError` that say that a run has diverged."""
-
-
 class StorageError(RunError):
     """The storage cannot be read or written at present."""
 

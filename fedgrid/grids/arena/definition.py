@@ -128,19 +128,12 @@ class Arena:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Why the data set allows no runs of a method or a family, in words."""
-        refused = (
-            f"{method} has no rows in family {family}, which verdicts leave out: {why}"
-            for (method, family), why in self._refused.items()
-        )
+        refused = (f"{' in family '.join(place)} is left out: {why}" for place, why in self._refused.items())
         return (*self.unfit, *self._possible[1], *self.tuning._tuning_runs[1], *refused)
 
     @cached_property
     def _refused(self) -> Mapping[tuple[str, str], str]:
-        """(One of `subjects`, family) -> why the method cannot be run there, of those that cannot.
-
-        Raises:
-            ConfigError: it can be run in no family.
-        """
+        """(One of `subjects`, family) -> why it cannot be run there; a `ConfigError` if it can be nowhere."""
         refused = {}
         for method in self.subjects:
             for family, runs in {**self.families, **self.tuning._tuning_runs[0]}.items():

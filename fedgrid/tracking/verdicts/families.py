@@ -93,6 +93,8 @@ def harm(field: Field, method: str, baseline: str) -> dict[Block, float]:
 
     def share(outcome: Outcome) -> float:
         other = others.get(outcome.place)
+        if other is not None and outcome.is_diverged and not other.is_diverged:
+            return 1.0
         return nan if other in (None, outcome) else worse_share(outcome.clients, other.clients)
 
     shares = block_means(field.outcomes[method], share)

@@ -112,8 +112,18 @@ class Outcome(RowOfArena):
         return self.method, self.settings, self.protocol, *self.block, self.seed
 
 
-def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outcome:
-    """Return the outcome of a finished run, in the digits of the file: ties with kept ones stay ties."""
+def outcome_of(
+    row: RowOfArena, run: Run, made_with: Mapping[str, str], *, has_held_out: bool = False
+) -> Outcome:
+    """Return the outcome of a finished run, in the digits of the file: ties with kept ones stay ties.
+
+    Of one that has diverged no client has a model: accuracies and the ARI are 0. Without it the family would
+    be lost for all methods, and the worst result of this one would not count.
+    """
+    if run.has_diverged:
+        missing = [] if has_held_out else ["held_out_accuracy"]
+        missing += ["clusters", "megabytes", *(() if row.has_groups else ("ari", "exactly_right"))]
+        return _outcome(row, run, {name: nan if name in missing else 0.0 for name in SCORES}, made_with)
     accuracy_R = run.curves["personalised_accuracy"]
     sent_R = run.curves["bytes"] / 1e6
     measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
@@ -124,29 +134,16 @@ def outcome_of(row: RowOfArena, run: Run, made_with: Mapping[str, str]) -> Outco
     numbers["megabytes"] = _rounded(sent_R[-1])
     tested = ((int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at])) for at in measured)
     clients = (_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1])
-    return _outcome(row, run, numbers, tuple(tested), tuple(clients), made_with)
-
-
-def outcome_of_diverged(
-    row: RowOfArena, run: Run, num_clients: int, num_held_out: int, made_with: Mapping[str, str]
-) -> Outcome:
-    """Return the outcome of a run that has diverged: no client has a model, so accuracies and the ARI are 0.
-
-    Without it the family would be lost for all methods, and the worst result of this one would not count.
-    """
-    missing = () if num_held_out else ("held_out_accuracy",)
-    missing = (*missing, "clusters", "megabytes", *(() if row.has_groups else ("ari", "exactly_right")))
-    numbers = {name: nan if name in missing else 0.0 for name in SCORES}
-    return _outcome(row, run, numbers, (), (0.0,) * (num_clients - num_held_out), made_with)
+    return _outcome(row, run, numbers, made_with, tuple(tested), tuple(clients))
 
 
 def _outcome(
     row: RowOfArena,
     run: Run,
     numbers: Mapping[str, Any],
-    tested: tuple[tuple[int, float, float], ...],
-    clients: tuple[float, ...],
     made_with: Mapping[str, str],
+    tested: tuple[tuple[int, float, float], ...] = (),
+    clients: tuple[float, ...] = (),
 ) -> Outcome:
     return Outcome(
         **asdict(row),

@@ -25,7 +25,6 @@ def test_run_that_diverged_counts_as_the_worst_result(tmp_path):
     assert finished.personalised_accuracy > 0
     assert (diverged.personalised_accuracy, diverged.held_out_accuracy) == (0, 0)
     assert isnan(diverged.ari)
-    assert len(diverged.clients) == len(finished.clients) == 4
     assert (finished.is_diverged, diverged.is_diverged) == (False, True)
     assert "fedavg 1" in diverged_in([finished, diverged])
     assert diverged_in([finished]) == ""

@@ -21,7 +21,7 @@ from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
-from fedgrid.engine.federation.errors import NO_FINITE_UPDATE, FinalError
+from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
@@ -131,8 +131,8 @@ def _updates(
     if reports and not usable:
         clients = ", ".join(str(report.client) for report in reports)
         raise FinalError(
-            f"clients {clients}, round {plan.round_index + 1}: {NO_FINITE_UPDATE}, so there is nothing to "
-            f"aggregate; the state of round {plan.round_index} is kept. "
+            f"clients {clients}, round {plan.round_index + 1}: every update is NaN or infinite, so there is "
+            f"nothing to aggregate; the state of round {plan.round_index} is kept. "
             "Lower training.learning_rate (or algorithm.server_learning_rate)"
         )
     images = {report.client: report.images for report in usable}
