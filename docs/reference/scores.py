@@ -16,7 +16,8 @@ def pages() -> dict[str, str]:
         for column in EVERY_COLUMN["rounds"]
         if column.only not in (COUNTS, MESSAGE) and column.name != "round"
     }
-    sometimes = (*scores.PROBABILITIES, *scores.PREDICTED, *scores.ONLY_CURVES, *scores.HELD_OUT, *scores.HARM)
+    of_some = scores.PROBABILITIES, scores.PREDICTED, scores.ONLY_CURVES, scores.HELD_OUT, scores.HARM
+    sometimes = (score for group in of_some for score in group)
     scored = {
         each.name: each.meaning for each in (*scores.OF_ROUNDS, *sometimes) if each.name not in recorded
     }

@@ -14,8 +14,8 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
 from fedgrid.engine.runtime.run.run_folder import LOG, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import read_rows
-from fedgrid.grids.display.result_columns import columns_for
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
+from fedgrid.grids.results.result_columns import columns_for
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import NoRecords, Records, RecordsError, read_records

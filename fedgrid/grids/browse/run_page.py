@@ -18,8 +18,8 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.run_facts import choose_rounds
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.result_columns import OF_NUMBERS, RESULT_COLUMNS
 from fedgrid.grids.display.tables import cell, choice_table, duration, readable_size
+from fedgrid.grids.results.result_columns import OF_NUMBERS, RESULT_COLUMNS
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array

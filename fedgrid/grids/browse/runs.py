@@ -13,10 +13,10 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.result_columns import RESULT_COLUMNS
 from fedgrid.grids.display.tables import cell, choice_table
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.result_columns import RESULT_COLUMNS
 from fedgrid.redaction import in_csv, printable
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_places, text_of

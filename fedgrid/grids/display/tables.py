@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fedgrid.grids.display.result_columns import OWN_COLUMNS, SUMMARY_COLUMNS, columns_for
+from fedgrid.grids.results.result_columns import OWN_COLUMNS, SUMMARY_COLUMNS, columns_for
 from fedgrid.redaction import printable
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import text_of
