@@ -5,9 +5,11 @@ The registry knows no algorithm: the package `fedgrid.algorithms` puts its own h
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
@@ -97,12 +99,17 @@ def free(settings: Settings) -> dict[str, Any]:
     If one of the others is changed, they follow: as the server's learning rate does its optimizer.
     """
     values = settings.model_dump()
-    for name, field in type(settings).model_fields.items():
-        if field.default_factory_takes_validated_data:
-            default = field.get_default(call_default_factory=True, validated_data=values)
-            if values[name] == default:
-                del values[name]
+    for name, field in _following(type(settings)).items():
+        if values[name] == field.get_default(call_default_factory=True, validated_data=values):
+            del values[name]
     return values
+
+
+@cache
+def _following(kind: type[Settings]) -> dict[str, FieldInfo]:
+    """Return the fields whose defaults follow from others: pydantic reads a signature to say so."""
+    fields = kind.model_fields.items()
+    return {name: field for name, field in fields if field.default_factory_takes_validated_data}
 
 
 def written(name: str, settings: Settings) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
-from fedgrid.tracking.verdicts.outcomes import Protocol
+from fedgrid.tracking.verdicts.outcomes import Protocol, RowOfArena
 
 
 def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
@@ -20,24 +20,9 @@ def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
     Raises:
         ConfigError: as `Launcher.plan`.
     """
-    storage = launcher.storage
-    storage.pull_marks()
-    searched: dict[str, RunConfig] = {}
-    params: dict[tuple[str, Protocol], Mapping[str, Any]] = {}
-    missing_searches = 0
-    dataset = arena.tuning.dataset_in_files
-    for method, protocol, search in searches(arena.tuning):
-        if search is None:
-            params[method, protocol] = {}
-            continue
-        tuned = stored.settings((dataset, method, protocol, arena.trials), digest_of(search))
-        if tuned is not None:
-            params[method, protocol] = tuned.params
-            continue
-        missing_searches += 1
-        runs, params[method, protocol] = _stand_ins(search, storage)
-        searched |= {run.run_id: run for run in runs}
-    entries = arena.entries(params)
+    with launcher.options.steps(launcher.console) as steps:
+        steps.say("Listing the runs")
+        entries, searched, missing_searches = _runs_left(arena, stored, launcher.storage)
     outcomes, missing = stored.divide(entries)
     rows = {run.run_id: run for _, run in missing}
     if launcher.options.as_json or searched or rows:
@@ -54,6 +39,29 @@ def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
         f"{arena.name}: {tuning}; {len(entries)} rows, {len(outcomes)} of them kept, {len(rows)} runs. "
         "Settings that are not found yet are stood in for by drawn ones: their runs will have other ids.",
     )
+
+
+def _runs_left(
+    arena: Arena, stored: KeptResults, storage: Storage
+) -> tuple[list[tuple[RowOfArena, RunConfig]], dict[str, RunConfig], int]:
+    """Return all rows, the runs by id of the searches that are missing, and the number of these."""
+    storage.pull_marks()
+    searched: dict[str, RunConfig] = {}
+    params: dict[tuple[str, Protocol], Mapping[str, Any]] = {}
+    missing_searches = 0
+    dataset = arena.tuning.dataset_in_files
+    for method, protocol, search in searches(arena.tuning):
+        if search is None:
+            params[method, protocol] = {}
+            continue
+        tuned = stored.settings((dataset, method, protocol, arena.trials), digest_of(search))
+        if tuned is not None:
+            params[method, protocol] = tuned.params
+            continue
+        missing_searches += 1
+        runs, params[method, protocol] = _stand_ins(search, storage)
+        searched |= {run.run_id: run for run in runs}
+    return arena.entries(params), searched, missing_searches
 
 
 def _stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Mapping[str, Any]]:

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from textwrap import fill
@@ -18,7 +17,7 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
-from fedgrid.grids.planning.calibrate import BUDGET, calibrate, processor_name
+from fedgrid.grids.planning.calibrate import calibrate, processor_name
 from fedgrid.grids.planning.checks import rounds_left
 from fedgrid.grids.planning.estimate import (
     Capacity,
@@ -70,10 +69,10 @@ def show_plan(
     left, taken = rounds_left(grid.runs, storage, options)
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
-    workloads = workloads_of(left, data_dir)
     device = _device(capacities)
-    with nullcontext() if options.as_json else console.status(f"Timing the models, at most {BUDGET:g} s ..."):
-        speeds = calibrate(workloads, device)
+    with options.steps(console) as steps:
+        steps.say("Timing the models, some seconds each")
+        speeds = calibrate(workloads_of(left, data_dir), device)
     learnt = experience(left, data_dir, storage.root, speeds, capacities)
     rows = [
         replace(row, hours=row.hours * learnt.factor)

@@ -140,14 +140,15 @@ def default_of(config: RunConfig, key: str) -> Any:
 
 def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
     """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`."""
-    groups: dict[str, list[RunConfig]] = {}
+    groups: dict[str, dict[str, RunConfig]] = {}
     for config in configs:
-        groups.setdefault(config.name, []).append(config)
+        # One for each section of the keys: its values are looked up once.
+        groups.setdefault(config.name, {})[repr(getattr(config, prefix.rstrip(".")))] = config
     keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
     differing: dict[str, None] = {}
     for group in groups.values():
         if len(group) > 1:
-            several = (key for key in keys if len({value_text(run, key) for run in group}) > 1)
+            several = (key for key in keys if len({value_text(run, key) for run in group.values()}) > 1)
             differing |= dict.fromkeys(several)
     return tuple(key for key in keys if key in differing)
 

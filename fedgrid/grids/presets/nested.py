@@ -11,11 +11,12 @@ from fedgrid.engine.federation.errors import ConfigError
 def value_at(values: Any, path: Iterable[str]) -> tuple[Any] | None:
     """Return the value at a path of keys of mappings and models, alone in a tuple; None if there is none."""
     for key in path:
-        # `dict(values)` gives the same, and takes most of the time of a grid of thousands of runs.
-        inner = vars(values) | (values.model_extra or {}) if isinstance(values, BaseModel) else values
-        if not (isinstance(inner, Mapping) and key in inner):
+        if isinstance(values, BaseModel):
+            # `dict(values)` gives the same, but takes most of the time of a grid of thousands of runs.
+            values = vars(values) | (values.model_extra or {})
+        if not (isinstance(values, Mapping) and key in values):
             return None
-        values = inner[key]
+        values = values[key]
     return (values,)
 
 

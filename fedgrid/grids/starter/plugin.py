@@ -1,11 +1,14 @@
 """An algorithm and a model of your own; the grid's file names this one under `plugins:`.
 
-The contract between server and clients, and more examples: docs/own-algorithm.md and docs/contract.md.
+The contract between server and clients, and more examples: docs/own-algorithm.md and docs/contract.md. Every
+command that names the grid reads this file: what takes long to import is imported where it is used.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-from sklearn.cluster import AgglomerativeClustering
-from torch import nn
 
 from fedgrid import (
     AlgorithmEntry,
@@ -17,6 +20,9 @@ from fedgrid import (
     Updates,
     split_by_labels,
 )
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class OneCutSettings(FedOptSettings):
@@ -46,6 +52,8 @@ class OneCut(FedOpt):
         """
         if round_index + 1 != self.settings.round or len(updates.clients) < 2:
             return state, Diagnostics()
+        from sklearn.cluster import AgglomerativeClustering
+
         cut = AgglomerativeClustering(
             n_clusters=None,
             distance_threshold=self.settings.threshold,
@@ -58,6 +66,8 @@ class OneCut(FedOpt):
 
 def two_layers(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Return a module from images (N, channels, height, width) in [0, 1] to logits (N, num_classes)."""
+    from torch import nn
+
     pixels = channels * height * width
     return nn.Sequential(nn.Flatten(), nn.Linear(pixels, 64), nn.ReLU(), nn.Linear(64, num_classes))
 

@@ -28,8 +28,6 @@ Scenario: TypeAlias = tuple[str, int, str, *tuple[AxisValue, ...]]
 SETTING_OF_ALGORITHM = "algorithm."
 """Axes that begin like this are settings of an algorithm; they belong to no scenario."""
 FINISHED, FAILED, DAMAGED = "finished", "failed", "damaged"
-NO_FINITE_UPDATE = "every update is NaN or infinite"
-"""Words of the cause of a run that diverged."""
 IDENTITY = ("run", "run_id", "state", "superseded", "scenario", "variant", "folder")
 NOTE, TAG = "note", "tags."
 """A column, and the beginning of one for each tag, as in MLflow."""
@@ -108,7 +106,7 @@ class Run:
     @property
     def has_diverged(self) -> bool:
         """Whether it stopped since no client had a finite update."""
-        return self.state == FAILED and NO_FINITE_UPDATE in self.cause
+        return "every update is NaN or infinite" in self.cause
 
     @property
     def lacking(self) -> str:

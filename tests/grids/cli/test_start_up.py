@@ -18,6 +18,21 @@ def test_command_line_starts_without_heavy_imports():
     assert HEAVY.isdisjoint(ended.stdout.split())
 
 
+def test_study_is_begun_shown_and_looked_at_without_heavy_imports(tmp_path):
+    """Also what a new study's plugin imports waits until it is used."""
+    commands = ("init mine", "algorithms one-cut --plugin mine/mine_plugin.py", "status")
+    program = (
+        "import sys; from fedgrid.grids.cli.main import app\n"
+        f"for command in {commands}: app(command.split(), standalone_mode=False)\n"
+        "print(*sys.modules)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
+    )
+    light = {"numpy", "pyarrow", "pydantic"}
+    assert ((HEAVY | {"pandas", "scipy"}) - light).isdisjoint(ended.stdout.split())
+
+
 def test_module_is_the_command_and_h_is_its_help():
     ended = subprocess.run(
         [sys.executable, "-m", "fedgrid", "run", "-h"], stdout=subprocess.PIPE, text=True, check=True

@@ -37,7 +37,7 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
         )
     if grid is not None:
         GridFolder(storage, grid).runs()
-    with Steps(console) as steps:
+    with Steps(console, as_lines=True) as steps:
         steps.say("Starting MLflow")
         try:
             uri, artifacts = tracking_uri(storage.root), artifact_root(storage.root)

@@ -1,6 +1,7 @@
 """What the commands share: exit codes, the console, and groups of options."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
 import typer
 
 from fedgrid.grids.display.plain import PlainConsole
+from fedgrid.grids.display.steps import Steps
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
@@ -26,6 +28,14 @@ def console() -> PlainConsole:
     """Return a console for standard output."""
     shown = PlainConsole()
     return shown if shown.is_terminal else PlainConsole(width=PLAIN_WIDTH)
+
+
+@contextmanager
+def starting(*, quiet: bool) -> Iterator[None]:
+    """Say on a terminal that a command starts, while it imports what it needs."""
+    with Steps(console(), quiet=quiet) as steps:
+        steps.say("Starting")
+        yield
 
 
 def use_plugins(files: Sequence[Path] | None) -> None:

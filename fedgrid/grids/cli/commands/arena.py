@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
+from fedgrid.grids.cli.commands.app import (
+    console,
+    exit_with,
+    open_storage,
+    starting,
+    use_plugins,
+    with_groups,
+)
 from fedgrid.grids.cli.commands.options import Changes, Dataset, DryRun, InProcess, Launch, Seeds
 
 app = typer.Typer()
@@ -65,33 +72,34 @@ def arena(
 
     After an interruption, the same command continues.
     """
-    from fedgrid.grids.arena.card import card_text
-    from fedgrid.grids.arena.check import run_check
-    from fedgrid.grids.arena.command import run_arena
-    from fedgrid.grids.arena.definition import load_arena
-    from fedgrid.grids.arena.kept import KeptResults, read
-    from fedgrid.grids.arena.plan import plan_arena
-    from fedgrid.grids.arena.tuning import Search
-    from fedgrid.grids.execution.run import Launcher
-    from fedgrid.grids.search.run import Advanced, advance
+    with starting(quiet=launch.as_json):
+        from fedgrid.grids.arena.card import card_text
+        from fedgrid.grids.arena.check import run_check
+        from fedgrid.grids.arena.command import run_arena
+        from fedgrid.grids.arena.definition import load_arena
+        from fedgrid.grids.arena.kept import KeptResults, read
+        from fedgrid.grids.arena.plan import plan_arena
+        from fedgrid.grids.arena.tuning import Search
+        from fedgrid.grids.execution.run import Launcher
+        from fedgrid.grids.search.run import Advanced, advance
 
-    options = launch.options(in_process=in_process)
-    use_plugins([*(own or []), *(launch.plugins or [])])
-    definition = load_arena(
-        name,
-        dataset,
-        algorithms or [],
-        own or [],
-        trials,
-        options.data_dir,
-        changes=changes or [],
-        only=families or [],
-        blind=blind,
-        null=null,
-        seeds=seeds,
-        tuned_on=tuned_on,
-        budget=fine_tune,
-    )
+        options = launch.options(in_process=in_process)
+        use_plugins([*(own or []), *(launch.plugins or [])])
+        definition = load_arena(
+            name,
+            dataset,
+            algorithms or [],
+            own or [],
+            trials,
+            options.data_dir,
+            changes=changes or [],
+            only=families or [],
+            blind=blind,
+            null=null,
+            seeds=seeds,
+            tuned_on=tuned_on,
+            budget=fine_tune,
+        )
     if card:
         print(card_text(definition), end="")
         return

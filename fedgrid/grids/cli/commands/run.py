@@ -9,7 +9,14 @@ import typer
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
-from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
+from fedgrid.grids.cli.commands.app import (
+    console,
+    exit_with,
+    open_storage,
+    starting,
+    use_plugins,
+    with_groups,
+)
 from fedgrid.grids.cli.commands.options import (
     Changes,
     Dataset,
@@ -89,19 +96,20 @@ def run(
 
     After an interruption, the same command continues: finished runs are not repeated.
     """
-    from fedgrid.grids.cli.actions.stacking import decide_stacking
-    from fedgrid.grids.display.plain import print_marked, warn
-    from fedgrid.grids.execution.run import run_grid
-    from fedgrid.grids.presets.load import load_grid
-    from fedgrid.grids.search.tuned import add_notes, read_tuned
+    with starting(quiet=launch.as_json):
+        from fedgrid.grids.cli.actions.stacking import decide_stacking
+        from fedgrid.grids.display.plain import print_marked, warn
+        from fedgrid.grids.execution.run import run_grid
+        from fedgrid.grids.presets.load import load_grid
+        from fedgrid.grids.search.tuned import add_notes, read_tuned
 
+        use_plugins(launch.plugins)
     options = launch.options(
         may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run, imported=imported or ()
     )
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
     if what is None and not axes and not changes:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
-    use_plugins(launch.plugins)
     storage = open_storage(launch.storage)
     searches = read_tuned(tuned or [], storage)
 

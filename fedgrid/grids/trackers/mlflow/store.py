@@ -105,6 +105,21 @@ def connect(uri: str) -> Any:
     return _OneLine(uri, client)
 
 
+def find_experiment(uri: str, name: str) -> str | None:
+    """Return the id of an experiment, None if there is none; a SQLite file is read without MLflow.
+
+    Raises:
+        TrackerFailed, sqlite3.Error: the store fails.
+    """
+    if file := database_file(uri):
+        with closing(sqlite3.connect(file)) as database:
+            query = "SELECT experiment_id FROM experiments WHERE name = ?"
+            row = database.execute(query, (name,)).fetchone()
+        return str(row[0]) if row else None
+    experiment = connect(uri).get_experiment_by_name(name)
+    return None if experiment is None else str(experiment.experiment_id)
+
+
 def database_file(uri: str) -> Path | None:
     """Return the file of a SQLite store, None for other stores."""
     scheme, _, path = uri.partition(":///")

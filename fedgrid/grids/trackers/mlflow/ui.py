@@ -18,7 +18,7 @@ from typing import IO
 
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import own_user
-from fedgrid.grids.trackers.mlflow.store import connect, one_line, with_upgrade
+from fedgrid.grids.trackers.mlflow.store import find_experiment, one_line, with_upgrade
 from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
@@ -45,9 +45,8 @@ def address(port: int) -> str:
 def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
     """Return the address of a grid's runs in the UI, None if the store has none of it."""
     with suppress(TrackerFailed), one_line(uri):
-        experiment = connect(uri).get_experiment_by_name(grid_name)
-        if experiment is not None:
-            return f"{address(port)}/#/experiments/{experiment.experiment_id}/runs?{VIEW}"
+        if number := find_experiment(uri, grid_name):
+            return f"{address(port)}/#/experiments/{number}/runs?{VIEW}"
     return None
 
 

@@ -261,6 +261,18 @@ def test_report_that_another_user_has_logged_is_replaced(storage, teller, monkey
     assert (kept / "index.html").read_text() == "page"
 
 
+def test_report_goes_into_a_store_that_the_user_named(storage, tmp_path, monkeypatch):
+    """Through MLflow; into the storage's own the files are copied."""
+    uri = default_uri(tmp_path / "elsewhere")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    (report := tmp_path / "report").mkdir()
+    (report / "index.html").write_text("page")
+    assert log_report("mine", Storage(storage), report) is None
+    new_teller(storage).close(End("FINISHED"))
+    assert log_report("mine", Storage(storage), report)
+    assert Store(uri).artifacts("mine", "report") == {"report/index.html"}
+
+
 def test_deleted_run_becomes_a_new_mlflow_run(storage, store, teller):
     record(storage, CONFIG, ROUNDS)
     tell(teller, CONFIG, "FINISHED")

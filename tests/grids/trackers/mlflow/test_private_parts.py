@@ -9,7 +9,7 @@ from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
-from fedgrid.grids.trackers.mlflow.own_store import COLUMNS, MADE_BY_OTHERS
+from fedgrid.grids.trackers.mlflow.own_store import COLUMNS, LIVING_RUNS, MADE_BY_OTHERS, TAGGED
 from tests.helpers.command_line import new_storage
 
 KNOWN = "3.17"
@@ -24,6 +24,7 @@ def test_store_of_this_mlflow_is_the_one_that_is_known(tmp_path: Path) -> None:
         for addresses in COLUMNS:
             columns = {row[1] for row in database.execute(f"PRAGMA table_info({addresses.table})")}
             assert {addresses.key, addresses.column} <= columns, f"{changed}: see {addresses}"
+        assert database.execute(LIVING_RUNS + TAGGED, ("mine", "key", "value")).fetchall() == [], changed
         assert database.execute(MADE_BY_OTHERS).fetchall() == [], changed
 
 
