@@ -31,6 +31,8 @@ class Inputs:
     tokens (length,)."""
     vocabulary: int = 0
     """Number of different tokens; 0 for other kinds."""
+    padding: int | None = None
+    """The token that fills texts up to one length, in front: a model's attention mask is where others are."""
 
     @property
     def num_bytes(self) -> int:

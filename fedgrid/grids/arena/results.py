@@ -6,7 +6,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, outcome_of
+from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, has_diverged, outcome_of
 
 
 def read_outcomes(
@@ -15,7 +15,7 @@ def read_outcomes(
     """Return the outcomes of the runs among these rows that are finished or have diverged."""
     if not entries:
         return []
-    results = {run.run_id: run for run in load(grid, storage).runs if run.is_finished or run.has_diverged}
+    results = {run.run_id: run for run in load(grid, storage).runs if run.is_finished or has_diverged(run)}
     made = {
         run_id: dict(parts[-1].made_with)
         for run_id, result in results.items()

@@ -1,5 +1,5 @@
 """The user's own images, and files of splits, that travel with a job: those that a grid or an option names by
-a relative path."""
+a relative path. Of a data set on the Hugging Face hub its revision travels: each machine fetches it."""
 
 import re
 import shutil
@@ -11,8 +11,9 @@ from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.names import place_and_mark
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.data.datasets import files_of, find
+from fedgrid.engine.runtime.data.datasets import files_of, find, pinned
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED, SHIPPED_FOLDER
+from fedgrid.grids.display.plain import print_marked
 
 TABLES = (".csv", ".parquet")
 LIMIT = 64 << 20
@@ -22,7 +23,8 @@ LIMIT = 64 << 20
 class Shipment:
     """Copies images into a job's working directory, into a folder named by their content.
 
-    `npz:mine.npz` becomes `npz:@3f2a.../mine.npz`, whichever directory the job gets.
+    `npz:mine.npz` becomes `npz:@3f2a.../mine.npz`, whichever directory the job gets. `hf:NAME` becomes
+    `hf:NAME@` and the commit, whichever is the newest when the job starts.
     """
 
     def __init__(self, job: Path) -> None:
@@ -56,13 +58,17 @@ class Shipment:
     def _ship(self, name: str) -> str:
         kind, given = _kind_and_path(name)
         _, mark = place_and_mark(given)
+        if names.on_hub(name):
+            there = pinned(name)
+            print_marked("note:", "bold", f"the cluster's machines fetch {there}, or have it in their caches")
+            return there
         if kind in OWN_FORMATS:
             dataset = find(name, Path())
             by_content, place = dataset.name, Path(dataset.location)
         else:
             place = own_images.place_given(given)
             by_content = own_images.name(kind, place, mark, [place])
-        files = files_of(place)
+        files = files_of(kind, place)
         self._size += sum(file.stat().st_size for file in files)
         if self._size > LIMIT:
             raise ConfigError(
@@ -81,7 +87,8 @@ class Shipment:
 def relative_names(value: Any) -> Iterator[str]:
     """Yield each `npz:PATH`, `folder:PATH` and file of a split with a relative path in a value, or within it.
 
-    A split names its file by a path alone, which is that of a csv or Parquet file that is here.
+    A split names its file by a path alone, which is that of a csv or Parquet file that is here. Data sets of
+    the hub are among them unless they name a commit.
     """
     if isinstance(value, dict):
         for inner in value.values():
@@ -93,6 +100,9 @@ def relative_names(value: Any) -> Iterator[str]:
         for word in re.split(r",(?![a-z]+=)", value):  # Options of a table have commas between them.
             name = word.strip(" []'\"")
             kind, path = _kind_and_path(name)
+            named = names.on_hub(name)
+            if named and names.COMMIT.fullmatch(named[1]):
+                continue
             is_table = kind == names.PARTITION and Path(path).suffix in TABLES and Path(path).is_file()
             if (is_table or kind in OWN_FORMATS) and path and not path.startswith(("/", "~", SHIPPED)):
                 yield name

@@ -104,11 +104,6 @@ class Run:
         return len(self.round_R) > 0
 
     @property
-    def has_diverged(self) -> bool:
-        """Whether it stopped since no client had a finite update."""
-        return "every update is NaN or infinite" in self.cause
-
-    @property
     def lacking(self) -> str:
         """Why it has no result: `30 of 50 rounds`, `not started`, `failed: ...`; empty of a finished run."""
         if self.state == DAMAGED:

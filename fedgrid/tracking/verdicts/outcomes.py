@@ -120,7 +120,7 @@ def outcome_of(
     Of one that has diverged no client has a model: accuracies and the ARI are 0. Without it the family would
     be lost for all methods, and the worst result of this one would not count.
     """
-    if run.has_diverged:
+    if has_diverged(run):
         missing = [] if has_held_out else ["held_out_accuracy"]
         missing += ["clusters", "megabytes", *(() if row.has_groups else ("ari", "exactly_right"))]
         return _outcome(row, run, {name: nan if name in missing else 0.0 for name in SCORES}, made_with)
@@ -135,6 +135,11 @@ def outcome_of(
     tested = ((int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at])) for at in measured)
     clients = (_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1])
     return _outcome(row, run, numbers, made_with, tuple(tested), tuple(clients))
+
+
+def has_diverged(run: Run) -> bool:
+    """Return whether a run stopped since no client had a finite update."""
+    return "every update is NaN or infinite" in run.cause
 
 
 def _outcome(

@@ -4,11 +4,12 @@ import os
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from PIL import Image
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data import hub, own_images
 from fedgrid.engine.runtime.data.datasets import find, is_here, load
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.submit import images
@@ -36,6 +37,7 @@ def here(tmp_path, monkeypatch):
             (folder / "drawn" / part / "ink" / name).mkdir(parents=True)
             Image.new("L", (8, 8), len(name)).save(folder / "drawn" / part / "ink" / name / "1.png")
     write_npz(folder / "mine.npz")
+    Dataset.from_dict({"n": [1.0, 2.0] * 4, "y": [0, 1] * 4}).save_to_disk(folder / "saved")
     (folder / "mine.csv").write_text("a,site,y\n" + "1,r,0\n2,s,1\n" * 4)
     monkeypatch.chdir(folder)
     return folder
@@ -52,7 +54,7 @@ def job(tmp_path, monkeypatch):
     "name",
     [
         *("npz:mine.npz", "folder:cats", "folder:../here/cats", "folder:cats#4", "folder:drawn"),
-        "csv:mine.csv#label=y,client=site",
+        *("csv:mine.csv#label=y,client=site", "hf:./saved#label=y"),
     ],
 )
 def test_shipped_images_are_the_same(here, job, tmp_path, monkeypatch, name):
@@ -121,6 +123,23 @@ def test_name_is_changed_wherever_an_option_has_it(here, job, argument):
     [place] = (job / "images").iterdir()
     assert shipment.rewrite(argument) == argument.replace("npz:", f"npz:@{place.name}/")
     assert shipment.rewrite("npz:mine.npz2") == "npz:mine.npz2"
+
+
+def test_data_on_the_hub_are_fetched_there_at_todays_commit(here, job, tmp_path, monkeypatch, capsys):
+    commit = "0" * 40
+    monkeypatch.setattr(hub, "commit_of", lambda repository, revision: commit)
+    (here / "grid.yaml").write_text(
+        "dataset: [hf:some/letters#label=y, 'hf:words@main#tokens=chars,length=9']\n"
+    )
+    shipment = Shipment(job)
+    name = stage("grid.yaml", job, shipment)
+    assert (job / name).read_text() == (
+        f"dataset: [hf:some/letters@{commit}#label=y, 'hf:words@{commit}#length=9,tokens=chars']\n"
+    )
+    assert f"machines fetch hf:some/letters@{commit}#label=y, or have it" in capsys.readouterr().err.replace(
+        "\n", " "
+    )
+    assert not (job / "images").exists()
 
 
 def test_absolute_paths_are_the_clusters(here, job):

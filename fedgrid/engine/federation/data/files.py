@@ -1,9 +1,27 @@
-"""Checks of files of data, before and after they are read."""
+"""Files of data: checks, before and after they are read, and how images are decoded."""
 
 import os
+import warnings
+from collections.abc import Iterable
+from math import prod
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fedgrid.engine.federation.errors import DataError
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.data.images import Images
+    from fedgrid.engine.federation.data.names import Size
+
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+"""PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
+MOST_PIXELS = 4096 * 4096
+"""Pixels of an image."""
+GREY_MODES = ("1", "L", "LA")
+COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 def check_memory(source: Path | str, num_bytes: int) -> None:
@@ -35,3 +53,72 @@ def check_is_file(path: Path, expected: str) -> None:
 def damaged(file: Path, reason: str) -> DataError:
     """Return the error for a damaged file."""
     return DataError(f"{file} is damaged or incomplete: {reason}; delete it, and copy or download it again")
+
+
+def stacked(first: "Images", images: "Iterable[tuple[Path | str, Images]]", count: int) -> "Images":
+    """Return images, each with what messages call it, as one array; grey ones are colour if the first is.
+
+    Raises:
+        DataError: one has not the size and the kind (grey or RGB) of `first`.
+    """
+    every = np.empty((count, *first.shape), np.uint8)
+    for position, (called, pixels) in enumerate(images):
+        if len(first) == 3 and len(pixels) == 1:
+            pixels = np.repeat(pixels, 3, axis=0)
+        if pixels.shape != first.shape:
+            raise DataError(
+                f"{called} is {_describe(pixels)}, the first image is {_describe(first)}; make all images "
+                "one size and one kind; #64 (or #80x60) behind the data set scales them as they are read"
+            )
+        every[position] = pixels
+    return every
+
+
+def decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
+    """Return one image as uint8, shape (1 or 3, height, width); messages call it `called`.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        pixels = _decoded(called, file, size)
+    except DataError:
+        raise
+    except UnidentifiedImageError as error:
+        raise DataError(
+            f"{called} is not an image of a known format; convert it or remove it; known: "
+            f"{', '.join(FORMATS)}"
+        ) from error
+    except Exception as error:
+        # A damaged file makes PIL's decoders raise almost anything.
+        raise DataError(f"{called} is damaged or incomplete: {error}; replace it or remove it") from error
+    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+
+
+def _decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
+    with warnings.catch_warnings():
+        # PIL warns of some large images, of which `MOST_PIXELS` is the check, and of odd metadata.
+        warnings.simplefilter("ignore")
+        with Image.open(file, formats=FORMATS) as image:
+            width, height = image.size
+            if prod(image.size) > MOST_PIXELS:
+                raise DataError(f"{called} has {width}x{height} pixels; scale it to at most 4096x4096")
+            if image.mode not in GREY_MODES + COLOUR_MODES:
+                raise DataError(f"{called} has pixels of mode {image.mode}; save it with 8 bits a channel")
+            upright = ImageOps.exif_transpose(image)
+            mode = "L" if image.mode in GREY_MODES else "RGB"
+            plain = (_on_white(upright) if upright.has_transparency_data else upright).convert(mode)
+            if size not in (None, plain.size):
+                plain = plain.resize(size, Image.Resampling.BILINEAR)
+            return np.asarray(plain, np.uint8)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Return an image with transparent pixels on white paper."""
+    drawn = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn)
+
+
+def _describe(pixels: "Images") -> str:
+    channels, height, width = pixels.shape
+    return f"{'grey' if channels == 1 else 'colour'} {width}x{height}"

@@ -10,7 +10,6 @@ orientation says; what is transparent is white.
 Shapes: N images.
 """
 
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -18,9 +17,16 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 
-from fedgrid.engine.federation.data.files import check_is_file, check_memory
+from fedgrid.engine.federation.data.files import (
+    FORMATS,
+    GREY_MODES,
+    check_is_file,
+    check_memory,
+    decoded,
+    stacked,
+)
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import Size
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
@@ -33,15 +39,8 @@ GROUP = -3
 """Place of the group in an image's path."""
 POOL, TEST = ("train", "val"), ("test",)
 """Folders of the images that clients hold, and of the server's. The first of each must be there."""
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
-"""PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
-MOST_PIXELS = 4096 * 4096
-"""Pixels of an image."""
 LITTER = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
 """Files and folders that systems leave between images, in lower case."""
-GREY_MODES = ("1", "L", "LA")
-COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
-
 Files = list[list[Path]]
 
 
@@ -232,61 +231,11 @@ def _entries(folder: Path, *, folders: bool) -> list[Path]:
 def _image_set(files_by_class: Files, first: Images, size: Size | None) -> ImageSet:
     """Read the images; each must have the size (or is scaled to it) and the kind (grey or RGB) of `first`."""
     labels = np.repeat(np.arange(len(files_by_class)), [len(files) for files in files_by_class])
-    images = np.empty((len(labels), *first.shape), np.uint8)
-    for position, path in enumerate(path for files in files_by_class for path in files):
-        pixels = _pixels(path, size)
-        if len(first) == 3 and len(pixels) == 1:
-            pixels = np.repeat(pixels, 3, axis=0)
-        if pixels.shape != first.shape:
-            raise DataError(
-                f"{path} is {_describe(pixels)}, the first image is {_describe(first)}; make all images one "
-                "size and one kind; a dataset folder:PATH#64 (or #80x60) scales them as they are read"
-            )
-        images[position] = pixels
+    paths = [path for files in files_by_class for path in files]
+    images = stacked(first, ((path, _pixels(path, size)) for path in paths), len(paths))
     return ImageSet(images, labels.astype(np.int64))
 
 
 def _pixels(path: Path, size: Size | None) -> Images:
-    """Return one image as uint8, shape (1 or 3, height, width)."""
     check_is_file(path, "an image")
-    try:
-        pixels = _decoded(path, size)
-    except DataError:
-        raise
-    except UnidentifiedImageError as error:
-        raise DataError(
-            f"{path} is not an image of a known format; convert it or remove it; known: {', '.join(FORMATS)}"
-        ) from error
-    except Exception as error:
-        # A damaged file makes PIL's decoders raise almost anything.
-        raise DataError(f"{path} is damaged or incomplete: {error}; replace it or remove it") from error
-    return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
-
-
-def _decoded(path: Path, size: Size | None) -> Images:
-    with warnings.catch_warnings():
-        # PIL warns of some large images, of which `MOST_PIXELS` is the check, and of odd metadata.
-        warnings.simplefilter("ignore")
-        with Image.open(path, formats=FORMATS) as image:
-            width, height = image.size
-            if prod(image.size) > MOST_PIXELS:
-                raise DataError(f"{path} has {width}x{height} pixels; scale it to at most 4096x4096")
-            if image.mode not in GREY_MODES + COLOUR_MODES:
-                raise DataError(f"{path} has pixels of mode {image.mode}; save it with 8 bits a channel")
-            upright = ImageOps.exif_transpose(image)
-            mode = "L" if image.mode in GREY_MODES else "RGB"
-            plain = (_on_white(upright) if upright.has_transparency_data else upright).convert(mode)
-            if size not in (None, plain.size):
-                plain = plain.resize(size, Image.Resampling.BILINEAR)
-            return np.asarray(plain, np.uint8)
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    """Return an image with transparent pixels on white paper."""
-    drawn = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn)
-
-
-def _describe(pixels: Images) -> str:
-    channels, height, width = pixels.shape
-    return f"{'grey' if channels == 1 else 'colour'} {width}x{height}"
+    return decoded(path, path, size)

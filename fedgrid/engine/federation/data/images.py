@@ -79,12 +79,14 @@ class ImageSet:
     """Number of different tokens; 0 for images and numbers."""
     assigned: Assigned | None = None
     """Of a pool, where the data set or the file of a split says it: who holds what."""
+    padding: int | None = None
+    """The token that fills texts up to one length, if there is one."""
 
     @property
     def inputs(self) -> Inputs:
         """What each of them is."""
         [kind] = [kind for kind, dtype in DTYPES.items() if dtype == self.images.dtype]
-        return Inputs(kind, self.images.shape[1:], self.vocabulary)
+        return Inputs(kind, self.images.shape[1:], self.vocabulary, self.padding)
 
     @property
     def classes(self) -> ClassLabels:

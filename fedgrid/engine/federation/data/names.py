@@ -103,9 +103,20 @@ PARTITION = "partition"
 """What stands in place of a format before the name of a file that says who holds what."""
 TABLES = ("csv", "parquet")
 """Formats of tables."""
-KINDS = "|".join(("folder", "npz", *TABLES, PARTITION))
-NAME = re.compile(rf"(?P<kind>{KINDS}):(?P<short>[^/]+(?:#.*)?)@(?P<digest>[0-9a-f]{{12}})")
-"""What a run calls data: format, name of the folder or file with its mark, and a digest."""
+HUB = "hf"
+"""Data sets of the Hugging Face hub, or saved in a folder by `datasets`."""
+KINDS = "|".join(("folder", "npz", *TABLES, HUB, PARTITION))
+CONFIG = "config"
+"""Option: the configuration of a data set on the hub."""
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A revision of a data set on the hub."""
+NAME = re.compile(
+    rf"(?:{KINDS}):[^/]+(?:#.*)?@[0-9a-f]{{12}}|{HUB}:[^/#]+(?:/[^/#]+)?(?:#.*)?@{COMMIT.pattern}"
+)
+"""What a run calls data: format, name of the folder or file with its mark, and a digest.
+
+Of a data set on the hub it has the whole revision, from which it can be fetched anywhere.
+"""
 
 
 def is_name(dataset: str) -> bool:
@@ -114,7 +125,7 @@ def is_name(dataset: str) -> bool:
 
 
 def digest_in(dataset: str) -> str:
-    """Return the digest in what a run calls images."""
+    """Return the digest, or the hub's revision, in what a run calls images."""
     return dataset.rpartition("@")[2]
 
 
@@ -137,7 +148,23 @@ def seeded_as(name: str) -> str:
     The rows of a table are drawn like those of an npz file: the same numbers give the same run.
     """
     kind, line, stem = name.partition("_")
-    return f"npz{line}{stem}" if kind in TABLES else name
+    return f"npz{line}{stem}" if kind in (*TABLES, HUB) else name
+
+
+def on_hub(dataset: str) -> tuple[str, str] | None:
+    """Return name and revision (empty: the newest) of a data set on the Hugging Face hub, None for others.
+
+    `hf:flwrlabs/femnist@main#64` is one; `hf:./femnist`, `hf:/femnist` and what came with a job are none.
+    """
+    kind, _, given = without_digest(dataset).partition(":")
+    if kind != HUB or given.startswith((".", "/", "~", "@")):
+        return None
+    place, _ = place_and_mark(given)
+    if not is_name(dataset):
+        repository, _, revision = place.partition("@")
+        return repository, revision
+    commit = digest_in(dataset)
+    return (place, commit) if COMMIT.fullmatch(commit) else None
 
 
 def names_in(value: Any) -> Iterator[str]:

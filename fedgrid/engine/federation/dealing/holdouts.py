@@ -12,6 +12,7 @@ Shapes: K clients, L classes, N images.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import ceil
 from typing import TypeAlias
@@ -149,7 +150,7 @@ def _mix_groups(held: ImageSet, changes: Changes, seed: int, purpose: str) -> Im
     These are drawn with the seed; each has as many images as any other, but for one.
     """
     group_N = generator(seed, f"groups of {purpose}").permutation(len(held)) % changes.number
-    mixture = ImageSet(held.images.copy(), held.labels.copy())
+    mixture = replace(held.without_groups(), images=held.images.copy(), labels=held.labels.copy())
     for group in range(changes.number):
         of_group = group_N == group
         part = changes.make(held.take(of_group), group)

@@ -48,7 +48,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         raise ConfigError(
             f"split natural: the images of {scenario.dataset} have no groups; take another split, or "
             "folder:PATH with train/<group>/<class>/*, npz:PATH with train_group and test_group, or csv:PATH "
-            "with a column group",
+            "or hf:NAME with a column group",
             ("split", "kind"),
         )
 

@@ -21,7 +21,7 @@ from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.published.facts import REFUSED
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
-from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data import arrow_folders, hub, own_images
 from fedgrid.engine.runtime.data.own_data import of_file, own_data
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED
 from fedgrid.engine.runtime.storage import user_files
@@ -49,20 +49,21 @@ def find(name: str, data_dir: Path) -> Dataset:
             raise ConfigError(f"dataset {name} of MedMNIST: {reason}", ("dataset",))
         listed = [entry.name for entry in DATASETS.values() if entry.is_listed]
         raise unknown("dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
-    path, mark = _place_and_mark(name)
+    name, path, mark = _located(name)
     if given_path.startswith(SHIPPED) and not path.exists():
         raise DataError(
             f"{name}: these data came with a job; `fedgrid submit` it again from the machine that has "
             "them, or give their location as an absolute path"
         )
-    own = own_data(kind, path, mark)
+    named = names.on_hub(name)
+    own = own_data(kind, path, mark, f"{names.HUB}:{named[0]}" if named else "")
     num_classes, inputs, pool_size, num_groups = own.sizes
     model, training = default_of(inputs)
     if not names.is_name(name):
-        name = own_images.name(kind, path, mark, files_of(path))
+        name = own_images.name(kind, path, mark, files_of(kind, path))
     return Dataset(
         name,
-        path.name,
+        named[0] if named else path.name,
         OWN_FORMATS[kind],
         num_classes,
         inputs,
@@ -75,13 +76,27 @@ def find(name: str, data_dir: Path) -> Dataset:
         class_names=own.class_names,
         assigned=own.assigned,
         notes=own.notes,
-        may_lack_classes=kind in names.TABLES,
+        may_lack_classes=kind in (*names.TABLES, names.HUB),
     )
 
 
-def files_of(place: Path) -> list[Path]:
-    """Return the files of the user's own data at a place: the images in a folder, or the file itself."""
+def files_of(kind: str, place: Path) -> list[Path]:
+    """Return the files of the user's own data at a place: those read in a folder, or the file itself."""
+    if kind == names.HUB:
+        return arrow_folders.files(place)
     return image_folders.files(place) if place.is_dir() else [place]
+
+
+def pinned(name: str) -> str:
+    """Return a data set on the hub, as a user names it, with the commit that its revision is now.
+
+    Raises:
+        DataError: the hub does not have it, or cannot be reached.
+    """
+    named = names.on_hub(name)
+    assert named is not None, "it is on the hub"
+    _, mark = names.place_and_mark(name)
+    return f"{names.HUB}:{named[0]}@{hub.commit_of(*named)}{mark}"
 
 
 def name_by_content(value: Any, data_dir: Path) -> Any:
@@ -126,7 +141,7 @@ def is_here(name: str, data_dir: Path) -> bool:
     """Return whether the files of a data set exist; does not check their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
-        return _place_and_mark(name)[0].exists()
+        return _located(name)[1].exists()
     return not _missing(DATASETS.get(name) or find(name, data_dir), data_dir)
 
 
@@ -167,11 +182,15 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     return replace(dataset, pool_size=pool_size, num_groups=num_groups)
 
 
-def _place_and_mark(name: str) -> tuple[Path, str]:
+def _located(name: str) -> tuple[str, Path, str]:
+    """Return name, path and mark of the user's own data; those of the hub have the name of a run."""
+    path = None
+    if names.on_hub(name):
+        name, path = hub.locate(name)
     given, mark = names.place_and_mark(names.without_digest(name).partition(":")[2])
-    if names.is_name(name):
-        return own_images.place(name), mark
-    return own_images.place_given(given), mark
+    if path is None:
+        path = own_images.place(name) if names.is_name(name) else own_images.place_given(given)
+    return name, path, mark
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """Formats of the user's own data: what is known of what lies at a path."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data import image_folders, names, npz_files
 from fedgrid.engine.federation.data.images import Assigned, Pair
+from fedgrid.engine.federation.data.tables.asked import Asked
 from fedgrid.engine.federation.data.tables.columns import Options, Table
+from fedgrid.engine.federation.data.tables.encodings import encode
 from fedgrid.engine.federation.data.tables.examples import Examples, examples
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import Sizes
+from fedgrid.engine.runtime.data import arrow_folders
 from fedgrid.engine.runtime.data.tables import numbers, read_table, texts
+from fedgrid.engine.runtime.storage.user_files import fingerprint
 
 Fact = TypeVar("Fact")
 
@@ -31,12 +35,17 @@ class OwnData:
     notes: tuple[str, ...] = ()
 
 
-def own_data(kind: str, path: Path, mark: str) -> OwnData:
+def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
     """Return what is known of data in one of `OWN_FORMATS`; `mark` is as in `names.place_and_mark`.
+
+    Messages call them by their path, or, those of the hub, as they are `called`.
 
     Raises:
         ConfigError, DataError: the mark is not of this format, or the data cannot be read.
     """
+    if kind == names.HUB:
+        asked = Asked.of(called or f"{path}", mark, is_on_hub=bool(called))
+        return _table(path, kind, asked, fingerprint(arrow_folders.files(path)))
     size, options = names.size_and_options(mark)
     if size and kind != "folder":
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
@@ -62,21 +71,18 @@ def of_file(path: Path, facts: Callable[[Path], Fact]) -> Fact:
     return fact
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> str:
     """Return what is new once a file is replaced."""
-    if not path.is_file():
-        return 0, 0
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
+    return fingerprint([path]) if path.is_file() else ""
 
 
 @lru_cache(maxsize=8)
-def _fact(facts: Callable[[Path], Any], path: Path, stamp: tuple[int, int]) -> Any:
+def _fact(facts: Callable[[Path], Any], path: Path, stamp: str) -> Any:
     return facts(path)
 
 
 @lru_cache(maxsize=8)
-def _drawn_npz(path: Path, share: float, stamp: tuple[int, int]) -> OwnData:
+def _drawn_npz(path: Path, share: float, stamp: str) -> OwnData:
     """Return what is known of an npz file without a test part, without its examples."""
     pool, test = npz_files.read_drawn(path, share)
     num_classes = 1 + int(max(part.labels.max() for part in (pool, test)))
@@ -85,20 +91,22 @@ def _drawn_npz(path: Path, share: float, stamp: tuple[int, int]) -> OwnData:
 
 
 @lru_cache(maxsize=8)
-def _table(path: Path, kind: str, options: Options, stamp: tuple[int, int]) -> OwnData:
+def _table(path: Path, kind: str, options: Options | Asked, stamp: str) -> OwnData:
     """Return what is known of a table, without its rows."""
-    read = _examples(kind, options, path)
-    pool, test = read.pair
-    num_groups = len(pool.group_names) or None
-    sizes = (len(read.class_names), pool.inputs, len(pool), num_groups)
-    return OwnData(sizes, partial(_read_table, kind, options), read.class_names, pool.assigned, read.notes)
+    about = _examples(kind, options, path, without_rows=True)
+    pool, _ = about.pair
+    sizes = (len(about.class_names), about.inputs, len(pool), len(pool.group_names) or None)
+    read = partial(_read_table, kind, options)
+    return OwnData(sizes, read, about.class_names, pool.assigned, about.notes)
 
 
-def _read_table(kind: str, options: Options, path: Path) -> Pair:
+def _read_table(kind: str, options: Options | Asked, path: Path) -> Pair:
     return _examples(kind, options, path).pair
 
 
-def _examples(kind: str, options: Options, path: Path) -> Examples:
+def _examples(kind: str, options: Options | Asked, path: Path, *, without_rows: bool = False) -> Examples:
+    if isinstance(options, Asked):
+        return _saved(path, options, without_rows=without_rows)
     table = read_table(path, kind == "parquet")
 
     def as_numbers(name: str) -> NDArray[np.float64] | None:
@@ -107,4 +115,37 @@ def _examples(kind: str, options: Options, path: Path) -> Examples:
     def as_texts(name: str) -> list[str]:
         return texts(table[name])
 
-    return examples(Table(table.column_names, as_numbers, as_texts), options)
+    return examples(Table(table.column_names, as_numbers, as_texts), options, without_rows=without_rows)
+
+
+def _saved(folder: Path, asked: Asked, *, without_rows: bool) -> Examples:
+    """Return what the package `datasets` has saved in a folder."""
+    options, splits = asked.table, arrow_folders.splits_in(folder)
+    held, tested = asked.splits(list(splits))
+    chosen = (*held, *tested)
+    columns, lengths = arrow_folders.read_columns(options.source, [splits[split] for split in chosen])
+    options = replace(options, parts=tuple(zip(chosen, lengths, strict=True)))
+    asked = replace(asked, table=options)
+
+    def as_texts(name: str) -> list[str]:
+        column = columns[name]
+        if column.texts is None:
+            raise ConfigError(
+                f"{options.source}: column {name} has {column.kind}; classes, clients and groups are numbers "
+                "or texts; name another column",
+                ("dataset",),
+            )
+        return column.texts()
+
+    table = Table(
+        list(columns),
+        lambda name: columns[name].numbers(),
+        as_texts,
+        {name: column.classes for name, column in columns.items() if column.classes},
+        np.repeat([False] * len(held) + [True] * len(tested), lengths) if tested else None,
+        partial(encode, asked, columns, sum(lengths)),
+    )
+    read = examples(table, options, without_rows=without_rows)
+    if unread := ", ".join(split for split in splits if split not in chosen):
+        return replace(read, notes=(*read.notes, f"{options.source}: not read: split {unread}"))
+    return read

@@ -34,8 +34,9 @@ OWN_FORMATS = {
     "npz": "npz file with MedMNIST's keys",
     "csv": "csv file",
     "parquet": "Parquet file",
+    "hf": "Hugging Face hub, or a folder that datasets has saved",
 }
-"""`folder:PATH`, `folder:PATH#WIDTHxHEIGHT`, `npz:PATH`, `csv:PATH#label=COLUMN` and so on."""
+"""`folder:PATH`, `folder:PATH#WIDTHxHEIGHT`, `npz:PATH`, `csv:PATH#label=COLUMN`, `hf:NAME` and so on."""
 SHIPPED = "@"
 """Begins the PATH of data that `fedgrid submit` has sent with a job: its name says what is in them."""
 SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
@@ -54,9 +55,18 @@ def name(kind: str, place: Path, mark: str, files: Sequence[Path]) -> str:
     Raises:
         DataError: one of them cannot be read.
     """
-    dataset = f"{kind}:{place.name}{mark}@{digest_of(place, files)}"
+    return keep(f"{kind}:{place.name}{mark}@{digest_of(place, files)}", place)
+
+
+def keep(dataset: str, place: Path) -> str:
+    """Know from now on where the data are that a run calls `dataset`; return that name."""
     _known[dataset] = place
     return dataset
+
+
+def known(dataset: str) -> Path | None:
+    """Return where the data are that a run names, None if that is not known here."""
+    return _known.get(dataset)
 
 
 def place_given(path: str) -> Path:

@@ -22,7 +22,7 @@ from fedgrid.grids.presets.preset_files import comment, preset_names, source
 
 YOUR_OWN = (
     "\nYour own data: folder:PATH (train/<class>/*, test/<class>/*), npz:PATH (MedMNIST's keys), "
-    "csv:PATH or parquet:PATH (columns label, client, group, subject, test).\n"
+    "csv:PATH or parquet:PATH (columns label, client, group, subject, test), hf:NAME (Hugging Face hub).\n"
     "MedMNIST's sets with larger images: NAME-64 and NAME-224, as in bloodmnist-64."
 )
 

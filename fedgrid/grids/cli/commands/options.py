@@ -58,7 +58,7 @@ Dataset = Annotated[
     str | None,
     typer.Option(
         help="A data set of `fedgrid data`, folder:PATH, folder:PATH#64x64, npz:PATH, "
-        "csv:PATH#label=COLUMN or parquet:PATH; several with commas."
+        "csv:PATH#label=COLUMN, parquet:PATH or hf:NAME; several with commas."
     ),
 ]
 Seeds = Annotated[str | None, typer.Option(help="Several seeds: 0..4, or 0,2,5.")]

@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.holdouts import common_test, cut, server_sets, server_subset, share_of
+from fedgrid.engine.federation.dealing.holdouts import (
+    common_test,
+    cut,
+    server_sets,
+    server_subset,
+    sets_of_groups,
+    share_of,
+)
 from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.scenarios import Changes
 from fedgrid.engine.federation.partition.settings import Split
 
 NUM_IMAGES = 20
@@ -43,6 +51,12 @@ def test_reference_images_are_in_no_test_set(server_images):
 def test_reference_images_depend_on_the_seed_alone():
     drawn = [pixels(server_sets(SERVER, split(reference_images=5), seed)[1]) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_texts_of_groups_keep_their_vocabulary():
+    texts = ImageSet(np.array([[0, 1], [2, 2]]), np.arange(2), vocabulary=5, padding=0)
+    rolled = Changes(2, lambda held, group: held)
+    assert sets_of_groups(texts, split(), 0, rolled)[0].inputs == texts.inputs
 
 
 @pytest.mark.parametrize("count", [NUM_IMAGES, NUM_IMAGES + 1])

@@ -69,7 +69,7 @@ BAD = {
     "size": (dict(mark="#64"), "only folders are scaled; leave out #64x64"),
     "share": (dict(mark="#test=1.5"), r"test = 1.5; expected a share, as in #test=0.2"),
     "empty": (dict(rows=[], header=""), "is not a csv file: Empty CSV file"),
-    "no row": (dict(rows=[""]), "has no row below its header"),
+    "no row": (dict(rows=[""]), "has no row, only columns"),
     "twice": (dict(header="a,a,label"), "has the column a twice"),
     "one class": (dict(rows=["1,2,x", "2,3,x"]), "column label has one class, x"),
     "id": (dict(header="name,b,label", rows=[f"p{i},{row[2:]}" for i, row in enumerate(ROWS)]),

@@ -7,23 +7,31 @@ Shapes: R rows.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.images import Images, Positions
 from fedgrid.engine.federation.data.names import TARGET, TEST_SHARE, Option, share_of
 from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import Inputs
 
 LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
 """What a column can be besides a number to learn from: it has this name, or is given as one."""
 FILL, DROP, MEAN = "fill", "drop", "mean"
+INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
+CHARS, BYTES = TOKENISERS = ("chars", "bytes")
 FEW, MOST = 20, 1000
 """Different texts of a column: so many are never too many, and more than these always."""
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 NAMED = 3
 """Values in a message."""
+IMAGES, LISTS, TEXTS, NUMBERS = "images", "lists", "texts", "numbers"
+"""What a `Column` has."""
 
 Bools = NDArray[np.bool_]
 
@@ -42,10 +50,14 @@ class Options:
     """Whether missing numbers are filled with the mean of their column."""
     dropped: frozenset[str] = frozenset()
     """Columns that are left out."""
+    input: str = ""
+    """The one column to learn from, if it is named."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Names of the splits that the rows come from, in order, with their numbers of rows."""
 
     @classmethod
-    def of(cls, source: str, options: Sequence[Option]) -> "Options":
-        """Return what `#label=y,fill=mean` says.
+    def of(cls, source: str, options: Sequence[Option], further: Sequence[str] = ()) -> "Options":
+        """Return what `#label=y,fill=mean` says; `further` options that are allowed were read before.
 
         Raises:
             ConfigError: a key or a value is not allowed.
@@ -61,11 +73,10 @@ class Options:
             elif key in (*ROLES, TARGET):
                 columns[key] = value
             else:
-                roles = ", ".join(f"{role}=COLUMN" for role in (*ROLES, TARGET))
+                allowed = [f"{role}=COLUMN" for role in (*ROLES, TARGET) if not (further and role == TEST)]
+                allowed += [f"{TEST_SHARE}=SHARE", f"{FILL}={MEAN}", f"{DROP}=COLUMN", *further]
                 raise ConfigError(
-                    f"{source}: unknown option '{key}={value}'; allowed: {roles}, {TEST_SHARE}=SHARE, "
-                    f"{FILL}={MEAN}, {DROP}=COLUMN",
-                    ("dataset",),
+                    f"{source}: unknown option '{key}={value}'; allowed: {', '.join(allowed)}", ("dataset",)
                 )
         return cls(source, tuple(columns.items()), share, fills, frozenset(dropped))
 
@@ -78,8 +89,8 @@ def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
     """
     left = [name for name in names if name not in options.dropped]
     named = dict(options.columns)
-    for name in (*named.values(), *options.dropped):
-        if name not in names:
+    for name in (*named.values(), *options.dropped, options.input):
+        if name and name not in names:
             raise ConfigError(f"{options.source} has no column {name}, but {', '.join(names)}", ("dataset",))
     roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
     if TARGET in named:
@@ -107,6 +118,44 @@ def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Lists:
+    """A column of lists, which may be lists of lists."""
+
+    values: NDArray[Any]
+    """All of them, one after the other."""
+    lengths: Sequence[NDArray[np.int64]]
+    """Of the rows' lists, then of the lists in these, and so on."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a data set whose format says what its columns have."""
+
+    kind: str
+    """`IMAGES`, `LISTS`, `TEXTS`, `NUMBERS`, or what else it has."""
+    texts: Callable[[], list[str]] | None = None
+    """Returns its values as texts, empty where one is missing; None: they are neither numbers nor texts."""
+    numbers: Callable[[], NDArray[np.float64] | None] = lambda: None
+    """As `Table.numbers`."""
+    classes: tuple[str, ...] = ()
+    """The different values, if they are listed in an order."""
+    image: Callable[[int], bytes | Path | None] | None = None
+    """Returns the file of a row's image, or what is in it; None: the row has none."""
+    lists: Callable[[], Lists] | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is learned from in a table."""
+
+    inputs: Inputs
+    read: Callable[[Positions], Images]
+    """Returns the examples of some rows."""
+    notes: Sequence[str] = ()
+    """In one line each what a user may not expect."""
+
+
+@dataclass(frozen=True)
 class Table:
     """The columns of a table, and how their values are read."""
 
@@ -115,18 +164,20 @@ class Table:
     """Values of a column, NaN where one is missing; None: it has texts."""
     texts: Callable[[str], list[str]]
     """Values of a column as texts, empty where one is missing."""
+    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of columns whose different values are listed in an order: these."""
+    is_test_R: Bools | None = None
+    """The rows of the server's test set, if the format says them."""
+    encode: Callable[[Sequence[str], Bools], Rows | None] = lambda columns, is_test_R: None
+    """Makes examples of columns, given the rows of the test set; None of numbers and texts, a column each."""
 
 
-def rows_of(
-    table: Table, options: Options, roles: Collection[str], is_test_R: Bools
-) -> tuple[NDArray[np.float32], list[str]]:
-    """Return the numbers of all rows, float32, shape (R, columns), and notes."""
+def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
+    """Return the rows of some columns as numbers."""
     columns: list[NDArray[np.float32]] = []
     notes: list[str] = []
     of_texts: list[str] = []
-    for name in table.names:
-        if name in (*roles, *options.dropped):
-            continue
+    for name in columns_left:
         numbers = table.numbers(name)
         if numbers is not None:
             columns.append(_filled(options, name, numbers, is_test_R))
@@ -141,11 +192,10 @@ def rows_of(
                 f"{options.source}: {some(unseen)} in column {name} is in test rows only, and counts as none "
                 "of its texts"
             )
-    if not columns:
-        raise DataError(f"{options.source} has no column to learn from, only {', '.join(roles)}; add some")
     if of_texts:
         notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(of_texts)}")
-    return np.column_stack(columns), notes
+    rows = np.column_stack(columns)
+    return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, notes)
 
 
 def _filled(
@@ -211,8 +261,14 @@ def require_texts(options: Options, name: str | None, values: Sequence[str]) -> 
 
 def missing(options: Options, name: str | None, row: int) -> DataError:
     """Return the error for a gap in a row, from 0."""
+    number, split = row + 1, ""
+    for part, count in options.parts:
+        if number <= count:
+            split = f" of split {part}"
+            break
+        number -= count
     return DataError(
-        f"{options.source}: row {row + 1} has no value in column {name} (the first row below the header is 1)"
+        f"{options.source}: row {number}{split} has no value in column {name} (rows count from 1)"
     )
 
 

@@ -6,7 +6,7 @@ Shapes: R rows, N rows of the pool, L classes.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import numpy as np
 from fedgrid.engine.federation.data.assigned import grouped, in_order, numbered, of_clients
 from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair
 from fedgrid.engine.federation.data.names import TARGET
-from fedgrid.engine.federation.data.server_share import FIFTH, cut, draw_tests
+from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
     CLIENT,
     DROP,
@@ -26,6 +26,7 @@ from fedgrid.engine.federation.data.tables.columns import (
     TEST,
     Bools,
     Options,
+    Rows,
     Table,
     check_levels,
     missing,
@@ -36,6 +37,7 @@ from fedgrid.engine.federation.data.tables.columns import (
     targets_of,
 )
 from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.inputs import Inputs
 
 YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
 
@@ -45,13 +47,14 @@ class Examples:
     """What a table is to a run."""
 
     pair: Pair
+    inputs: Inputs
     class_names: tuple[str, ...]
     notes: tuple[str, ...]
     """In one line each what a user may not expect."""
 
 
-def examples(table: Table, options: Options) -> Examples:
-    """Return the pool and the server's test set of a table.
+def examples(table: Table, options: Options, *, without_rows: bool = False) -> Examples:
+    """Return the pool and the server's test set of a table; `without_rows` all but what is learned from.
 
     Raises:
         ConfigError: a column that the options name is not there.
@@ -62,10 +65,18 @@ def examples(table: Table, options: Options) -> Examples:
     for role in (LABEL, GROUP, SUBJECT):
         require_texts(options, roles.get(role), texts.get(role, []))
     label_R, class_names = _labels(table, options, roles, texts)
-    is_test_R, notes = _tests(options, roles, texts, label_R)
-    rows, of_levels = rows_of(table, options, roles.values(), is_test_R)
-    pool, test = cut(ImageSet(rows, label_R), is_test_R)
+    is_test_R, notes = _tests(table, options, roles, texts, label_R)
+    rows = _rows(table, options, roles.values(), is_test_R)
     held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
+    pool, test = (
+        ImageSet(
+            np.empty((len(part), 0), np.uint8) if without_rows else rows.read(part),
+            label_R[part],
+            vocabulary=rows.inputs.vocabulary,
+            padding=rows.inputs.padding,
+        )
+        for part in (held, tested)
+    )
     groups = [texts[GROUP][row] for row in held] if GROUP in roles else None
     if groups is not None:
         pool, test = grouped((pool, test), groups, [texts[GROUP][row] for row in tested])
@@ -80,7 +91,7 @@ def examples(table: Table, options: Options) -> Examples:
         if groups is not None and not assigned.group_names:
             notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
     absent = () if TARGET in roles else _absent(source, roles[LABEL], class_names, pool, test)
-    return Examples((pool, test), class_names, (*notes, *of_levels, *absent))
+    return Examples((pool, test), rows.inputs, class_names, (*notes, *rows.notes, *absent))
 
 
 def _labels(
@@ -88,14 +99,25 @@ def _labels(
 ) -> tuple[Labels, tuple[str, ...]]:
     """Return the labels of all rows and the names of the classes; of numbers to predict, the column's."""
     if not next(iter(texts.values())):
-        raise DataError(f"{options.source} has no row below its header; add some")
+        raise DataError(f"{options.source} has no row, only columns; add some")
     if TARGET in roles:
         return targets_of(table, options, roles[TARGET]), (roles[TARGET],)
-    class_names = _class_names(options, roles[LABEL], texts[LABEL])
+    class_names = _class_names(table, options, roles[LABEL], texts[LABEL])
     return numbered(texts[LABEL], class_names), class_names
 
 
-def _class_names(options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
+def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Bools) -> Rows:
+    left = [name for name in table.names if name not in (*roles, *options.dropped)]
+    if options.input:
+        left = [options.input]
+    if not left:
+        raise DataError(f"{options.source} has no column to learn from, only {', '.join(roles)}; add some")
+    return table.encode(left, is_test_R) or rows_of(table, options, left, is_test_R)
+
+
+def _class_names(table: Table, options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
+    if name in table.classes:
+        return table.classes[name]
     names = in_order(set(labels))
     if len(names) == 1:
         raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
@@ -107,18 +129,23 @@ def _class_names(options: Options, name: str, labels: Sequence[str]) -> tuple[st
 
 
 def _tests(
-    options: Options, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]], label_R: Labels
+    table: Table,
+    options: Options,
+    roles: Mapping[str, str],
+    texts: Mapping[str, Sequence[str]],
+    label_R: Labels,
 ) -> tuple[Bools, list[str]]:
     """Return which rows are the server's test set, and how that came."""
-    source, subjects = options.source, texts.get(SUBJECT)
-    if TEST not in roles:
+    source, subjects, is_test_R = options.source, texts.get(SUBJECT), table.is_test_R
+    if is_test_R is None and TEST not in roles:
         is_test_R = draw_tests(source, label_R, options.share or FIFTH, subjects)
         unit = "rows" if subjects is None else f"rows, by {roles[SUBJECT]},"
         return is_test_R, [
             f"{source}: {is_test_R.sum()} of {len(label_R)} {unit} are drawn as the server's test set; a "
             f"column {TEST} would name others"
         ]
-    is_test_R = _marked(options, roles[TEST], texts[TEST])
+    if is_test_R is None:
+        is_test_R = _marked(options, roles[TEST], texts[TEST])
     if subjects is not None:
         of_test, of_pool = (
             {subjects[row] for row in np.flatnonzero(part).tolist()} for part in (is_test_R, ~is_test_R)

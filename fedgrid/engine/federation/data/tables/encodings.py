@@ -1,0 +1,235 @@
+"""One column of a data set as examples: images, lists of numbers, or tokens of texts.
+
+Tokens are a text's characters (`chars`), its bytes in UTF-8 (`bytes`), or lists of whole numbers as they are.
+Token 0 fills texts up to one length, in front, so that a recurrent model ends with the text; of a longer text
+the end is taken. Of characters token 1 is one that no text of the pool has.
+
+Shapes: R rows, N rows that are read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.files import check_is_file, check_memory, decoded, stacked
+from fedgrid.engine.federation.data.images import Images, Positions
+from fedgrid.engine.federation.data.tables.columns import (
+    BYTES,
+    IMAGES,
+    INPUT,
+    LENGTH,
+    LISTS,
+    NUMBERS,
+    PAD,
+    TEXTS,
+    TOKENISERS,
+    TOKENS,
+    Bools,
+    Column,
+    Lists,
+    Options,
+    Rows,
+    missing,
+)
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.inputs import DTYPES, Inputs, pixels
+
+if TYPE_CHECKING:
+    from fedgrid.engine.federation.data.names import Size
+    from fedgrid.engine.federation.data.tables.asked import Asked
+
+FILL, UNKNOWN = 0, 1
+"""Tokens that are no character."""
+
+
+def encode(
+    asked: "Asked",
+    columns: Mapping[str, Column],
+    num_rows: int,
+    left: Sequence[str],
+    is_test_R: Bools,
+) -> Rows | None:
+    """Return the examples that one of the columns that are left has; None if all have numbers or texts.
+
+    Raises:
+        ConfigError: several can be meant, or none.
+        DataError: a row cannot be read.
+    """
+    options, name = asked.table, _column(asked, columns, left)
+    kind = NUMBERS if name is None else columns[name].kind
+    for option, value, is_of in (
+        ("#SIZE", asked.size, (IMAGES,)),
+        (TOKENS, asked.tokens, (TEXTS,)),
+        (LENGTH, asked.length, (TEXTS, LISTS)),
+        (PAD, asked.pad, (LISTS,)),
+    ):
+        if value not in ("", None) and kind not in is_of:
+            raise ConfigError(
+                f"{options.source}: {option} is for {' and '.join(is_of)}, and {name or 'a row'} has {kind}; "
+                "leave it out",
+                ("dataset",),
+            )
+    if name is None:
+        return None
+    column = columns[name]
+    if column.image is not None:
+        rows = _images(options, name, column.image, asked.size, num_rows)
+    elif column.lists is not None:
+        rows = _lists(options, name, column.lists(), asked)
+    else:
+        assert column.texts is not None, "it is of kind `TEXTS`"
+        rows = _texts(options, name, column.texts(), asked, is_test_R)
+    if len(left) > 1:
+        unused = ", ".join(other for other in left if other != name)
+        return replace(rows, notes=(*rows.notes, f"{options.source}: nothing is learned from {unused}"))
+    return rows
+
+
+def _column(asked: "Asked", columns: Mapping[str, Column], left: Sequence[str]) -> str | None:
+    source = asked.table.source
+    kinds = {name: columns[name].kind for name in left}
+    for kind in (IMAGES, LISTS, *([TEXTS] if asked.tokens else [])):
+        of_kind = [name for name in left if kinds[name] == kind]
+        if len(of_kind) > 1:
+            raise ConfigError(
+                f"{source} has several columns to learn from: {', '.join(of_kind)}; name one, "
+                f"#{INPUT}={of_kind[0]}",
+                ("dataset",),
+            )
+        if of_kind:
+            return of_kind[0]
+    if list(kinds.values()) == [TEXTS]:
+        ways = " or ".join(f"#{TOKENS}={way}" for way in TOKENISERS)
+        raise ConfigError(f"{source}: column {left[0]} has texts; make them tokens, {ways}", ("dataset",))
+    for name, kind in kinds.items():
+        if kind not in (TEXTS, NUMBERS):
+            raise ConfigError(
+                f"{source}: column {name} has {kind}, which nothing learns from here; leave it out, "
+                f"#drop={name}, or name one of images, lists, texts or numbers, #{INPUT}=COLUMN",
+                ("dataset",),
+            )
+    return None
+
+
+def _images(
+    options: Options,
+    name: str,
+    image: Callable[[int], bytes | Path | None],
+    size: "Size | None",
+    num_rows: int,
+) -> Rows:
+    def one(row: int) -> tuple[str, Images]:
+        content = image(row)
+        if content is None:
+            raise missing(options, name, row)
+        called = f"{options.source}: the image of row {row + 1}"
+        if isinstance(content, Path):
+            check_is_file(content, "an image")
+        return called, decoded(called, BytesIO(content) if isinstance(content, bytes) else content, size)
+
+    def read(rows_N: Positions) -> Images:
+        return stacked(first, map(one, rows_N.tolist()), len(rows_N))
+
+    _, first = one(0)
+    check_memory(options.source, first.nbytes * num_rows)
+    return Rows(pixels(*first.shape), read)
+
+
+def _lists(options: Options, name: str, lists: Lists, asked: "Asked") -> Rows:
+    lengths_R, values = lists.lengths[0], lists.values
+    if not lengths_R.all():
+        raise missing(options, name, int(np.argmin(lengths_R)))
+    if values.dtype.kind in "iu" and len(lists.lengths) == 1:
+        return _given_tokens(options, name, lists, asked)
+    if any(len(np.unique(lengths)) > 1 for lengths in lists.lengths):
+        raise DataError(
+            f"{options.source}: the lists of column {name} have {lengths_R.min()} to {lengths_R.max()} "
+            "numbers; make all as long"
+        )
+    shape = [len(lengths_R), *(int(lengths[0]) for lengths in lists.lengths)]
+    if values.dtype.kind != "f" or len(shape) > 4:
+        raise DataError(
+            f"{options.source}: column {name} has lists of {values.dtype}, shape {tuple(shape)}; expected "
+            "floats, shape (rows, columns) or (rows, channels, length), or lists of whole numbers, the tokens"
+        )
+    rows = values.reshape(shape).astype(np.float32)
+    if not np.isfinite(rows).all():
+        row = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
+        raise missing(options, name, row)
+    return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__)
+
+
+def _given_tokens(options: Options, name: str, lists: Lists, asked: "Asked") -> Rows:
+    lengths_R, tokens = lists.lengths[0], lists.values.astype(np.int64)
+    length = asked.length or int(lengths_R.max())
+    if tokens.min() < 0:
+        raise DataError(
+            f"{options.source}: column {name} has the token {tokens.min()}; number tokens from 0 on"
+        )
+    if (lengths_R < length).any() and asked.pad is None:
+        raise ConfigError(
+            f"{options.source}: the lists of column {name} have {lengths_R.min()} to {lengths_R.max()} "
+            f"tokens; name the token that fills them up to {length}, #{PAD}=0, or a shorter {LENGTH}",
+            ("dataset",),
+        )
+    stops_R = np.cumsum(lengths_R)
+    vocabulary = max(int(tokens.max()), asked.pad or 0) + 1
+
+    def of_row(row: int) -> NDArray[np.int64]:
+        return tokens[stops_R[row] - lengths_R[row] : stops_R[row]]
+
+    inputs = Inputs("tokens", (length,), vocabulary, asked.pad)
+    return _tokens(options, inputs, lengths_R, of_row)
+
+
+def _texts(
+    options: Options,
+    name: str,
+    texts: Sequence[str],
+    asked: "Asked",
+    is_test_R: Bools,
+) -> Rows:
+    if "" in texts:
+        raise missing(options, name, texts.index(""))
+    if asked.tokens == BYTES:
+        encoded = [text.encode() for text in texts]
+        lengths_R, vocabulary = np.array([len(text) for text in encoded]), 257
+
+        def of_row(row: int) -> NDArray[np.int64]:
+            return np.frombuffer(encoded[row], np.uint8).astype(np.int64) + 1
+    else:
+        of_pool = (text for text, is_test in zip(texts, is_test_R, strict=True) if not is_test)
+        token_of = {character: token for token, character in enumerate(sorted(set().union(*of_pool)), 2)}
+        lengths_R, vocabulary = np.array([len(text) for text in texts]), len(token_of) + 2
+
+        def of_row(row: int) -> NDArray[np.int64]:
+            return np.array([token_of.get(character, UNKNOWN) for character in texts[row]], np.int64)
+
+    length = asked.length or int(lengths_R.max())
+    return _tokens(options, Inputs("tokens", (length,), vocabulary, FILL), lengths_R, of_row)
+
+
+def _tokens(
+    options: Options,
+    inputs: Inputs,
+    lengths_R: NDArray[np.int64],
+    of_row: Callable[[int], NDArray[np.int64]],
+) -> Rows:
+    [length] = inputs.shape
+    check_memory(options.source, len(lengths_R) * length * DTYPES["tokens"].itemsize)
+
+    def read(rows_N: Positions) -> Images:
+        every = np.full((len(rows_N), length), inputs.padding or 0, np.int64)
+        for position, row in enumerate(rows_N.tolist()):
+            tokens = of_row(row)[-length:]
+            every[position, length - len(tokens) :] = tokens
+        return every
+
+    longer = int(np.count_nonzero(lengths_R > length))
+    note = f"{options.source}: of {longer} of {len(lengths_R)} texts the last {length} tokens are read"
+    return Rows(inputs, read, [note] if longer else [])

@@ -1,0 +1,163 @@
+"""Data sets as the package `datasets` saves them, in Arrow files: of the Hugging Face hub, or in a folder.
+
+What `Dataset.save_to_disk` and `DatasetDict.save_to_disk` write is read, and folders of the cache. Nothing of
+it is executed: files have columns, and a description of these as JSON.
+
+Shapes: R rows.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedgrid.engine.federation.data.names import HUB
+from fedgrid.engine.federation.data.tables.columns import IMAGES, LISTS, NUMBERS, TEXTS, Column, Lists
+from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.runtime.data.tables import numbers, texts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FILE = re.compile(r"(?P<stem>.+?)(?:-\d{5}-of-(?P<number>\d{5}))?\.arrow")
+OF_OTHERS = re.compile(r"(?:cache|tmp)-?[0-9a-z_]*\.arrow")
+"""What `datasets` leaves beside them."""
+CLASSES, PICTURES = "ClassLabel", "Image"
+"""What `datasets` calls such columns."""
+DATA, WHOLE = "data", "train"
+"""Name of the files of a data set that has no splits, or of one split in its own folder; and that split."""
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the files that are read in a folder."""
+    return [file for of_split in splits_in(folder).values() for file in of_split]
+
+
+def splits_in(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of each split.
+
+    Raises:
+        DataError: there are none, or not all.
+    """
+    splits: dict[str, list[Path]] = {}
+    for file in sorted([*folder.glob("*.arrow"), *folder.glob("*/*.arrow")]):
+        match = FILE.fullmatch(file.name)
+        if match is None or OF_OTHERS.fullmatch(file.name):
+            continue
+        split = match["stem"].rpartition("-")[2]
+        if split == DATA:
+            split = file.parent.name if file.parent != folder else WHOLE
+        splits.setdefault(split, []).append(file)
+    if not splits:
+        raise DataError(
+            f"{folder} has no files that `save_to_disk` of the package datasets writes; {HUB}:NAME, "
+            "without a path, is a data set of the Hugging Face hub"
+        )
+    for split, of_split in splits.items():
+        numbers = {int(match["number"] or 1) for file in of_split if (match := FILE.fullmatch(file.name))}
+        if numbers != {len(of_split)}:
+            raise DataError(
+                f"{folder}: split {split} has {len(of_split)} files, and {of_split[-1].name} is named as one "
+                f"of {max(numbers)}; save it again into a new folder"
+            )
+    return splits
+
+
+def read_columns(source: str, splits: Sequence[Sequence[Path]]) -> tuple[dict[str, Column], list[int]]:
+    """Return the columns of some splits' files, one split after the other, and the rows of each split.
+
+    Raises:
+        DataError: files are damaged, or splits differ in their columns.
+    """
+    import pyarrow as pa
+
+    parts = [_read(of_split) for of_split in splits]
+    try:
+        table = pa.concat_tables(parts)
+    except pa.ArrowException as error:
+        names = " and ".join(", ".join(part.column_names) for part in parts)
+        raise DataError(f"{source}: splits have different columns: {names}; take one of them") from error
+    about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = about.get("info", {}).get("features", {})
+    columns = {name: _column(table[name], features.get(name, {})) for name in table.column_names}
+    return columns, [part.num_rows for part in parts]
+
+
+def _read(of_split: Sequence[Path]) -> "pa.Table":
+    import pyarrow as pa
+
+    parts = []
+    for file in of_split:
+        try:
+            parts.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
+        except (OSError, pa.ArrowException) as error:
+            cause = str(error).partition("\n")[0]
+            raise DataError(f"{file} is damaged or incomplete: {cause}; save or fetch it again") from error
+    return pa.concat_tables(parts)
+
+
+def _column(column: "pa.ChunkedArray", feature: Mapping[str, Any]) -> Column:
+    import pyarrow as pa
+
+    kind, stored = feature.get("_type", ""), column.type
+    if isinstance(stored, pa.ExtensionType):  # Where `datasets` is imported, its arrays are.
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], stored.storage_type)
+        stored = column.type
+    if kind == CLASSES:
+        classes = tuple(feature["names"])
+        return Column(TEXTS, partial(_class_names, column, classes), classes=classes)
+    if kind == PICTURES:
+        return Column(IMAGES, image=partial(_image, column))
+    if pa.types.is_string(stored) or pa.types.is_large_string(stored):
+        return Column(TEXTS, lambda: [text or "" for text in column.to_pylist()])
+    if _is_number(stored):
+        return Column(NUMBERS, partial(texts, column), partial(numbers, column))
+    inner = stored
+    while _is_list(inner):
+        inner = inner.value_type
+    if _is_number(inner):
+        return Column(LISTS, lists=partial(_lists, column))
+    return Column(f"{stored if kind in ('', 'Value') else kind}")
+
+
+def _is_number(kind: "pa.DataType") -> bool:
+    from pyarrow import types
+
+    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
+
+
+def _is_list(kind: "pa.DataType") -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _class_names(column: "pa.ChunkedArray", class_names: Sequence[str]) -> list[str]:
+    """Return the class of each row, empty where it is missing, for which -1 stands too."""
+    classes = dict(enumerate(class_names))
+    return [classes.get(label, "") for label in column.to_pylist()]
+
+
+def _image(column: "pa.ChunkedArray", row: int) -> bytes | Path | None:
+    """Return what is in the file of an image, or its path, where images of a hub's folder are."""
+    value = column[row].as_py() or {}
+    content, path = value.get("bytes"), value.get("path")
+    return Path(path) if content is None and path else content
+
+
+def _lists(column: "pa.ChunkedArray") -> Lists:
+    import pyarrow.compute as pc
+
+    values, lengths = [], []
+    for chunk in column.chunks:
+        of_chunk = []
+        while _is_list(chunk.type):
+            of_chunk.append(pc.list_value_length(chunk).fill_null(0).to_numpy(zero_copy_only=False))
+            chunk = chunk.flatten()
+        values.append(chunk.to_numpy(zero_copy_only=False))
+        lengths.append(of_chunk)
+    return Lists(np.concatenate(values), [np.concatenate(depth) for depth in zip(*lengths, strict=True)])
