@@ -8,6 +8,7 @@ there before. Written are
 - `storage/`, where the search has finished, and the grid was interrupted (Ctrl-C) in the second round of its
   third run; without MLflow's files and figures, which are made from the others;
 - `whole/`, records and last state of the interrupted run as they are without the interruption;
+- `kept.zip`, a bundle of the grid's finished runs, with empty figures;
 - `expected.json`: the ids of all runs, those of the grid with `--tuned kept-search`, the scores of the
   finished runs, and the ids of all algorithms, data sets and splits with the defaults of everything else.
 """
@@ -38,9 +39,11 @@ from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.tuned import read_tuned
+from tests.chaos.storages import undrawn
 from tests.helpers.command_line import fedgrid
 
 HERE = Path(__file__).parent
+BUNDLE = "kept.zip"
 GIVEN = ("kept.yaml", "kept-search.yaml", "halves.py")
 INTERRUPTED, ROUND = "digits-6-nonoverlapping-balanced-halves-s1", 2
 DERIVED = ignore_patterns("mlflow*", "mlartifacts", "figures", "drivers", "*.lock")
@@ -113,6 +116,8 @@ def make(target: Path) -> None:
         "default_ids": default_ids({"algorithm": ALGORITHMS, "dataset": DATASETS, "split": KINDS}),
     }
     copytree("storage", target / "storage", ignore=DERIVED)
+    with undrawn():
+        assert fedgrid("bundle", "kept", "-o", target / BUNDLE, "--storage", "storage").code == 0
     (target / "whole").mkdir()
     for path in (*whole.glob("rounds.*"), *whole.glob("clients.*"), *whole.glob("state-*000004.safetensors")):
         (target / "whole" / path.name).write_bytes(path.read_bytes())

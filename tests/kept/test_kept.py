@@ -36,7 +36,7 @@ from fedgrid.grids.search.definition import load_search
 from fedgrid.grids.search.progress import SearchProgress
 from tests.chaos.storages import undrawn
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.kept.make import GIVEN, INTERRUPTED, ROUND, default_ids, tuned_ids
+from tests.kept.make import BUNDLE, GIVEN, INTERRUPTED, ROUND, default_ids, tuned_ids
 
 KEPT = sorted(path.parent for path in Path(__file__).parent.glob("*/storage"))
 NOWHERE = Path("unused")
@@ -210,3 +210,16 @@ def test_search_goes_on_without_repeating_its_trials(kept: Path, folder: Path) -
     began = [event["run_id"] for event in result.events if event["event"] == "start"]
     first, new, last = (trial["run_ids"] for trial in found["trials"])
     assert (began, first + last) == (new, expected(kept, "runs")["kept-search"])
+
+
+def test_bundle_of_then_is_reproduced(kept: Path, folder: Path) -> None:
+    """By somebody who has nothing but the file."""
+    active.use(["halves.py"])
+    elsewhere = made_elsewhere(folder, interrupted(folder))
+    active.use()
+    result = fedgrid("reproduce", kept / BUNDLE, "--all", "--trust", "--in-process", "--json")
+    verdicts = [verdict["outcome"] for verdict in result.events[-1]["verdicts"]]
+    if elsewhere:
+        pytest.skip(f"{verdicts}, as was to be expected: {'; '.join(elsewhere)}")
+    assert result.code == 0, result.err
+    assert verdicts == ["same bytes"] * 2

@@ -60,7 +60,7 @@ def _take(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> None:
     with disk_errors(ours):
         ours.mkdir(parents=True)
         write_text(ours / IMPORTED, seal_import(run.run_id, name, bundle.digest))
-        files = [file for file in RUN_FILES if (theirs / file).exists()]
+        files = [file for file in RUN_FILES if (theirs / file).exists() and file != IMPORTED]
         for file in files:
             copyfile(theirs / file, ours / file)
         storage.push(*(f"{ours.name}/{file}" for file in (IMPORTED, *files)))

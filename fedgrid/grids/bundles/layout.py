@@ -22,6 +22,7 @@ from fedgrid.engine.runtime.integrity.mark import (
 )
 from fedgrid.engine.runtime.storage.atomic import replacing
 from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS
+from fedgrid.grids.results.imported import IMPORTED
 from fedgrid.grids.results.kept_plugins import FOLDER, INDEX
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.record_columns import DONE
@@ -30,7 +31,7 @@ from fedgrid.regular_files import LARGEST_STATE, read_file
 SUFFIX = ".zip"
 MANIFEST, CRATE, README, ENVIRONMENT = "bundle.json", "ro-crate-metadata.json", "README.md", "environment.txt"
 STORAGE, REPORT = "storage", "report"
-RUN_FILES = (CONFIG, MADE_WITH, ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, SCORES, DONE)
+RUN_FILES = (IMPORTED, CONFIG, MADE_WITH, ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, SCORES, DONE)
 """Files of a run; with its models, those of its last state come to them."""
 
 _OF_GRID = "|".join(map(re.escape, (RUNS, PRESET, INDEX)))

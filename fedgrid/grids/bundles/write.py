@@ -62,7 +62,8 @@ def write_bundle(
     name, runs = find_runs(what, storage, filters)
     finished, waiting = split_finished(name, runs, storage, "bundle")
     if waiting:
-        warn(f"{len(waiting)} of {len(runs)} runs are not finished, and not in the bundle: {waiting[0]}, ...")
+        names = ", ".join(waiting[:3])
+        warn(f"{len(waiting)} of {len(runs)} runs are not finished, and not in the bundle, such as {names}")
     with TemporaryDirectory(prefix="fedgrid-bundle-") as place, disk_errors(target):
         folder = Path(place)
         staged = Storage.named(folder / STORAGE)
