@@ -30,12 +30,13 @@ def know_data(copies: Iterable[Path], runs: Iterable[RunConfig]) -> None:
         place = absolute(copy, "--data")
         if not place.exists():
             raise ConfigError(f"--data {copy}: there is nothing")
-        digest = own_images.digest_of(place, files_of(place))
-        matches = {name: str(place) for name in names if digest_in(name) == digest}
+        kinds = {name: name.partition(":")[0] for name in names}
+        digests = {kind: own_images.digest_of(place, files_of(kind, place)) for kind in {*kinds.values()}}
+        matches = {name: str(place) for name in names if digest_in(name) == digests[kinds[name]]}
         if not matches:
             known = ", ".join(names) or "none, so leave it out"
             raise ConfigError(
-                f"--data {copy} has the digest {digest}, which no data of these runs have; they are {known}"
+                f"--data {copy}: its content is that of no data of these runs; they are {known}"
             )
         own_images.know(matches)
 
