@@ -26,7 +26,7 @@ RUNS = (
     early("flis-dc", training=FEW),
     complete({"clients": 1, "split": "centralised", "algorithm": "fedavg", "training": FEW}, NOWHERE),
 )
-"""Together they have every column that some run has, but for that of natural groups."""
+"""Together they have every column that some run has, but for natural groups and numbers to predict."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,10 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[st
     found: dict[str, dict[str, pa.DataType]] = {}
     two = {"dataset": digits_of_two_writers(root), "clients": 2, "split": "natural", "model": "digitnet"}
     natural = complete({**two, "algorithm": "fedavg", "training": FEW}, NOWHERE)
-    for run in (*RUNS, natural):
+    (root / "t.csv").write_text("\n".join(["x,y", *(f"{row},{row % 7}" for row in range(30))]))
+    predicting = {"dataset": f"csv:{root}/t.csv#target=y", "clients": 2, "evaluation": {"global_model": True}}
+    predicted = complete({**predicting, "algorithm": "fedavg", "training": FEW}, NOWHERE)
+    for run in (*RUNS, natural, predicted):
         for path in sorted(Path(play(run, root, cache=None)).glob("*.parquet")):
             found.setdefault(path.stem, {}).update((each.name, each.type) for each in pq.read_schema(path))
     return found

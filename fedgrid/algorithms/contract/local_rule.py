@@ -104,7 +104,7 @@ class LocalModel(Protocol):
         None: of the reference images, which are converted a batch at a time.
 
         Raises:
-            ValueError: there are none.
+            ValueError: there are none, or numbers are predicted.
         """
 
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:

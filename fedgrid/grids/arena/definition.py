@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fedgrid.engine.federation.data.names import short_name
+from fedgrid.engine.federation.data.names import has_target, short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import (
     Family,
@@ -244,6 +244,8 @@ def load_arena(
     Raises:
         ConfigError: for an unknown method or family, or a file without a method.
     """
+    if has_target(dataset or DATASET):
+        raise ConfigError(f"the arena judges accuracy, which needs classes; {dataset} has numbers to predict")
     named = parse_methods(methods)
     mine = methods_of(own)
     if blind and (seeds is not None or not own):

@@ -128,6 +128,8 @@ class Local:
         images = self._reference if images is None else images
         if images is None:
             raise ValueError("there are no reference images: set split.reference_images")
+        if self._held[1].is_floating_point():
+            raise ValueError("there are no class probabilities: the data set has numbers to predict")
         with self.inference():
             return predict(self._flat.module, images)
 
