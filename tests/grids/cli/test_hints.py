@@ -33,7 +33,7 @@ def root(tmp_path):
         (("status",), 1),
         (("show", "mine"), 4),
         (("show", FINISHED.run_id), 1),
-        (("report", "mine"), 1),
+        (("report", "mine"), 2),
         (("retry", "mine"), 1),
         (("show", "missing"), 1),
         (("show", "mine", "--figure", "x.png"), 1),
