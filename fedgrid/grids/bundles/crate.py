@@ -24,19 +24,6 @@ from fedgrid.grids.results.times import round_ends
 ROCRATE = "https://w3id.org/ro/crate/1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 MIT = "https://spdx.org/licenses/MIT"
-TYPES = {
-    "html": "text/html",
-    "md": "text/markdown",
-    "json": "application/json",
-    "csv": "text/csv",
-    "tex": "application/x-tex",
-    "svg": "image/svg+xml",
-    "png": "image/png",
-    "parquet": "application/vnd.apache.parquet",
-    "py": "text/x-python",
-    "yaml": "application/yaml",
-}
-"""Suffix of a file -> its media type; of others it is text, or bytes."""
 LICENCES = {
     "digits": "CC BY 4.0 (UCI Machine Learning Repository)",
     "fmnist": "MIT",
@@ -163,7 +150,7 @@ def metadata(told: About, files: Listed) -> str:
         _entity(PROFILE, "CreativeWork", name="Process Run Crate", version="0.5"),
         _entity("#licences", "CreativeWork", name="Licences", description=told.licences),
         _entity(MIT, "CreativeWork", name="MIT License"),
-        *(_of_file(name, files[name][BYTES]) for name in files),
+        *(_entity(name, "File", contentSize=str(files[name][BYTES])) for name in files),
     ]
     return json.dumps({"@context": f"{ROCRATE}/context", "@graph": graph}, indent=1) + "\n"
 
@@ -180,11 +167,6 @@ def _of_data(place: str, name: str, digest: str) -> dict[str, Any]:
     source = DATASETS[name].source if name in DATASETS else "the author's own"
     about = {"name": name, "identifier": digest, "description": source, "license": _licence(name)}
     return _entity(place, "CreativeWork", **about)
-
-
-def _of_file(name: str, size: int) -> dict[str, Any]:
-    kind = TYPES.get(name.rpartition(".")[2], "application/octet-stream")
-    return _entity(name, "File", contentSize=str(size), encodingFormat=kind)
 
 
 def _licence(name: str) -> str:

@@ -1,11 +1,11 @@
 """What the runs of a bundle need that is not in it, or must not be used unasked: data sets and plugins."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import digest_in
-from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import files_of
 from fedgrid.engine.runtime.plugins import active
@@ -72,21 +72,10 @@ def lacking(run: RunConfig, bundle: Bundle) -> str:
     """Return why a run cannot be computed here; empty if it can. Its plugins are in use from now on."""
     if is_archived(run):
         return "it was imported from the authors' archive, whose models are not published"
+    if lacks := [name for name in run.own_images if name not in own_images.places(run.own_images)]:
+        return f"it needs {lacks[0]}: name your copy with --data PATH"
     try:
-        own_images_of(run.own_images)
         kept_plugins.restore(bundle.grid.path, bundle.storage, [run], trust=True)
-    except (ConfigError, DataError) as error:
+    except ConfigError as error:
         return str(error)
     return ""
-
-
-def own_images_of(names: Sequence[str]) -> None:
-    """Check that this process knows where data lie that runs name by content.
-
-    Raises:
-        DataError: it does not.
-    """
-    known = own_images.places(names)
-    for name in names:
-        if name not in known:
-            raise DataError(f"it needs {name}: name your copy with --data PATH")

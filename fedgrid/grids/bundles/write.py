@@ -96,6 +96,7 @@ def _stage_grid(name: str, runs: Sequence[RunConfig], storage: Storage, staged: 
     digests = {digest for run in runs for digest in run.plugin_digests}
     for file, data in kept_plugins.copies(grid.path, digests).items() if digests else ():
         copy.write(file, data)
-    copy.keep(runs, FOLDERS.sub("", redacted(grid.preset().decode(errors="replace"))))
+    text = grid.preset().decode(errors="replace").replace(str(Path.home()), "~")
+    copy.keep(runs, FOLDERS.sub("", redacted(text)))
     # It says where the author's own data lie.
     (copy.path / PLACES).unlink(missing_ok=True)
