@@ -25,6 +25,7 @@ from fedgrid.grids.arena.kept import in_files
 from fedgrid.grids.arena.methods import (
     adapt_settings,
     default,
+    first_with_a_rival,
     is_reference,
     methods_of,
     parse_methods,
@@ -279,7 +280,7 @@ def load_arena(
             f"an arena of {', '.join(chosen)}: a verdict takes two methods that are no references; "
             "name more with --algorithms"
         )
-    subjects = mine or ((OURS,) if OURS in chosen else (_first_with_a_rival(rivals),))
+    subjects = mine or ((OURS,) if OURS in chosen else (first_with_a_rival(rivals),))
     return replace(
         arena, methods=tuple(sorted(chosen, key=is_reference)), subjects=subjects, unfit=tuple(unfit)
     )
@@ -290,12 +291,6 @@ def blind_seeds(own: Sequence[Path]) -> str:
     text = json.dumps([VERSION, *(sha256(path.read_bytes()).hexdigest() for path in own)])
     digest = sha256(text.encode()).digest()
     return ",".join(str(10**6 + int.from_bytes(digest[at : at + 3], "big")) for at in (0, 3))
-
-
-def _first_with_a_rival(methods: Sequence[str]) -> str:
-    """Return the first method beside which there is one that is told as much."""
-    told_of_all = [told_of(method) for method in methods]
-    return next((one for one in methods if told_of_all.count(told_of(one)) > 1), methods[0])
 
 
 def _name(dataset: str) -> str:

@@ -66,6 +66,12 @@ def told_of(method: str) -> Told:
     return ALGORITHMS[method].told
 
 
+def first_with_a_rival(methods: Sequence[str]) -> str:
+    """Return the first method beside which there is one that is told as much."""
+    told_of_all = [told_of(method) for method in methods]
+    return next((one for one in methods if told_of_all.count(told_of(one)) > 1), methods[0])
+
+
 def told(method: str, number: int) -> dict[str, int]:
     """Return the setting that tells a method this number of groups; empty if it is not told."""
     entry = ALGORITHMS[method]
