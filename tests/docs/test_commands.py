@@ -25,10 +25,12 @@ ELSEWHERE = {
     "analyse centralised epsilons": "grids/epsilons/test_analysis.py",
     "arena --check": "grids/arena/test_command.py",
     "convert": "engine/runtime/data/test_femnist.py",
+    "data hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
     "doctor": "grids/doctor/test_doctor.py",
     "import": "grids/archive/test_importing.py",
     "retry": "grids/display/test_status.py",
     "run --dataset femnist": "engine/runtime/data/test_femnist.py",
+    "run --dataset hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
     "run paper --tuned": "grids/search/test_tuned.py",
     "stop": "grids/display/test_status.py",
     "submit": "grids/submit/test_job.py",
@@ -94,7 +96,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for file in ("pens.py", "patients.py"):
+        for file in ("pens.py", "patients.py", "orders.py"):
             exec((folder / file).read_text(), {})
         assert fedgrid("data", "digits", "--export", "partition.csv").code == 0
         images("cats", ("ant", "bee", "cat", "dog"))
@@ -120,6 +122,7 @@ FILES = {
     "presets.md": ("yaml", "two-axes.yaml"),
     "searches.md": ("yaml", "my-search.yaml"),
     "data.md": ("python", "pens.py"),
+    "hugging-face.md": ("python", "orders.py"),
     "own-table.md": ("python", "patients.py"),
 }
 """Page -> the kind and the name of a file that it has."""
