@@ -16,13 +16,16 @@ class Transformer(nn.Module):
     def __init__(self, inputs: Inputs, num_classes: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(inputs.vocabulary, WIDTH)
+        self.padding = inputs.padding
         self.places = nn.Parameter(torch.randn(*inputs.shape, WIDTH) / 10)
         self.layer = nn.TransformerEncoderLayer(WIDTH, 2, 2 * WIDTH, dropout=0.0, batch_first=True)
         self.head = nn.Linear(WIDTH, num_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return logits, shape (N, num_classes), of tokens, int64, shape (N, length)."""
-        logits: Tensor = self.head(self.layer(self.embedding(tokens) + self.places).mean(dim=1))
+        is_padding = None if self.padding is None else tokens == self.padding
+        codes = self.layer(self.embedding(tokens) + self.places, src_key_padding_mask=is_padding)
+        logits: Tensor = self.head(codes.mean(dim=1))
         return logits
 
 

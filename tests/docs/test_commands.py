@@ -27,12 +27,14 @@ ELSEWHERE = {
     "bundle": "grids/bundles/test_write.py",
     "compare mine": "grids/bundles/test_imports.py",
     "convert": "engine/runtime/data/test_femnist.py",
+    "data hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
     "doctor": "grids/doctor/test_doctor.py",
     "import": "grids/archive/test_importing.py",
     "reproduce": "grids/bundles/test_reproduce.py",
     "retry": "grids/display/test_status.py",
     "run --dataset femnist": "engine/runtime/data/test_femnist.py",
     "run mine.yaml --imported": "grids/bundles/test_imports.py",
+    "run --dataset hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
     "run paper --tuned": "grids/search/test_tuned.py",
     "stop": "grids/display/test_status.py",
     "submit": "grids/submit/test_job.py",
@@ -98,7 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for file in ("pens.py", "patients.py"):
+        for file in ("pens.py", "patients.py", "orders.py"):
             exec((folder / file).read_text(), {})
         assert fedgrid("data", "digits", "--export", "partition.csv").code == 0
         images("cats", ("ant", "bee", "cat", "dog"))
@@ -124,6 +126,7 @@ FILES = {
     "presets.md": ("yaml", "two-axes.yaml"),
     "searches.md": ("yaml", "my-search.yaml"),
     "data.md": ("python", "pens.py"),
+    "hugging-face.md": ("python", "orders.py"),
     "own-table.md": ("python", "patients.py"),
 }
 """Page -> the kind and the name of a file that it has."""
