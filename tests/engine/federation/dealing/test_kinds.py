@@ -24,6 +24,7 @@ IN_TURN = SimpleNamespace(
     OPTIONS=("alpha",),
     DEFAULTS={"num_clusters": 4},
     TAKES=("pixels",),
+    BY_CLASS=False,
     IMAGES_ARE_SHARED=False,
     TRANSFORM=None,
     check=lambda *arguments: None,
