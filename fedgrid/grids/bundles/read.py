@@ -96,6 +96,8 @@ def _unpack(path: Path, folder: Path) -> None:
                     target = folder / info.filename
                     target.parent.mkdir(parents=True, exist_ok=True)
                     _extract(archive, info, target, listed[info.filename])
+    except FedgridError:  # Some are a ValueError.
+        raise
     except DAMAGED as error:
         raise ConfigError(f"{path} is no bundle, or damaged: {error}; get it again") from error
 

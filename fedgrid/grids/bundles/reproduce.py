@@ -61,7 +61,7 @@ def reproduce(path: Path, asked: Asked, options: LaunchOptions, console: Console
         drawn = draw(bundle.runs, len(bundle.runs) if asked.sample is None else asked.sample, bundle.digest)
         launcher.say(
             f"{path}: grid {bundle.grid.name}, {len(bundle.runs)} runs, sha256 {bundle.digest}; "
-            f"{len(drawn)} of them are computed again"
+            f"{len(drawn)} to compute again"
         )
         know_data(asked.data, bundle.runs)
         check_plugins(bundle, drawn, trust=asked.trust, show=asked.show)

@@ -108,7 +108,7 @@ def test_no_zip_second_file_link_and_size_are_refused(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "b.zip"
-    assert "no file" in refusal(path)
+    assert refusal(path).startswith(f"no file {path}")
     path.write_text("hello")
     assert "not a zip file" in refusal(path)
     path.write_bytes(bundle.read_bytes()[:-2000])
@@ -116,7 +116,7 @@ def test_no_zip_second_file_link_and_size_are_refused(
     path.write_bytes(bundle.read_bytes())
     with pytest.warns(UserWarning, match="README"), ZipFile(path, "a") as archive:
         archive.writestr("README.md", "")
-    assert "two files 'README.md'" in refusal(path)
+    assert refusal(path).startswith(f"{path} has two files 'README.md'")
     (tmp_path / "empty").mkdir()
     pack(tmp_path / "empty", path)
     with ZipFile(path, "a") as archive:
