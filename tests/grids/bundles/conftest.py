@@ -1,9 +1,11 @@
 """One small grid of a user with a name that stands nowhere else, and its bundle."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fedgrid.engine.runtime.plugins import active
 from tests.helpers.bundles import HOST, USER, make_bundle, make_grid
 
 
@@ -25,3 +27,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def bundle(home: Path) -> Path:
     return home / "mine.zip"
+
+
+@pytest.fixture(autouse=True)
+def no_plugins() -> Iterator[None]:
+    """Leave no plugin in use."""
+    yield
+    active.use()
