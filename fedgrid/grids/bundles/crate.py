@@ -14,6 +14,7 @@ from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import is_name
+from fedgrid.engine.federation.data.published.facts import MEDMNIST
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, parts_of
 from fedgrid.engine.runtime.integrity.mark import BYTES, Listed
@@ -27,8 +28,7 @@ MIT = "https://spdx.org/licenses/MIT"
 LICENCES = {
     "digits": "CC BY 4.0 (UCI Machine Learning Repository)",
     "fmnist": "MIT",
-    "pathmnist": "CC BY 4.0",
-    "bloodmnist": "CC BY 4.0",
+    **{title.lower(): licence for title, *_, licence in MEDMNIST},
     "svhn": "for non-commercial use only",
     "femnist": "BSD-2-Clause (LEAF)",
 }
@@ -172,6 +172,7 @@ def _of_data(place: str, name: str, digest: str) -> dict[str, Any]:
 def _licence(name: str) -> str:
     if is_name(name):
         return "the author's own data: ask them"
-    if name not in DATASETS or DATASETS[name].files:
-        return LICENCES.get(name, "none is stated")
-    return LICENCES.get(name, "made by fedgrid's code: MIT")
+    # Larger images of MedMNIST have the set's name and their size.
+    stated = LICENCES.get(name.partition("-")[0])
+    is_made = name in DATASETS and not DATASETS[name].files
+    return stated or ("made by fedgrid's code: MIT" if is_made else "none is stated")
