@@ -25,9 +25,10 @@ def normalised(name: str) -> str:
 
 
 def declared() -> set[str]:
-    """Return the distributions that pyproject.toml declares, without extras and versions."""
+    """Return the distributions that pyproject.toml declares for users, without extras and versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return {normalised(re.split(r"[\[<>=!~; ]", line, maxsplit=1)[0]) for line in project["dependencies"]}
+    lines = [*project["dependencies"], *project["optional-dependencies"]["hf"]]
+    return {normalised(re.split(r"[\[<>=!~; ]", line, maxsplit=1)[0]) for line in lines}
 
 
 def modules_in(tree: ast.AST) -> Iterator[str]:

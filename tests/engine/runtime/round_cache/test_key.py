@@ -197,6 +197,7 @@ OTHER = {
     },
     ImageSet: {
         "vocabulary": 30,
+        "padding": 3,
         "assigned": Assigned("mine.csv", ("a",), (np.arange(4),), (0,)),
         "group_names": ("art", "photo"),
         "groups": np.zeros(4, np.int64),
