@@ -4,7 +4,7 @@ Which runs these are the bundle's checksum says: its author cannot choose them.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -20,16 +20,19 @@ from fedgrid.engine.runtime.data.datasets import digest_of_dataset
 from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, differing, parts_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.bundles.layout import REPORT
 from fedgrid.grids.bundles.needed import check_plugins, know_data, lacking
 from fedgrid.grids.bundles.read import Bundle, opened
-from fedgrid.grids.bundles.verdicts import Verdict, compare_run, other_scores
+from fedgrid.grids.bundles.verdicts import Verdict, compare_run, other_scores, other_tables
 from fedgrid.grids.display.tables import titled_table
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.tracking.tables.table import Table
 
 CONFIDENCE = 0.95
+TABLES = "tables"
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,16 @@ class Asked:
     """Whether their code is printed."""
 
 
-def reproduce(path: Path, asked: Asked, options: LaunchOptions, console: Console) -> bool:
+def reproduce(
+    path: Path,
+    asked: Asked,
+    options: LaunchOptions,
+    console: Console,
+    tables_of: Callable[..., Iterable[Table]],
+) -> bool:
     """Compute runs of a bundle again, and show how they compare; return whether nothing differs.
+
+    `tables_of` returns the tables of the report of a grid, given its name and its storage.
 
     Raises:
         ConfigError: it is no bundle, a plugin is not trusted, or no run can be tried.
@@ -74,7 +85,8 @@ def reproduce(path: Path, asked: Asked, options: LaunchOptions, console: Console
         ]
         root = bundle.storage.root
         scores = [line for run in bundle.runs for line in other_scores(run, folder_of(root, run))]
-        return _show(bundle, verdicts, scores, launcher)
+        tables = other_tables(tables_of(bundle.grid.name, bundle.storage), root.parent / REPORT / TABLES)
+        return _show(bundle, verdicts, scores, tables, launcher)
 
 
 def draw(runs: Sequence[RunConfig], sample: int, digest: str) -> list[RunConfig]:
@@ -149,7 +161,11 @@ def _after(run: RunConfig, bundle: Bundle, storage: Storage, failure: str | None
 
 
 def _show(
-    bundle: Bundle, verdicts: Sequence[tuple[RunConfig, Verdict]], scores: Sequence[str], launcher: Launcher
+    bundle: Bundle,
+    verdicts: Sequence[tuple[RunConfig, Verdict]],
+    scores: Sequence[str],
+    tables: Sequence[str],
+    launcher: Launcher,
 ) -> bool:
     counts = Counter[str](verdict.outcome for _, verdict in verdicts)
     tried, runs = len(verdicts) - counts["not tried"], len(bundle.runs)
@@ -166,15 +182,17 @@ def _show(
     lines = [_proof(runs, tried, counts)]
     if left := counts["not tried"]:
         lines.append(f"{left} could not be tried, and not counted: nothing is known of runs like these.")
-    if scores:
-        lines.append(f"Scores that do not follow from the records: {'; '.join(scores[:5])}")
-    else:
-        lines.append(f"The scores of all {runs} runs follow from their records.")
+    for what, wrong in (("Scores", scores), ("Tables", tables)):
+        if wrong:
+            lines.append(f"{what} that do not follow from the records: {'; '.join(wrong[:5])}")
+    if not scores and not tables:
+        lines.append(f"The scores of all {runs} runs, and the tables, follow from their records.")
     launcher.say(*lines)
     rows = [{"run": run.name, "run_id": run.run_id, **asdict(verdict)} for run, verdict in verdicts]
-    facts = {"runs": runs, "tried": tried, "verdicts": rows, "wrong_scores": scores, "proof": lines[0]}
+    facts = {"runs": runs, "tried": tried, "verdicts": rows, "wrong_scores": scores}
+    facts |= {"wrong_tables": tables, "proof": lines[0]}
     launcher.event("reproduced", bundle=bundle.digest, grid=bundle.grid.name, **facts)
-    return not counts["differs"] and not scores
+    return not (counts["differs"] or scores or tables)
 
 
 def _proof(runs: int, tried: int, counts: Counter[str]) -> str:

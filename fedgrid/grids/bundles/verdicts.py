@@ -4,7 +4,7 @@ Numbers are what is stored as a fraction; everything else (clusters, splits, who
 decision. Shapes: N rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isclose, isnan
 from pathlib import Path
@@ -18,10 +18,12 @@ from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.mark import CLIENTS, ROUNDS, TENSORS, listed_files
 from fedgrid.grids.results.outcome import read_scores
-from fedgrid.regular_files import LARGEST_TABLE, read_file
+from fedgrid.regular_files import LARGEST_LIST, LARGEST_TABLE, read_file
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import RecordsError, table
 from fedgrid.tracking.scoring.scores import score_run
+from fedgrid.tracking.tables.formats import to_csv
+from fedgrid.tracking.tables.table import Table
 
 Outcome = Literal["same bytes", "same decisions", "differs", "not tried"]
 TOLERANCE = 1e-6
@@ -138,6 +140,17 @@ def other_scores(run: RunConfig, folder: Path) -> list[str]:
         f"{run.name}: {name} is {stored[name]}, by the records {scores[name]}"
         for name in sorted(stored.keys() & scores.keys())
         if not _are_equal(stored[name], scores[name])
+    ]
+
+
+def other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
+    """Return the csv files of a report's tables, in a folder, that are not what the records give."""
+    texts = {f"{table.name}.csv": to_csv(table) for table in tables}
+    there = {file.name: file for file in folder.glob("*.csv")}
+    return [
+        name
+        for name in sorted(texts.keys() | there.keys())
+        if name not in there or read_file(there[name], LARGEST_LIST).decode() != texts.get(name)
     ]
 
 

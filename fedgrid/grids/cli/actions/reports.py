@@ -116,16 +116,23 @@ def write_report(
         )
 
 
-def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
-    """Write the report of a grid with its usual tables and all figures into a folder, and say nothing more.
+def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
+    """Return the report of a grid, with its usual tables and figures.
 
     Raises:
         ConfigError, RunError: as `write_report`.
     """
-    study = read_study(name, storage, steps)
-    grid = GridFolder(storage, name)
-    page = report_of(study, None, grid, terms_of(None, "bytes", "training"), (), {}, published=False)
-    _write(page, folder, steps, None, drawing_of(every=True))
+    study, grid = read_study(name, storage, steps), GridFolder(storage, name)
+    return report_of(study, None, grid, terms_of(None, "bytes", "training"), (), {}, published=False)
+
+
+def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
+    """Write the report of a grid with all figures into a folder, and say nothing more.
+
+    Raises:
+        ConfigError, RunError: as `write_report`.
+    """
+    _write(usual_page(name, storage, steps), folder, steps, None, drawing_of(every=True))
 
 
 def write_comparison(

@@ -83,6 +83,7 @@ def reproduce(
     """
     from fedgrid.grids.bundles.reproduce import Asked
     from fedgrid.grids.bundles.reproduce import reproduce as compute
+    from fedgrid.grids.cli.actions.reports import usual_page
     from fedgrid.grids.planning.options import LaunchOptions
 
     use_plugins(plugins)
@@ -97,5 +98,8 @@ def reproduce(
         cache=None,
         trackers=(),
     )
-    if not compute(path, asked, options, console()):
+    shown = console()
+    with Steps(shown, quiet=True) as steps:
+        same = compute(path, asked, options, shown, lambda name, its: usual_page(name, its, steps).tables())
+    if not same:
         raise typer.Exit(FAILED)
