@@ -171,7 +171,8 @@ def _own_cells(field: Field, method: str) -> list[Cell]:
 
 
 def _has_held_out(field: Field) -> bool:
-    return any(not isnan(one.held_out_accuracy) for own in field.outcomes.values() for one in own)
+    every = (one for own in field.outcomes.values() for one in own)
+    return field.question is not CLUSTERING and any(not isnan(one.held_out_accuracy) for one in every)
 
 
 def _number(value: float, digits: int = 3) -> Cell:
