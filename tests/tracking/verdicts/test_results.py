@@ -147,6 +147,17 @@ def test_accuracy_within_a_budget_is_that_of_the_last_test_within_it():
     assert by_rounds == pytest.approx([0.3, 0.5, 0.9])
 
 
+def test_clients_of_a_run_that_diverged_are_all_harmed_and_have_no_accuracy_in_any_budget():
+    outcomes = [
+        *of("fedavg", "F", 0.7),
+        *of("lost", "L", 0.0, tested=(), clients=()),
+        *of("solo", "S", 0.6, is_reference=True),
+    ]
+    field = field_of(outcomes, SERVING, "served")
+    assert set(harm(field, "lost", SOLO).values()) == {1.0}
+    assert within_budget(field, "lost", 0.5, of_rounds=False) == 0
+
+
 def test_ranks_without_a_data_set_are_those_of_the_others():
     """On digits `one` is better, on two families of images `other`."""
     outcomes = [
