@@ -66,9 +66,9 @@ def acting(name, **overrides):
 
 
 @cache
-def six_rounds(name):
+def six_rounds(name, server_optimizer="none", participation=EVERYBODY):
     """Return the federation's six rounds of an algorithm with settings that make it act."""
-    return Federation().play(acting(name))
+    return Federation(participation=participation).play(acting(name, server_optimizer=server_optimizer))
 
 
 def acted(name):
@@ -133,7 +133,7 @@ def test_partition_changes_only_in_rounds_reported_as_clustered(name):
     "name", ["briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan", "louvain", "leiden"]
 )
 def test_the_hidden_groups_are_found(name):
-    state, _ = Federation().play(acting(name))[-1]
+    state, _ = six_rounds(name)[-1]
     assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
 
 
@@ -148,10 +148,8 @@ def test_the_hidden_groups_are_found_with_partial_participation(name):
 @pytest.mark.parametrize("server_optimizer", ["none", "momentum", "yogi"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_state_is_valid(name, server_optimizer, participation):
-    federation = Federation(participation=participation)
-    algorithm = acting(name, server_optimizer=server_optimizer)
-    check_valid(federation.start(algorithm), 12)
-    for state, _ in federation.play(algorithm):
+    check_valid(Federation().start(acting(name, server_optimizer=server_optimizer)), 12)
+    for state, _ in six_rounds(name, server_optimizer, participation):
         check_valid(state, 12)
 
 
@@ -191,14 +189,17 @@ def test_a_step_leaves_its_arguments_alone(name):
 @pytest.mark.parametrize("server_optimizer", ["none", "adam"])
 @pytest.mark.parametrize("name", NAMES)
 def test_run_resumed_after_any_round_continues_with_the_same_bits(name, server_optimizer, participation):
-    """All that an algorithm knows is in its state: a fresh object and plain arrays are enough."""
+    """All that an algorithm knows is in its state: a fresh object and plain arrays are enough.
+
+    It is resumed before each of the rounds: if each is the same, so are all that follow.
+    """
     federation = Federation(participation=participation)
-    options = {"server_optimizer": server_optimizer}
-    whole = federation.play(acting(name, **options))
+    whole = six_rounds(name, server_optimizer, participation)
     for done in range(1, 6):
-        rest = federation.play(acting(name, **options), range(done, 6), saved(whole[done - 1][0]))
-        assert same_bits(rest[-1][0], whole[-1][0])
-        assert [diagnostics for _, diagnostics in rest] == [diagnostics for _, diagnostics in whole[done:]]
+        algorithm, before = acting(name, server_optimizer=server_optimizer), saved(whole[done - 1][0])
+        [(state, diagnostics)] = federation.play(algorithm, [done], before)
+        assert same_bits(state, whole[done][0])
+        assert diagnostics == whole[done][1]
 
 
 @pytest.mark.parametrize("participation", [EVERYBODY, TWO_THIRDS])
@@ -206,7 +207,7 @@ def test_run_resumed_after_any_round_continues_with_the_same_bits(name, server_o
 def test_a_permutation_of_the_clients_permutes_the_partition_and_nothing_else(name, participation):
     order = tuple(int(client) for client in rng(11).permutation(12))
     algorithm = acting(name)
-    usual = Federation(participation=participation).play(algorithm)
+    usual = six_rounds(name, participation=participation)
     permuted = Federation(participation=participation, order=order).play(algorithm)
     for (state, said), (other, other_said) in zip(usual, permuted, strict=True):
         # Where a client goes that was never seen is decided by its id, if the largest clusters tie.
@@ -231,7 +232,7 @@ def test_a_permutation_of_the_clients_permutes_the_partition_and_nothing_else(na
 def test_clusters_without_an_update_stay_as_they_are(name):
     """After round 4 only the clients of client 0's cluster send anything."""
     federation, algorithm = Federation(), acting(name)
-    before, _ = federation.play(algorithm, range(5))[-1]
+    before, _ = six_rounds(name)[4]
     present = before.members(int(before.labels_K[0]))
     vectors = federation.vectors(5, before, algorithm)
     after, _ = step(
@@ -306,7 +307,7 @@ def test_clients_missing_from_the_first_round_on_are_in_a_cluster_and_in_no_mean
 @pytest.mark.parametrize("name", NAMES)
 def test_every_sampled_client_has_an_order_with_models_that_exist(name):
     algorithm = acting(name)
-    for round_index, (state, _) in enumerate(Federation().play(algorithm), start=1):
+    for round_index, (state, _) in enumerate(six_rounds(name), start=1):
         for sampled in (range(12), (1, 5, 8)):
             orders = orders_of(algorithm, state, sampled, round_index)
             assert set(orders) == set(sampled)
