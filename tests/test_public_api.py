@@ -83,15 +83,21 @@ assert not heavy, heavy
     assert result.returncode == 0, result.stderr
 
 
-def test_run_and_load_need_neither_ray_nor_mlflow(tmp_path: Path) -> None:
+def test_run_load_and_all_names_need_neither_ray_nor_mlflow_nor_packages_under_the_gpl(
+    tmp_path: Path,
+) -> None:
+    """Nor sympy, which torch imports for some of its functions: half a second for each client actor."""
     code = f"""
 import sys
-sys.modules["ray"] = sys.modules["mlflow"] = None
+sys.modules |= dict.fromkeys(("ray", "mlflow", "igraph", "leidenalg"))
 import fedgrid
 result = fedgrid.run({CONFIG!r}, storage="here")
 print(result.table("rounds").num_rows, result.table("clients").num_rows)
 print(result.scores["clusters"], result.folder.parent.name)
-fedgrid.load
+assert "sympy" not in sys.modules
+import fedgrid.grids.cli.main
+for name in fedgrid.__all__:
+    getattr(fedgrid, name)
 assert fedgrid.figures.cluster_map(result.records) is not None
 """
     result = python(code, tmp_path)

@@ -1,6 +1,5 @@
-"""igraph and leidenalg are GPL: only Louvain and Leiden need them."""
+"""igraph and leidenalg are GPL: only Louvain and Leiden need them. All names: tests/test_public_api.py."""
 
-import subprocess
 import sys
 
 import pytest
@@ -11,18 +10,6 @@ from tests.helpers.small_cases import Federation
 
 GRAPHS = ("igraph", "leidenalg")
 NEEDING = ("louvain", "leiden")
-EVERYTHING = """
-import sys
-sys.modules |= dict.fromkeys(("igraph", "leidenalg"))
-import fedgrid
-import fedgrid.grids.cli.main
-for name in fedgrid.__all__:
-    getattr(fedgrid, name)
-"""
-
-
-def test_fedgrid_is_imported_without_them():
-    subprocess.run([sys.executable, "-c", EVERYTHING], check=True)
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in NEEDING])

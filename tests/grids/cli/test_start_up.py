@@ -41,9 +41,14 @@ def test_module_is_the_command_and_h_is_its_help():
 
 
 def test_driver_checks_images_and_launches_without_the_import_of_torch():
-    """Bad images are refused at once, and a driver of actors does without: torch takes seconds."""
+    """Bad images are refused at once, and a driver of actors does without: torch takes seconds.
+
+    So do the names of models, data sets and splits.
+    """
     program = (
         "import sys, fedgrid.grids.planning.checks, fedgrid.grids.execution.launch; "
+        "import fedgrid.engine.federation.models.registry, fedgrid.engine.runtime.data.datasets; "
+        "import fedgrid.engine.federation.dealing.split; "
         "from fedgrid.engine.federation.data.readers import digits; digits(None); print(*sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
