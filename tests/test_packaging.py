@@ -16,9 +16,7 @@ import pytest
 import yaml
 
 from fedgrid.engine.federation.format import FORMAT
-from tests.helpers.command_line import environment, new_storage
-
-pytestmark = pytest.mark.usefixtures("in_mlflow")
+from tests.helpers.command_line import environment
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -159,7 +157,7 @@ def test_quickstart_and_report_run_from_the_wheel(programs: Path, tmp_path: Path
     def fedgrid(*arguments: object) -> str:
         return ran(programs / "fedgrid", *arguments, "--storage", storage, folder=tmp_path)
 
-    storage = new_storage(tmp_path / "runs")
+    storage = tmp_path / "runs"
     small: Sequence[str] = (
         "--clients",
         "6",
