@@ -466,17 +466,29 @@ class OwnLines(fedgrid.Tracker):
 
 TRACKERS = [OwnLines]
 """
+TESTS = [
+    *("-q", "-x", "-p", "no:cacheprovider"),
+    "tests/algorithms/averaging/test_fedhalf.py",
+    "tests/test_layout.py",
+    "tests/algorithms/test_contract.py",
+    "tests/algorithms/test_registry.py",
+    *("-k", "(fedhalf or test_layout) and not full_name"),
+]
+"""Arguments of pytest: the algorithm's own tests, and those of all algorithms and modules."""
 WHAT_IS_THERE = (
-    f"PLUGIN = {OWN_TRACKER!r}"
+    f"PLUGIN = {OWN_TRACKER!r}\nTESTS = {TESTS!r}"
     + """
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
@@ -507,6 +519,9 @@ with TemporaryDirectory() as folder:
         lines[name] = Path(folder, f"{name}.txt").read_text()
     active.use()
 page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
+commands = fedgrid("splits").out.split()
+with redirect_stdout(StringIO()) as shown:
+    code = pytest.main(TESTS)
 print(json.dumps({
     "an algorithm": "server_learning_rate" in str(built_in("fedhalf", 15)),
     "a clusterer": run.algorithm["clusterer"]["name"] == "halves",
@@ -523,8 +538,9 @@ print(json.dumps({
     "an analysis of finished runs": find_analysis("counted").name == "counted",
     "a tracker": lines["lines"] == "1\\n",
     "a plugin's tracker": lines["own-lines"] == "1\\n",
-    "a command": "darker" in fedgrid("splits").out.split(),
+    "a command": "darker" in commands,
     "a preset": len(load_grid("tiny", {}, [], Path("nowhere")).runs) > 0,
+    "failed tests": shown.getvalue() if code else "",
 }))
 """
 )
@@ -539,13 +555,7 @@ def test_addition_works_and_touches_few_files(what, copy):
 
 def test_algorithm_touches_four_files_and_passes_the_tests_of_all(copy):
     assert len(files_touched(algorithm)) == MOST
-    of_all = (
-        "tests/test_layout.py",
-        "tests/algorithms/test_contract.py",
-        "tests/algorithms/test_registry.py",
-    )
-    selected = "(fedhalf or test_layout) and not full_name"
-    copy.pytest("tests/algorithms/averaging/test_fedhalf.py", *of_all, "-k", selected)
+    assert copy.said["failed tests"] == ""
     assert copy.said["an algorithm"], "the space of its searches"
 
 

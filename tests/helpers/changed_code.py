@@ -59,16 +59,9 @@ class Copy:
 
     def python(self, code: str) -> str:
         """Return what code prints that imports this copy."""
-        return self._run("-c", code)
-
-    def pytest(self, *arguments: str) -> None:
-        """Run tests of the copy; they must pass."""
-        self._run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments)
-
-    def _run(self, *arguments: str) -> str:
         here = {**os.environ, "PYTHONPATH": str(self.folder)}
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [sys.executable, "-c", code],
             cwd=self.folder,
             env=here,
             capture_output=True,
