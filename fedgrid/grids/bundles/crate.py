@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.names import is_name
-from fedgrid.engine.federation.data.published.facts import MEDMNIST
+from fedgrid.engine.federation.data.names import on_hub
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, parts_of
 from fedgrid.engine.runtime.integrity.mark import BYTES, Listed
@@ -25,14 +24,6 @@ from fedgrid.grids.results.times import round_ends
 ROCRATE = "https://w3id.org/ro/crate/1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
 MIT = "https://spdx.org/licenses/MIT"
-LICENCES = {
-    "digits": "CC BY 4.0 (UCI Machine Learning Repository)",
-    "fmnist": "MIT",
-    **{title.lower(): licence for title, *_, licence in MEDMNIST},
-    "svhn": "for non-commercial use only",
-    "femnist": "BSD-2-Clause (LEAF)",
-}
-"""Data set -> its licence, where its authors state one."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +47,7 @@ class About:
     def licences(self) -> str:
         """The licences of the code and of the data sets, a line each."""
         lines = [f"- fedgrid {self.version}: MIT", "- records, tables and figures: ask their authors"]
-        return "\n".join((*lines, *(f"- {name}: {_licence(name)}" for name in self.data)))
+        return "\n".join((*lines, *(f"- {name}: {_origin(name)[1]}" for name in self.data)))
 
 
 def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, with_models: bool) -> About:
@@ -164,15 +155,15 @@ def _at(name: str) -> dict[str, str]:
 
 
 def _of_data(place: str, name: str, digest: str) -> dict[str, Any]:
-    source = DATASETS[name].source if name in DATASETS else "the author's own"
-    about = {"name": name, "identifier": digest, "description": source, "license": _licence(name)}
+    source, licence = _origin(name)
+    about = {"name": name, "identifier": digest, "description": source, "license": licence}
     return _entity(place, "CreativeWork", **about)
 
 
-def _licence(name: str) -> str:
-    if is_name(name):
-        return "the author's own data: ask them"
-    # Larger images of MedMNIST have the set's name and their size.
-    stated = LICENCES.get(name.partition("-")[0])
-    is_made = name in DATASETS and not DATASETS[name].files
-    return stated or ("made by fedgrid's code: MIT" if is_made else "none is stated")
+def _origin(name: str) -> tuple[str, str]:
+    """Return where a data set, or the file of a split, is from, and its licence."""
+    if name in DATASETS:
+        return DATASETS[name].source, DATASETS[name].licence or "not stated"
+    if on_hub(name):
+        return "Hugging Face hub", "see its page there"
+    return "the author's own", "ask them"

@@ -31,11 +31,13 @@ from fedgrid.regular_files import LARGEST_STATE, read_file
 SUFFIX = ".zip"
 MANIFEST, CRATE, README, ENVIRONMENT = "bundle.json", "ro-crate-metadata.json", "README.md", "environment.txt"
 STORAGE, REPORT = "storage", "report"
-RUN_FILES = (IMPORTED, CONFIG, MADE_WITH, ROUNDS, CLIENTS, TIMES, TIMES_CHECKSUM, SCORES, DONE)
-"""Files of a run; with its models, those of its last state come to them."""
+RECORDS = (CONFIG, ROUNDS, CLIENTS)
+"""What a run was asked for, and what came of it."""
+RUN_FILES = (*RECORDS, MADE_WITH, TIMES, TIMES_CHECKSUM, SCORES, DONE)
+"""Files of a run; `IMPORTED` if others computed it; if models are asked for, its last state."""
 
 _OF_GRID = "|".join(map(re.escape, (RUNS, PRESET, INDEX)))
-_OF_RUN = "|".join(map(re.escape, RUN_FILES))
+_OF_RUN = "|".join(map(re.escape, (*RUN_FILES, IMPORTED)))
 MEMBER = re.compile(
     rf"{README}|{CRATE}|{ENVIRONMENT}|{REPORT}/(index\.html|(tables|figures)/\w[\w.+-]*)"
     rf"|{STORAGE}/{GRIDS}/\w[\w .+-]*/({_OF_GRID}|{FOLDER}/(?P<plugin>[0-9a-f]{{64}})\.py)"

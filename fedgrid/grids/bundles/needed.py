@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.names import digest_in
+from fedgrid.engine.federation.data.names import digest_in, on_hub
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import files_of
@@ -72,7 +72,8 @@ def lacking(run: RunConfig, bundle: Bundle) -> str:
     """Return why a run cannot be computed here; empty if it can. Its plugins are in use from now on."""
     if is_archived(run):
         return "it was imported from the authors' archive, whose models are not published"
-    if lacks := [name for name in run.own_images if name not in own_images.places(run.own_images)]:
+    there = own_images.places(run.own_images)
+    if lacks := [name for name in run.own_images if name not in there and not on_hub(name)]:
         return f"it needs {lacks[0]}: name your copy with --data PATH"
     try:
         kept_plugins.restore(bundle.grid.path, bundle.storage, [run], trust=True)

@@ -22,11 +22,14 @@ from fedgrid.engine.runtime.integrity.mark import BYTES, SHA256
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, STORAGE, SUFFIX
+from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, RECORDS, STORAGE, SUFFIX
+from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
 from fedgrid.grids.results.outcome import look
 from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 
+MOST_PACKED = 100
+"""How many bytes a byte of a bundle can stand for: text is packed to a tenth, records hardly at all."""
 DAMAGED = (BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error)
 """What zipfile raises for damaged files. RuntimeError: encrypted."""
 
@@ -42,6 +45,8 @@ class Bundle:
     storage: Storage
     """What it holds, in a temporary folder."""
     runs: tuple[RunConfig, ...]
+    version: str
+    """Of the fedgrid that made it, as it says."""
 
 
 @contextmanager
@@ -53,17 +58,24 @@ def opened(path: Path) -> Iterator[Bundle]:
     """
     with TemporaryDirectory(prefix="fedgrid-bundle-") as place:
         try:
-            digest = checksum(path)
-            _unpack(path, Path(place))
-            bundle = _checked(path, digest, Storage.of(Path(place, STORAGE)))
-        except FileNotFoundError as error:
-            raise ConfigError(f"no file {path}; name a bundle, which `fedgrid bundle` writes") from error
-        except OSError as error:
-            raise ConfigError(f"{path} cannot be unpacked: {error}") from error
+            yield _open(path, Path(place))
         except FedgridError as error:
             # Somebody who reads it knows the file, not the temporary folder.
-            raise ConfigError(f"{error}".replace(place, f"{path}")) from error
-        yield bundle
+            error.args = (f"{error}".replace(place, f"{path}"),)
+            raise
+
+
+def _open(path: Path, folder: Path) -> Bundle:
+    try:
+        digest = checksum(path)
+        version = _unpack(path, folder)
+        return _checked(path, digest, version, Storage.of(folder / STORAGE))
+    except FileNotFoundError as error:
+        raise ConfigError(f"no file {path}; name a bundle, which `fedgrid bundle` writes") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be unpacked: {error}") from error
+    except FedgridError as error:
+        raise ConfigError(str(error)) from error
 
 
 @contextmanager
@@ -87,15 +99,17 @@ def grid_at(text: str, storage: Storage) -> Iterator[GridFolder]:
     yield grid
 
 
-def _unpack(path: Path, folder: Path) -> None:
+def _unpack(path: Path, folder: Path) -> str:
+    """Unpack a bundle; return the version of fedgrid that made it, as it says."""
     try:
         with open_file(path, LARGEST_STATE) as file, ZipFile(file) as archive:
-            listed = _manifest(path, archive)["files"]
+            about = _manifest(path, archive)
             for info in archive.infolist():
                 if info.filename != MANIFEST:
                     target = folder / info.filename
                     target.parent.mkdir(parents=True, exist_ok=True)
-                    _extract(archive, info, target, listed[info.filename])
+                    _extract(archive, info, target, about["files"][info.filename])
+            return str(about.get("fedgrid"))
     except FedgridError:  # Some are a ValueError.
         raise
     except DAMAGED as error:
@@ -106,8 +120,10 @@ def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
     """Return what `bundle.json` says, which lists the files of the zip and no others."""
     infos = archive.infolist()
     by_name = {info.filename: info for info in infos}
-    if len(by_name) < len(infos):
-        twice = next(info.filename for info in infos if by_name[info.filename] is not info)
+    # Some disks do not tell capitals from small letters.
+    last = {info.filename.casefold(): info for info in infos}
+    if len(last) < len(infos):
+        twice = next(info.filename for info in infos if last[info.filename.casefold()] is not info)
         raise ConfigError(f"{path} has two files {twice!r:.200}; get it from somebody else")
     if MANIFEST not in by_name:
         raise ConfigError(f"{path} is no bundle: it has no {MANIFEST}; `fedgrid bundle` writes one")
@@ -117,8 +133,10 @@ def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
             raise ConfigError(f"{path} has a file {name!r:.200}, which no bundle has")
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             raise ConfigError(f"{path}: {name} is a link, or something else that is no file")
-    size, free = sum(info.file_size for info in infos), free_space()
-    if size > free // 2 or by_name[MANIFEST].file_size > LARGEST_LIST:
+    size, free, packed = sum(info.file_size for info in infos), free_space(), path.stat().st_size
+    if size > MOST_PACKED * packed or by_name[MANIFEST].file_size > LARGEST_LIST:
+        raise ConfigError(f"{path} of {packed:,} bytes would take {size:,}: no bundle packs so well")
+    if size > free // 2:
         raise ConfigError(
             f"{path} would take {size:,} bytes, and {free:,} are free for temporary files: set TMPDIR to a "
             "folder with more"
@@ -154,7 +172,7 @@ def _extract(archive: ZipFile, info: ZipInfo, target: Path, listed: Mapping[str,
         raise ConfigError(f"plugin {name} is not the code that its name says: it was changed")
 
 
-def _checked(path: Path, digest: str, storage: Storage) -> Bundle:
+def _checked(path: Path, digest: str, version: str, storage: Storage) -> Bundle:
     """Return a bundle whose files are those of finished runs of one grid."""
     grids = [place.name for place in storage.root.glob(f"{GRIDS}/*")]
     if len(grids) != 1:
@@ -166,11 +184,14 @@ def _checked(path: Path, digest: str, storage: Storage) -> Bundle:
         raise ConfigError(f"{path} has a run {min(other)}, which is not of its grid")
     for run in runs:
         RunFolder(storage, run).check_config()
-        how = look(storage, run)
-        if not how.is_finished:
+        how, folder = look(storage, run), folder_of(storage.root, run)
+        if not how.is_finished or not all((folder / name).exists() for name in RECORDS):
             raise ConfigError(f"{path}: {run.name}: {how.damage or 'its files are not all there'}")
         check_paths(path, run)
-    return Bundle(path, digest, grid, storage, runs)
+    # They are there, and can be read.
+    grid.preset()
+    kept_plugins.copies(grid.path, runs)
+    return Bundle(path, digest, grid, storage, runs, version)
 
 
 def check_paths(path: Path, run: RunConfig) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from importlib.metadata import version
 from math import comb
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,6 +34,7 @@ from fedgrid.tracking.tables.table import Table
 
 CONFIDENCE = 0.95
 TABLES = "tables"
+HERE = version("fedgrid")
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,14 @@ def reproduce(
         ]
         root = bundle.storage.root
         scores = [line for run in bundle.runs for line in other_scores(run, folder_of(root, run))]
-        tables = other_tables(tables_of(bundle.grid.name, bundle.storage), root.parent / REPORT / TABLES)
-        return _show(bundle, verdicts, scores, tables, launcher)
+        tables = None
+        if bundle.version == HERE:
+            tables = other_tables(tables_of(bundle.grid.name, bundle.storage), root.parent / REPORT / TABLES)
+        _show(bundle, verdicts, scores, tables, launcher)
+        outcomes = {verdict.outcome: verdict.why for _, verdict in verdicts}
+        if outcomes.keys() == {"not tried"}:
+            raise ConfigError(f"{path}: no run could be tried: {outcomes['not tried']}")
+        return not ("differs" in outcomes or scores or tables)
 
 
 def draw(runs: Sequence[RunConfig], sample: int, digest: str) -> list[RunConfig]:
@@ -122,7 +130,8 @@ def _before(run: RunConfig, bundle: Bundle, data_dir: Path) -> Verdict | None:
     """Return why a run is not computed, None if it can be."""
     if why := lacking(run, bundle):
         return Verdict("not tried", why)
-    then = parts_of(folder_of(bundle.storage.root, run) / MADE_WITH)[-1].made_with.get(IMAGES, "none")
+    parts = parts_of(folder_of(bundle.storage.root, run) / MADE_WITH)
+    then = parts[-1].made_with.get(IMAGES, "none") if parts else "none"
     try:
         now = digest_of_dataset(run.dataset, data_dir)
     except (ConfigError, DataError) as error:
@@ -143,9 +152,21 @@ def _compute(todo: Sequence[RunConfig], bundle: Bundle, launcher: Launcher) -> M
                 f"{launcher.storage} has {run.name} already, which would not be computed: name a --storage "
                 "without it, or none"
             )
-    if not todo:
-        return {}
-    result = launcher.run(Grid(name, tuple(todo), f"# Runs of {bundle.path.name}, computed again.\n"))
+    return _launch(todo, name, f"# Runs of {bundle.path.name}, computed again.\n", launcher) if todo else {}
+
+
+def _launch(todo: Sequence[RunConfig], name: str, text: str, launcher: Launcher) -> dict[str, str]:
+    """Launch runs as a grid; those that are refused are found by halves, and the others computed."""
+    try:
+        result = launcher.run(Grid(name, tuple(todo), text))
+    except (ConfigError, DataError) as error:
+        if len(todo) == 1:
+            return {todo[0].run_id: str(error)}
+        half = len(todo) // 2
+        return {
+            **_launch(todo[:half], name, text, launcher),
+            **_launch(todo[half:], name, text, launcher),
+        }
     if result.stopped:
         raise KeyboardInterrupt
     return {run.run_id: run.cause for run in result.failures}
@@ -164,14 +185,9 @@ def _show(
     bundle: Bundle,
     verdicts: Sequence[tuple[RunConfig, Verdict]],
     scores: Sequence[str],
-    tables: Sequence[str],
+    tables: Sequence[str] | None,
     launcher: Launcher,
-) -> bool:
-    counts = Counter[str](verdict.outcome for _, verdict in verdicts)
-    tried, runs = len(verdicts) - counts["not tried"], len(bundle.runs)
-    if not tried:
-        why = next((verdict.why for _, verdict in verdicts), "none was drawn")
-        raise ConfigError(f"{bundle.path}: no run could be tried: {why}")
+) -> None:
     table = titled_table("Computed again", launcher.console.width)
     for heading in ("run", "verdict", ""):
         table.add_column(heading)
@@ -179,26 +195,48 @@ def _show(
         table.add_row(run.name, verdict.outcome, verdict.why)
     if not launcher.options.as_json:
         launcher.console.print(table)
-    lines = [_proof(runs, tried, counts)]
-    if left := counts["not tried"]:
-        lines.append(f"{left} could not be tried, and not counted: nothing is known of runs like these.")
-    for what, wrong in (("Scores", scores), ("Tables", tables)):
-        if wrong:
-            lines.append(f"{what} that do not follow from the records: {'; '.join(wrong[:5])}")
-    if not scores and not tables:
-        lines.append(f"The scores of all {runs} runs, and the tables, follow from their records.")
-    launcher.say(*lines)
+    runs = len(bundle.runs)
+    proof = _proof(runs, Counter(verdict.outcome for _, verdict in verdicts))
+    launcher.say(*proof, *_of_records(bundle, scores, tables))
     rows = [{"run": run.name, "run_id": run.run_id, **asdict(verdict)} for run, verdict in verdicts]
+    tried = sum(verdict.outcome != "not tried" for _, verdict in verdicts)
     facts = {"runs": runs, "tried": tried, "verdicts": rows, "wrong_scores": scores}
-    facts |= {"wrong_tables": tables, "proof": lines[0]}
+    facts |= {"wrong_tables": tables, "proof": proof[0]}
     launcher.event("reproduced", bundle=bundle.digest, grid=bundle.grid.name, **facts)
-    return not (counts["differs"] or scores or tables)
 
 
-def _proof(runs: int, tried: int, counts: Counter[str]) -> str:
-    if differing := counts["differs"]:
-        return f"{tried} of {runs} recomputed, {differing} of them differ."
-    same = "all the same" if counts["same bytes"] == tried else "all with the same decisions"
-    share = 100 * most_that_differ(runs, tried) / runs
-    most = f": with 95 % confidence at most {share:.0f} % of the runs differ"
-    return f"{tried} of {runs} recomputed, {same}{most if tried < runs else ''}."
+def _proof(runs: int, counts: Counter[str]) -> list[str]:
+    """Return what the verdicts on some of `runs` show of all of them, by how many there are of each."""
+    drawn, left = counts.total(), counts["not tried"]
+    tried = drawn - left
+    line = f"{tried} of {runs} recomputed"
+    if counts["differs"]:
+        line += f", {counts['differs']} of them differ"
+    elif tried:
+        line += ", all the same" if counts["same bytes"] == tried else ", all with the same decisions"
+        share = 100 * most_that_differ(runs, tried) / runs
+        whole = "those that can be tried here" if left else "the runs"
+        line += f": with 95 % confidence at most {share:.0f} % of {whole} differ" if drawn < runs else ""
+    of_others = f"{left} could not be tried, and are not counted: nothing is shown of runs like these."
+    return [f"{line}.", *([of_others] if left else [])]
+
+
+def _of_records(bundle: Bundle, scores: Sequence[str], tables: Sequence[str] | None) -> list[str]:
+    """Return what was compared with the records, and what was not."""
+    lines = [
+        f"{what} that do not follow from the records: {'; '.join(wrong[:5])}"
+        for what, wrong in (("Scores", scores), ("Tables", tables))
+        if wrong
+    ]
+    if not lines:
+        also = "" if tables is None else ", and the tables (csv),"
+        lines.append(f"The scores of all {len(bundle.runs)} runs{also} follow from their records.")
+    if tables is None:
+        lines.append(
+            f"Made by fedgrid {bundle.version}, this is {HERE}, which may draw other tables: not compared."
+        )
+    lines.append(
+        "Not checked: times, figures, index.html, tables that are no csv; `fedgrid import`, then `report`, "
+        "makes them from the records."
+    )
+    return lines

@@ -4,6 +4,7 @@ Numbers are what is stored as a fraction; everything else (clusters, splits, who
 decision. Shapes: N rows.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isclose, isnan
@@ -44,7 +45,11 @@ class Difference:
 
     round: int
     is_decision: bool
-    words: str
+    column: str
+    words: str = ""
+    """What stands there, and here."""
+    gap: float = np.inf
+    """The largest of the column."""
 
 
 def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[str]) -> Verdict:
@@ -57,18 +62,23 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
         exact = [*_differences(theirs, ours, 0.0)]
         beyond = [*_differences(theirs, ours, TOLERANCE)] if exact and elsewhere else exact
     except RecordsError as error:
-        return Verdict("differs", f"in its records: {error}")
+        return Verdict("differs", f"in its records: {_without_place(error, theirs)}")
     if not exact:
         names = [] if elsewhere else _other_models(run, theirs, ours)
         return Verdict("differs", f"in its final models: {names[0]}") if names else Verdict("same bytes")
     decisions = [difference for difference in beyond if difference.is_decision]
     last = min((one.round for one in beyond if not one.is_decision), default=run.training.rounds + 1) - 1
-    within = "; ".join((f"numbers within {TOLERANCE:g} up to round {last}", *elsewhere))
+    within = f"numbers within {TOLERANCE:g} up to round {last}"
+    if last < run.training.rounds:
+        widest = max((one for one in beyond if not one.is_decision), key=lambda one: one.gap)
+        within += f", then up to {widest.gap:.2g} apart ({widest.column})"
+    within = "; ".join((within, *elsewhere))
     if elsewhere and last and not decisions:
         return Verdict("same decisions", within)
     first = min(beyond if not elsewhere else decisions or beyond, key=_order)
     return Verdict(
-        "differs", f"from round {first.round} in {first.words}" + (f"; {within}" if elsewhere else "")
+        "differs",
+        f"from round {first.round} in {first.column}{first.words}" + (f"; {within}" if elsewhere else ""),
     )
 
 
@@ -79,7 +89,8 @@ def _order(difference: Difference) -> tuple[int, bool]:
 def _other_models(run: RunConfig, theirs: Path, ours: Path) -> list[str]:
     """Return the files of the final state whose checksums, which the marks list, differ."""
     one, other = listed_files(theirs, run), listed_files(ours, run)
-    return [name for name in one if TENSORS.fullmatch(name) and other.get(name) != one[name]]
+    models = filter(TENSORS.fullmatch, sorted(one.keys() | other.keys()))
+    return [name for name in models if one.get(name) != other.get(name)]
 
 
 def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Difference]:
@@ -89,11 +100,14 @@ def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Differe
             continue
         one, other = (table(folder, Path(file).stem) for folder in (theirs, ours))
         if len(one) != len(other):
-            yield Difference(1, True, f"{file}: {len(one)} rows, here {len(other)}")
+            yield Difference(1, True, file, f": {len(one)} rows, here {len(other)}")
             continue
-        for name in one.column_names:
-            if name not in other.column_names:
-                yield Difference(1, True, f"{name}, which is not recorded here")
+        # Made elsewhere, by an older fedgrid, a run may lack what is recorded now.
+        further = () if tolerance else other.column_names
+        for name in dict.fromkeys((*one.column_names, *further)):
+            if name not in one.column_names or name not in other.column_names:
+                where = "there" if name in one.column_names else "here"
+                yield Difference(1, True, name, f", recorded only {where}")
                 continue
             is_decision, gaps_N = _gaps_N(one[name].combine_chunks(), other[name].combine_chunks())
             rows = np.flatnonzero(gaps_N > tolerance)
@@ -101,9 +115,8 @@ def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Differe
                 row = int(rows[0])
                 client = f" of client {one['client'][row]}" if "client" in one.column_names else ""
                 then, now = (_short(values[name][row].as_py()) for values in (one, other))
-                yield Difference(
-                    one["round"][row].as_py(), is_decision, f"{name}{client}: {then}, here {now}"
-                )
+                words, gap = f"{client}: {then}, here {now}", float(gaps_N.max())
+                yield Difference(one["round"][row].as_py(), is_decision, name, words, gap)
 
 
 def _gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
@@ -135,7 +148,7 @@ def other_scores(run: RunConfig, folder: Path) -> list[str]:
     try:
         scores = score_run(folder, row_in_papers(run.algorithm["name"]))
     except RecordsError as error:
-        return [f"{run.name}: {error}"]
+        return [f"{run.name}: {_without_place(error, folder)}"]
     return [
         f"{run.name}: {name} is {stored[name]}, by the records {scores[name]}"
         for name in sorted(stored.keys() & scores.keys())
@@ -146,15 +159,36 @@ def other_scores(run: RunConfig, folder: Path) -> list[str]:
 def other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
     """Return the csv files of a report's tables, in a folder, that are not what the records give."""
     texts = {f"{table.name}.csv": to_csv(table) for table in tables}
-    there = {file.name: file for file in folder.glob("*.csv")}
+    there = {
+        file.name: read_file(file, LARGEST_LIST).decode(errors="replace") for file in folder.glob("*.csv")
+    }
     return [
         name
         for name in sorted(texts.keys() | there.keys())
-        if name not in there or read_file(there[name], LARGEST_LIST).decode() != texts.get(name)
+        if name not in there or name not in texts or not _have_same_cells(texts[name], there[name])
     ]
+
+
+def _have_same_cells(*texts: str) -> bool:
+    """Return whether two csv files agree, their numbers within the tolerance."""
+    one, other = ([*map(_cell, re.split("([,\n])", text))] for text in texts)
+    return len(one) == len(other) and all(map(_are_equal, one, other))
+
+
+def _cell(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _without_place(error: RecordsError, folder: Path) -> str:
+    """Return an error about a run's files without where its folder lies."""
+    return f"{error}".replace(f"{folder.parent}/", "")
 
 
 def _are_equal(stored: object, computed: object) -> bool:
     if isinstance(stored, float) and isinstance(computed, float):
-        return isclose(stored, computed, rel_tol=TOLERANCE) or (isnan(stored) and isnan(computed))
+        is_close = isclose(stored, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+        return is_close or (isnan(stored) and isnan(computed))
     return stored == computed

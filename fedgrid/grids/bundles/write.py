@@ -33,6 +33,7 @@ from fedgrid.grids.bundles.layout import (
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.imported import IMPORTED
 from fedgrid.redaction import redacted
 
 FOLDERS = re.compile(r"(?<![\w./~-])(?:~\w*|[A-Za-z]:)?/(?:[^\s/'\",\]}]+/)*(?=[^\s/'\",\]}])")
@@ -86,15 +87,14 @@ def _stage_run(run: RunConfig, storage: Storage, staged: Storage, *, with_models
     storage.pull(folder.name, skip=() if with_models else ("state-",))
     states = [name for name in listed_files(folder, run) if name.startswith("state-")]
     copy.mkdir(parents=True)
-    for name in (*RUN_FILES, *(states if with_models else ())):
+    for name in (*RUN_FILES, IMPORTED, *(states if with_models else ())):
         if (folder / name).exists():
             copyfile(folder / name, copy / name)
 
 
 def _stage_grid(name: str, runs: Sequence[RunConfig], storage: Storage, staged: Storage) -> None:
     grid, copy = GridFolder(storage, name), GridFolder(staged, name)
-    digests = {digest for run in runs for digest in run.plugin_digests}
-    for file, data in kept_plugins.copies(grid.path, digests).items() if digests else ():
+    for file, data in kept_plugins.copies(grid.path, runs).items():
         copy.write(file, data)
     text = grid.preset().decode(errors="replace").replace(str(Path.home()), "~")
     copy.keep(runs, FOLDERS.sub("", redacted(text)))

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.storage.format import next_step
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.follow import Trackers
-from fedgrid.grids.planning.checks import check_data, check_origins, check_storage
+from fedgrid.grids.planning.checks import check_damaged, check_data, check_origins, check_storage
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import damage, is_finished, trust_times
+from fedgrid.grids.results.outcome import is_finished, trust_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -112,10 +110,8 @@ def _run_chosen(
 ) -> tuple[LaunchResult, Sequence[RunConfig]]:
     """Return how the launch ended, and the runs that were finished before."""
     todo = [run for run in chosen if options.fresh or not is_finished(storage, run)]
-    for run in todo if not options.fresh else ():
-        if damaged := damage(storage, run):
-            RunFolder(storage, run).check_config()
-            warn(next_step(damaged, f"it is set aside, and {run.name} is run again"))
+    if not options.fresh:
+        check_damaged(todo, storage)
     waiting = {run.run_id for run in todo}
     done = [run for run in chosen if run.run_id not in waiting]
     return launch_remaining(grid, todo, done, storage, options, trackers, console), done

@@ -17,7 +17,6 @@ from fedgrid.grids.explain.compute.settings import (
     Explaining,
     On,
 )
-from fedgrid.grids.results.archived import is_archived
 
 LAST = "last"
 
@@ -100,9 +99,9 @@ def jobs_of(runs: Sequence[RunConfig], asked: ExplainOptions, context: Context) 
 def _round(run: RunConfig, asked: ExplainOptions, context: Context) -> int:
     stored = context.stored(run)
     if not stored:
-        why = "it was imported without its models" if is_archived(run) else "its files were deleted"
         raise ConfigError(
-            f"{run.name} has no state to explain: {why}; leave it out with --filter, or run it again"
+            f"{run.name} has no state to explain: it was imported without its models, or they were deleted; "
+            "leave it out with --filter, or run it again"
         )
     number = run.training.rounds if asked.round == LAST else int(asked.round)
     if number not in stored:

@@ -26,10 +26,11 @@ from fedgrid.engine.runtime.integrity.made_with import (
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.shorter import shorter_run
-from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.storage.format import DamagedFile, next_step
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.images import group_notes, image_notes
-from fedgrid.grids.results.imported import check_imported, import_lines
+from fedgrid.grids.results.imported import check_imported, grid_of, import_lines
+from fedgrid.grids.results.outcome import damage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -75,6 +76,23 @@ def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
     storage.check_writable()
     for run in runs:
         RunFolder(storage, run).check_config()
+
+
+def check_damaged(runs: Sequence[RunConfig], storage: Storage) -> None:
+    """Warn of unfinished runs with damaged files, which are set aside.
+
+    Raises:
+        ConfigError: one is of another configuration, or was imported: it is not computed here.
+    """
+    for run in runs:
+        if (grid := grid_of(folder_of(storage.root, run))) is not None:
+            raise ConfigError(
+                f"{run.name} was imported as {grid}, and its files are damaged or not all there: import its "
+                "bundle again, or --fresh computes it"
+            )
+        if damaged := damage(storage, run):
+            RunFolder(storage, run).check_config()
+            warn(next_step(damaged, f"it is set aside, and {run.name} is run again"))
 
 
 def check_origins(

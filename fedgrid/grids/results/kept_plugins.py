@@ -57,14 +57,15 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
     return texts
 
 
-def copies(folder: Path, digests: Iterable[str]) -> dict[str, bytes]:
-    """Return the files of a grid's plugins with these digests, and an index that names no folders.
+def copies(folder: Path, runs: Iterable[RunConfig]) -> dict[str, bytes]:
+    """Return the files of the plugins of runs of a grid, and an index that names no folders; {}: none.
 
     Raises:
         ConfigError: the index is damaged, or a plugin's file has changed or is gone.
     """
     index, copied = read_index(folder), dict[str, bytes]()
-    for digest in (chosen := sorted(index.keys() & set(digests))):
+    chosen = sorted(index.keys() & {digest for run in runs for digest in run.plugin_digests})
+    for digest in chosen:
         source = _source(folder / _name(digest), digest, index[digest].plugin)
         name = index[digest].plugin
         index[digest] = replace(index[digest], plugin=Path(name).name if name.endswith(".py") else name)
@@ -72,7 +73,8 @@ def copies(folder: Path, digests: Iterable[str]) -> dict[str, bytes]:
             copied[_name(digest)] = source.code
         elif name.endswith(".py"):
             raise ConfigError(f"plugin {name} of this grid is not kept in {folder}: repeat `fedgrid run`")
-    return copied | {INDEX: seal(_INDEX.dump_python({digest: index[digest] for digest in chosen})).encode()}
+    listed = {INDEX: seal(_INDEX.dump_python({digest: index[digest] for digest in chosen})).encode()}
+    return copied | listed if chosen else {}
 
 
 def read_index(folder: Path) -> dict[str, PluginEntry]:

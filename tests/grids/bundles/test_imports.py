@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid import load
 from tests.chaos.storages import undrawn
-from tests.helpers.bundles import RUNS
+from tests.helpers.bundles import RUNS, changed, forge, run_in
 from tests.helpers.command_line import fedgrid
 
 
@@ -35,6 +35,20 @@ def test_imported_runs_are_used_only_where_asked_for_and_are_marked(home: Path, 
     taken = fedgrid("import", home / "mine.zip", "--name", "mine")
     assert taken.code == 2
     assert "--name" in taken.err
+
+
+def test_imported_runs_are_not_computed_again_but_imported(home: Path, imported: Path) -> None:
+    """One is damaged, then another bundle has it with another number."""
+    with changed(home / "mine.zip", Path("forged.zip")) as folder:
+        run, place = run_in(folder, "digits", "fedavg", 0)
+        forge(run, place, "clients", lambda table: table.drop_columns(["train_loss"]))
+    (imported / place.name / "rounds.parquet").write_bytes(b"")
+    refused = fedgrid("run", home / "mine.yaml", "--in-process", "--imported", "theirs")
+    assert refused.code == 2
+    assert f"{run.name} was imported as theirs" in refused.err
+    assert "1 runs imported" in fedgrid("import", home / "mine.zip", "--name", "theirs").out
+    other = fedgrid("import", "forged.zip", "--name", "others")
+    assert f"1 runs, such as {run.name}, are here with other records" in other.err
 
 
 def test_bundle_compares_with_a_grid_of_any_storage(home: Path, imported: Path, bundle: Path) -> None:

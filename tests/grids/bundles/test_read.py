@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from zipfile import ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import pytest
 
@@ -62,6 +62,15 @@ def missing_file(folder: Path) -> None:
     (folder / "environment.txt").unlink()
 
 
+def missing_record(folder: Path) -> None:
+    (run_in(folder, "digits", "fedavg", 0)[1] / "clients.parquet").unlink()
+
+
+def missing_plugin(folder: Path) -> None:
+    [path] = folder.glob("storage/grids/mine/plugins/*.py")
+    path.unlink()
+
+
 def newer_format(folder: Path) -> None:
     path = folder / MANIFEST
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
@@ -77,6 +86,8 @@ def newer_format(folder: Path) -> None:
         (in_plugin, False, ["plugins/", ".py", "bundle.json"]),
         (in_plugin, True, ["plugin", ".py", "changed"]),
         (in_configuration, True, ["config.json"]),
+        (missing_record, True, ["digits-4-nonoverlapping-balanced-fedavg-s0"]),
+        (missing_plugin, True, ["own.py"]),
         (further_file, False, ["report/tables/further.md", "bundle.json"]),
         (missing_file, False, ["environment.txt", "missing"]),
         (newer_format, False, ["newer", "format 2"]),
@@ -117,6 +128,10 @@ def test_no_zip_second_file_link_and_size_are_refused(
     with pytest.warns(UserWarning, match="README"), ZipFile(path, "a") as archive:
         archive.writestr("README.md", "")
     assert refusal(path).startswith(f"{path} has two files 'README.md'")
+    path.write_bytes(bundle.read_bytes())
+    with ZipFile(path, "a") as archive:
+        archive.writestr("readme.MD", "")
+    assert refusal(path).startswith(f"{path} has two files 'README.md'")
     (tmp_path / "empty").mkdir()
     pack(tmp_path / "empty", path)
     with ZipFile(path, "a") as archive:
@@ -125,6 +140,10 @@ def test_no_zip_second_file_link_and_size_are_refused(
         link.external_attr = 0o120777 << 16
         archive.writestr(link, "/etc/passwd")
     assert "README.md is a link" in refusal(path)
+    pack(tmp_path / "empty", path)
+    with ZipFile(path, "a", ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, " " * 10**6)
+    assert "would take 1,000,000" in refusal(path)
     monkeypatch.setattr(read, "free_space", lambda: 10**5)
     assert "100,000" in refusal(bundle)
     assert not (tmp_path / "evil.txt").exists()

@@ -1,5 +1,6 @@
 """What `fedgrid reproduce` says of true bundles, and of forged ones whose checksums are all right."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.integrity.made_with import Part, parts_of, seal_parts
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.grids.bundles.layout import MANIFEST
 from fedgrid.grids.bundles.reproduce import most_that_differ
 from fedgrid.grids.bundles.verdicts import compare_run
+from fedgrid.grids.planning import checks
 from tests.helpers.bundles import RUNS, changed, forge, mark_again, run_in
 from tests.helpers.command_line import Result, fedgrid
+
+Change = Callable[[pa.Table], pa.Table]
+WITHIN = "numbers within 1e-06 up to round"
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +52,10 @@ def test_true_bundle_is_the_same_to_the_byte(home: Path, bundle: Path) -> None:
     assert said["wrong_scores"] == []
 
 
-def test_what_cannot_be_tried_is_said_and_not_counted(bundle: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The split of one seed, all runs of a table whose file is not here, and tables of another fedgrid."""
     (tmp_path / "other.csv").write_text("site,x,ill\n1,2,0\n")
     wrong = reproduce(bundle, "--data", tmp_path / "other.csv")
     assert wrong.code == 2
@@ -56,14 +67,35 @@ def test_what_cannot_be_tried_is_said_and_not_counted(bundle: Path, tmp_path: Pa
     assert "--trust" in refused.err
     assert active.titles(active.files()[0].digest if active.files() else "") == {}
 
-    result = reproduce(bundle, "--all", "--trust")
+    deal = checks.deal
+
+    def dealt(run: RunConfig, *given: Any) -> Any:
+        if run.seed == 1:
+            raise ConfigError("seed 1 is refused")
+        return deal(run, *given)
+
+    monkeypatch.setattr(checks, "deal", dealt)
+    with changed(bundle, tmp_path / "older.zip") as folder:
+        (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
+        (folder / "report/tables/runs.csv").write_bytes(b"\xff")
+    result = reproduce(tmp_path / "older.zip", "--all", "--trust")
     assert result.code == 0, result.err
-    assert f"4 of {RUNS} recomputed" in result.out
-    assert "4 could not be tried" in result.out
-    assert "--data PATH" in result.out
+    for words in (
+        f"2 of {RUNS} recomputed, all the same.",
+        "6 could not be tried",
+        "--data PATH",
+        "seed 1 is",
+    ):
+        assert words in result.out
+    assert "Made by fedgrid 0.0.9" in result.out
 
 
-def add_to(number: float, column: str, row: int = -1) -> Any:
+def without(column: str) -> Change:
+    """Return a change that takes a column away."""
+    return lambda table: table.drop_columns([column])
+
+
+def add_to(number: float, column: str, row: int = -1) -> Change:
     """Return a change of one value of a table."""
 
     def change(table: pa.Table) -> pa.Table:
@@ -91,6 +123,8 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
         parts = [Part(p.from_round, {**p.made_with, "images": "0" * 64}) for p in parts_of(made_with)]
         made_with.write_text(seal_parts(tuple(parts), run.run_id))
         mark_again(run, place)
+        table = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
+        table.write_text(table.read_text().replace("0.", "0.1"))
         (folder / "report/tables/extra.csv").write_text("algorithm,accuracy\nmine,0.99\n")
         _, place = run_in(folder, "digits", "own", 1)
         scores = unseal(place / "scores.json")
@@ -108,20 +142,26 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
     assert "digits has digest" in verdicts["own-s0"][1]
     assert verdicts["own-s1"] == ("same bytes", "")
     assert ["own-s1: personalised_accuracy is 0.99" in line for line in said["wrong_scores"]].count(True) == 1
-    assert "extra.csv" in said["wrong_tables"]
+    assert {table.name, "extra.csv"} <= {*said["wrong_tables"]}
     assert said["proof"] == f"4 of {RUNS} recomputed, 3 of them differ."
 
 
 @pytest.mark.parametrize(
-    ("number", "column", "outcome", "why"),
+    ("change", "elsewhere", "outcome", "why"),
     [
-        (1e-8, "personalised_accuracy", "same decisions", "numbers within 1e-06 up to round 2; made with P"),
-        (1e-3, "personalised_accuracy", "same decisions", "numbers within 1e-06 up to round 1; made with P"),
-        (1.0, "cluster", "differs", "from round 2 in cluster of client 3: 0, here 1"),
+        (add_to(1e-8, "personalised_accuracy"), ["with P"], "same decisions", f"{WITHIN} 2; with P"),
+        (
+            add_to(1e-3, "personalised_accuracy"),
+            ["with P"],
+            "same decisions",
+            f"{WITHIN} 1, then up to 0.001",
+        ),
+        (add_to(1.0, "cluster"), ["with P"], "differs", "from round 2 in cluster of client 3: 0, here 1"),
+        (without("train_loss"), [], "differs", "from round 1 in train_loss, recorded only there"),
     ],
 )
 def test_other_processor_may_have_other_last_digits(
-    bundle: Path, tmp_path: Path, number: float, column: str, outcome: str, why: str
+    bundle: Path, tmp_path: Path, change: Change, elsewhere: list[str], outcome: str, why: str
 ) -> None:
     with (
         changed(bundle, tmp_path / "a.zip") as theirs,
@@ -129,8 +169,10 @@ def test_other_processor_may_have_other_last_digits(
     ):
         run, there = run_in(theirs, "digits", "fedavg", 0)
         _, here = run_in(ours, "digits", "fedavg", 0)
-        forge(run, here, "clients", add_to(number, column))
-        verdict = compare_run(run, there, here, ["made with P"])
+        forge(run, here, "clients", change)
+        verdict = compare_run(run, here, there, elsewhere)
+        assert verdict.outcome == outcome
+        verdict = compare_run(run, there, here, elsewhere)
     assert verdict.outcome == outcome
     assert verdict.why.startswith(why)
 

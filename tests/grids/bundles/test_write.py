@@ -42,7 +42,7 @@ def test_crate_says_what_was_run_on_which_data(bundle: Path, tmp_path: Path) -> 
     [own] = [name for name in data if name.startswith("csv:sites.csv")]
     assert data[own]["identifier"] != ""
     assert {each["@id"] for each in action["result"]} <= {each.id for each in crate.data_entities}
-    assert "digits" in crate.root_dataset["license"]["description"]
+    assert "- digits: not stated" in crate.root_dataset["license"]["description"]
     listed = unseal(tmp_path / "bundle.json")["files"]
     files = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {*listed, "bundle.json"}

@@ -62,6 +62,8 @@ class Dataset:
     """Whether lists name it before its files are here; not a set that differs from another in size alone."""
     bibtex: str = field(default="", repr=False)
     """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty for the user's own."""
+    licence: str = ""
+    """As its authors state it; empty where they state none, or it was not checked."""
 
     @property
     def split(self) -> str:

@@ -41,6 +41,8 @@ MNIST1D = r"""@inproceedings{greydanus2024scaling,
   eprint = {2011.14439},
   archiveprefix = {arXiv}
 }"""
+MIT = "MIT, as fedgrid"
+"""The licence of what code of ours draws."""
 POOL_OF_MNIST1D = 4000
 """As in its release; the other thousand are the server's."""
 
@@ -89,6 +91,7 @@ def _synthetic(alpha: float, beta: float) -> Dataset:
         read=lambda _: _grouped(fedprox.synthetic(alpha, beta), "device", 0.1),
         num_groups=fedprox.DEVICES,
         bibtex=FEDPROX,
+        licence=MIT,
     )
 
 
@@ -107,6 +110,7 @@ MADE_BY_CODE = (
         read=lambda _: _grouped(linear_mixture.linear_mixture(), "theta", 0.2),
         num_groups=linear_mixture.GROUPS,
         bibtex=IFCA,
+        licence=MIT,
     ),
     Dataset(
         "mnist1d",
@@ -120,6 +124,7 @@ MADE_BY_CODE = (
         training=Training(rounds=40, batch_size=32, optimizer="sgd", learning_rate=0.1, momentum=0.9),
         read=lambda _: _mnist1d(),
         bibtex=MNIST1D,
+        licence=f"{MIT}; its templates have the Apache License 2.0",
     ),
     Dataset(
         "dialects",
@@ -133,6 +138,7 @@ MADE_BY_CODE = (
         training=Training(rounds=10, batch_size=32, optimizer="adam", learning_rate=0.01),
         read=lambda _: _grouped(dialects.dialects(), "dialect", 0.25, len(dialects.CHARACTERS)),
         num_groups=dialects.DIALECTS,
+        licence=MIT,
     ),
 )
 """In the order of listings."""

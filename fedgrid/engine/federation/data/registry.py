@@ -91,6 +91,7 @@ def _medmnist(side: int) -> Iterator[Dataset]:
             fetch=partial(readers.fetch_medmnist, name, size),
             is_listed=is_small,
             bibtex="\n\n".join((papers.MEDMNIST, *papers.OF_MEDMNIST.get(name, ()))),
+            licence=licence,
         )
 
 
@@ -141,6 +142,7 @@ DATASETS: dict[str, Dataset] = {
         files=tuple(f"FashionMNIST/raw/{name}" for name in readers.MNIST_FILES),
         fetch=partial(readers.fetch_torchvision, "FashionMNIST"),
         bibtex=papers.FASHION_MNIST,
+        licence="MIT",
     ),
     "cifar10": Dataset(
         "cifar10",
@@ -191,6 +193,7 @@ DATASETS: dict[str, Dataset] = {
         files=tuple(f"SVHN/{name}" for name in readers.SVHN_FILES),
         fetch=readers.fetch_svhn,
         bibtex=papers.SVHN,
+        licence="for non-commercial use only",
     ),
     "femnist": Dataset(
         "femnist",
