@@ -65,12 +65,18 @@ def scripted(monkeypatch):
     monkeypatch.setattr("benchmarks.gpu_crew.Bench", Scripted)
 
 
+@pytest.fixture
+def unswept(monkeypatch):
+    """Free no cycles after each cell: that looks through all modules of the tests."""
+    monkeypatch.setattr(gpu_cells.gc, "collect", lambda: 0)
+
+
 def measured(cells, end=float("inf")):
     with Crew("cpu", as_thread) as crew:
         return measure(cells, crew, end, 0.0, "cpu")
 
 
-def test_tiny_benchmark_prints_a_table(capsys, tmp_path):
+def test_tiny_benchmark_prints_a_table(capsys, tmp_path, unswept):
     main(["--device", "cpu", "--tiny", "--out", str(tmp_path / "gpu.md")], as_thread)
     text = capsys.readouterr().out
     assert text == (tmp_path / "gpu.md").read_text()
@@ -108,7 +114,7 @@ def test_failing_cells_are_told_and_the_others_measured(scripted):
     assert "Failed: digitnet, batch 128, float32, as the engine does, 1 process: out of memory." in text
 
 
-def test_stacked_clients_out_of_memory_fail_their_cell_and_the_process_goes_on(monkeypatch):
+def test_stacked_clients_out_of_memory_fail_their_cell_and_the_process_goes_on(monkeypatch, unswept):
     """A client's error comes as a `RunError`, whose cause is torch's."""
     stacked, begun = replace(DIGIT, way="stacked", clients=3), []
 

@@ -10,9 +10,10 @@ storage, whoever makes them: Python, Arrow or safetensors. For each number the g
 own. Either that call alone fails ("once"), or that call and all after it, as on a full disk ("full"). The
 command must finish, or end with the cause in its output and without a traceback; then the same command must
 finish in another process, on a disk that works. In the end the runs must have the same bytes as undisturbed
-ones. Pauses take no time; MLflow's database is elsewhere. With `--part run` there is
-neither a command line nor MLflow, so that a case takes a fraction of the time. With `--each-place`, of all
-writes that the same lines of our code lead to by the same calls, only the first and the last fail.
+ones. Pauses take no time; MLflow's database is elsewhere (FEDGRID_TRACK=none leaves it out). With
+`--part run` there is neither a command line nor MLflow, so that a case takes a fraction of the time. With
+`--each-place`, of all writes that the same lines of our code lead to by the same calls, only the first and
+the last fail.
 """
 
 import argparse
@@ -42,8 +43,6 @@ OURS = "/fedgrid/"
 """What is in the paths of our modules."""
 FOREVER = 1 << 40
 IMPORTED = (
-    "matplotlib.pyplot",
-    "mlflow",
     "torch",
     "fedgrid.grids.cli.main",
     "fedgrid.grids.execution.launch",
@@ -74,7 +73,7 @@ def child(storages: Path, launch: Launch, given: argparse.Namespace) -> int:
     # All cases copy one empty MLflow store: to make one takes longer than a case.
     shared = storages.with_name("shared")
     shared.mkdir()
-    os.environ[TEST_RUN_FOLDER] = str(shared)
+    os.environ.setdefault(TEST_RUN_FOLDER, str(shared))
     places, expected = undisturbed(storages, launch)
     calls = len(places)
     print(f"undisturbed: {calls} writes in {len(set(places))} places, {len(expected)} files", flush=True)

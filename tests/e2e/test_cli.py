@@ -170,7 +170,13 @@ def test_run_of_the_readme_on_real_mnist_made_small(shared, storage):
         pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
     scenario = ("--split", "overlapping-imbalanced", "--clients", 30)
     small = [
-        f"--set={change}" for change in ("training.rounds=1", "split.draws=40", "split.server_images=90")
+        f"--set={change}"
+        for change in (
+            "training.rounds=1",
+            "training.local_epochs=1",
+            "split.draws=40",
+            "split.server_images=9",
+        )
     ]
     result = fedgrid(
         *("run", "--dataset", "mnist", *scenario, "--algorithm", "ocfl-hdbscan", "--seed", 3, *small),

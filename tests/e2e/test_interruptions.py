@@ -118,16 +118,15 @@ def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of
 
 @pytest.mark.slow
 def test_interrupted_run_exits_with_130_and_resumes(undisturbed, storage):
+    """What MLflow has of it then: grids/following/test_follow.py."""
     command = (*RUN, "--in-process", "--storage", storage)
-    with started(*command) as process:
+    with started(*command, FEDGRID_TRACK="none") as process:
         wait_for_round(process, 2)
         code, err = stop(process, signal.SIGINT)
     assert (code, err.count("\n")) == (130, 1)
     assert "interrupted; the same command continues" in err
-    assert mlflow_runs(storage)[1][0].info.status == "KILLED"
-    assert fedgrid(*command).code == 0
+    assert fedgrid(*command, FEDGRID_TRACK="none").code == 0
     assert contents(storage) == contents(undisturbed)
-    check_mlflow(storage)
 
 
 def test_finished_run_is_not_computed_again(undisturbed):

@@ -101,8 +101,13 @@ def test_every_encoder_encodes_and_decodes_there(kind, batch_statistics):
 
 
 class TestExplanations:
-    @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-    @pytest.mark.parametrize("model", sorted(name for name in MODELS if MODELS[name].saliency_layer))
+    @pytest.mark.parametrize(
+        ("model", "precision"),
+        [
+            *((name, "float32") for name in sorted(MODELS) if MODELS[name].saliency_layer),
+            *((name, "bfloat16") for name in ("digitnet", "resnet9")),
+        ],
+    )
     def test_every_model_is_explained_there(self, model, precision):
         case = Case(model=model, training={"precision": precision, "normalise": "dataset"}, images=2)
         setup, start = setup_of(case), start_of(case)

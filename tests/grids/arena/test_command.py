@@ -18,7 +18,7 @@ from tests.tracking.verdicts.test_verdict import SOME
 SMALL = (
     *("arena", "--algorithms", "flis-dc", "--trials", 1, "--seeds", "1000", "--in-process"),
     *("--families", "rotated-equal,iid", "--set", "training.rounds=2", "--set", "clients=6"),
-    *("--set", "split.reference_images=20"),
+    *("--set", "split.reference_images=20", "--set", "training.local_epochs=1", "--fine-tune", 9),
 )
 GRID = "arena-rows-digits"
 MINE = """
@@ -54,7 +54,7 @@ def test_verdict_is_printed_and_written_with_every_row(undisturbed):
     assert {row["torch"] for row in rows} != {""}
     assert {row["processor"] for row in rows} != {""}
     said = " ".join(result.out.split())
-    assert "serving (45 steps of fine-tuning for all), methods not told the number of groups" in said
+    assert "serving (9 steps of fine-tuning for all), methods not told the number of groups" in said
     assert "2 families (each the mean of 1 seed) cannot show any difference from 1 rival" in said
     assert "flis-dc is undecided with 1 of 1 rival (fedavg)" in said
     assert (

@@ -99,12 +99,16 @@ EVERY = {
     ["grids", "drivers", "cache/prefix", "grids/mine/preset.yaml", f"{NAME}/attacks", f"{NAME}/log.txt"],
 )
 def test_every_command_refuses_a_storage_with_a_link(place, name):
-    """What is behind the link is whole: a command that followed it would read, write or delete it."""
+    """What is behind the link is whole: a command that followed it would read, write or delete it.
+
+    All commands for the first place, one that reads and one that deletes for the others: where a link may be
+    and what opens a storage have nothing to do with one another.
+    """
     (place / "runs" / name).parent.mkdir(parents=True, exist_ok=True)
     linked(place / "runs" / name, place / "outside" / "secret.json")
     before = digests(place / "outside")
-    for command, arguments in EVERY.items():
-        result = fedgrid(command, *arguments, "--storage", place / "runs")
+    for command in EVERY if name == "grids" else ("status", "delete"):
+        result = fedgrid(command, *EVERY[command], "--storage", place / "runs")
         said = result.out if command == "doctor" else result.err
         assert f"{name} is a link: what belongs to a storage lies in its folder" in said, command
         assert (result.code, result.err.count("\n")) in ((2, 1), (1, 0)), command

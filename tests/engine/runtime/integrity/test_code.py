@@ -1,6 +1,7 @@
 """The border: what is part of a run's identity, and that nothing else is."""
 
 import sys
+from functools import cache
 from pathlib import Path
 from shutil import copytree, ignore_patterns
 
@@ -43,9 +44,16 @@ def edited(house):
         path.write_text(content)
 
 
+@cache
+def parsed(path, text):
+    """Return the module of a file with this text."""
+    return Module(path)
+
+
 @pytest.fixture
 def identity(house, monkeypatch):
     """Return a function for the digests of a run and of its rounds, by the copy's code as it is then."""
+    monkeypatch.setattr(code, "Module", lambda path: parsed(path, path.read_text()))
 
     def of_copy():
         monkeypatch.setattr(made_with, "SOURCES", sources := Sources(house))
