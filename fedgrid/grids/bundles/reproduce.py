@@ -163,10 +163,7 @@ def _launch(todo: Sequence[RunConfig], name: str, text: str, launcher: Launcher)
         if len(todo) == 1:
             return {todo[0].run_id: str(error)}
         half = len(todo) // 2
-        return {
-            **_launch(todo[:half], name, text, launcher),
-            **_launch(todo[half:], name, text, launcher),
-        }
+        return _launch(todo[:half], name, text, launcher) | _launch(todo[half:], name, text, launcher)
     if result.stopped:
         raise KeyboardInterrupt
     return {run.run_id: run.cause for run in result.failures}
