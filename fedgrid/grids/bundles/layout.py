@@ -9,23 +9,12 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
-from fedgrid.engine.runtime.integrity.mark import (
-    BYTES,
-    CLIENTS,
-    CONFIG,
-    ROUNDS,
-    SHA256,
-    TIMES,
-    TIMES_CHECKSUM,
-    Listed,
-)
+from fedgrid.engine.runtime.integrity.mark import BYTES, CLIENTS, CONFIG, ROUNDS, SHA256, Listed
 from fedgrid.engine.runtime.storage.atomic import replacing
 from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS
 from fedgrid.grids.results.imported import IMPORTED
 from fedgrid.grids.results.kept_plugins import FOLDER, INDEX
-from fedgrid.grids.results.outcome import SCORES
-from fedgrid.record_columns import DONE
+from fedgrid.grids.results.outcome import FILES
 from fedgrid.regular_files import LARGEST_STATE, read_file
 
 SUFFIX = ".zip"
@@ -33,13 +22,15 @@ MANIFEST, CRATE, README, ENVIRONMENT = "bundle.json", "ro-crate-metadata.json", 
 STORAGE, REPORT = "storage", "report"
 RECORDS = (CONFIG, ROUNDS, CLIENTS)
 """What a run was asked for, and what came of it."""
-RUN_FILES = (*RECORDS, MADE_WITH, TIMES, TIMES_CHECKSUM, SCORES, DONE)
-"""Files of a run; `IMPORTED` if others computed it; if models are asked for, its last state."""
+RUN_FILES = FILES[::-1]
+"""Files of a run, its mark last; `IMPORTED` if others computed it; with models, its last state."""
 
-_OF_GRID = "|".join(map(re.escape, (RUNS, PRESET, INDEX)))
-_OF_RUN = "|".join(map(re.escape, (*RUN_FILES, IMPORTED)))
+_ABOUT, _OF_GRID, _OF_RUN = (
+    "|".join(map(re.escape, names))
+    for names in ((README, CRATE, ENVIRONMENT), (RUNS, PRESET, INDEX), (*RUN_FILES, IMPORTED))
+)
 MEMBER = re.compile(
-    rf"{README}|{CRATE}|{ENVIRONMENT}|{REPORT}/(index\.html|(tables|figures)/\w[\w.+-]*)"
+    rf"{_ABOUT}|{REPORT}/(index\.html|(tables|figures)/\w[\w.+-]*)"
     rf"|{STORAGE}/{GRIDS}/\w[\w .+-]*/({_OF_GRID}|{FOLDER}/(?P<plugin>[0-9a-f]{{64}})\.py)"
     rf"|{STORAGE}/[^/\\.][^/\\]*-[0-9a-f]{{12}}/({_OF_RUN}|state-[\w-]+\.(safetensors|sha256))"
 )

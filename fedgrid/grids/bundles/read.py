@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from lzma import LZMAError
 from pathlib import Path
 from shutil import copyfileobj, disk_usage
 from tempfile import TemporaryDirectory, gettempdir
@@ -30,7 +31,7 @@ from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 
 MOST_PACKED = 100
 """How many bytes a byte of a bundle can stand for: text is packed to a tenth, records hardly at all."""
-DAMAGED = (BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error)
+DAMAGED = (BadZipFile, EOFError, LZMAError, NotImplementedError, RuntimeError, ValueError, zlib.error)
 """What zipfile raises for damaged files. RuntimeError: encrypted."""
 
 
@@ -180,6 +181,8 @@ def _checked(path: Path, digest: str, version: str, storage: Storage) -> Bundle:
     grid = GridFolder(storage, grids[0])
     runs = grid.runs()
     folders = {folder_of(storage.root, run).name for run in runs}
+    if len(folders) < len(runs):
+        raise ConfigError(f"{path} lists a run twice: it has {len(folders)} runs, and claims {len(runs)}")
     if other := {place.name for place in storage.root.iterdir()} - folders - {GRIDS}:
         raise ConfigError(f"{path} has a run {min(other)}, which is not of its grid")
     for run in runs:

@@ -71,7 +71,7 @@ def reproduce(
     """
     with opened(path) as bundle, _storage_for(asked) as storage:
         launcher = Launcher(storage, options, console)
-        drawn = draw(bundle.runs, len(bundle.runs) if asked.sample is None else asked.sample, bundle.digest)
+        drawn = draw(bundle.runs, asked.sample, bundle.digest)
         launcher.say(
             f"{path}: grid {bundle.grid.name}, {len(bundle.runs)} runs, sha256 {bundle.digest}; "
             f"{len(drawn)} to compute again"
@@ -97,8 +97,8 @@ def reproduce(
         return not ("differs" in outcomes or scores or tables)
 
 
-def draw(runs: Sequence[RunConfig], sample: int, digest: str) -> list[RunConfig]:
-    """Return so many of the runs: those that come first by a hash of a digest and their ids."""
+def draw(runs: Sequence[RunConfig], sample: int | None, digest: str) -> list[RunConfig]:
+    """Return so many of the runs (None: all), those that come first by a hash of a digest and their ids."""
     return sorted(runs, key=lambda run: sha256(f"{digest} {run.run_id}".encode()).digest())[:sample]
 
 
@@ -163,10 +163,7 @@ def _launch(todo: Sequence[RunConfig], name: str, text: str, launcher: Launcher)
         if len(todo) == 1:
             return {todo[0].run_id: str(error)}
         half = len(todo) // 2
-        return {
-            **_launch(todo[:half], name, text, launcher),
-            **_launch(todo[half:], name, text, launcher),
-        }
+        return _launch(todo[:half], name, text, launcher) | _launch(todo[half:], name, text, launcher)
     if result.stopped:
         raise KeyboardInterrupt
     return {run.run_id: run.cause for run in result.failures}

@@ -11,6 +11,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data.own_images import PLACES
 from fedgrid.engine.runtime.integrity.mark import listed_files
 from fedgrid.engine.runtime.run.run_folder import folder_of
@@ -27,6 +28,7 @@ from fedgrid.grids.bundles.layout import (
     REPORT,
     RUN_FILES,
     STORAGE,
+    SUFFIX,
     list_files,
     pack,
 )
@@ -56,9 +58,11 @@ def write_bundle(
         report: writes the report of a grid of a storage into a folder.
 
     Raises:
-        ConfigError: there is no such grid or run, or none of the runs is finished.
+        ConfigError: `target` is no zip, there is no such grid or run, or none of the runs is finished.
         RunError: files of the grid are damaged, or the bundle cannot be written.
     """
+    if target.suffix != SUFFIX:
+        raise ConfigError(f"--output {target}: expected a file's name that ends in {SUFFIX}")
     storage.pull_marks()
     name, runs = find_runs(what, storage, filters)
     finished, waiting = split_finished(name, runs, storage, "bundle")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -9,9 +10,11 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles import read
-from fedgrid.grids.bundles.layout import MANIFEST, pack
+from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, pack
 from fedgrid.grids.bundles.read import opened
+from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.bundles import changed, run_in
 
 
@@ -71,6 +74,12 @@ def missing_plugin(folder: Path) -> None:
     path.unlink()
 
 
+def run_listed_twice(folder: Path) -> None:
+    grid = GridFolder(Storage.named(folder / STORAGE), "mine")
+    stored = grid.read()
+    grid._write_runs(replace(stored, every=(*stored.every, stored.every[0])))
+
+
 def newer_format(folder: Path) -> None:
     path = folder / MANIFEST
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
@@ -88,6 +97,7 @@ def newer_format(folder: Path) -> None:
         (in_configuration, True, ["config.json"]),
         (missing_record, True, ["digits-4-nonoverlapping-balanced-fedavg-s0"]),
         (missing_plugin, True, ["own.py"]),
+        (run_listed_twice, True, ["claims 9"]),
         (further_file, False, ["report/tables/further.md", "bundle.json"]),
         (missing_file, False, ["environment.txt", "missing"]),
         (newer_format, False, ["newer", "format 2"]),

@@ -9,6 +9,7 @@ from rocrate.rocrate import ROCrate
 
 from fedgrid.engine.runtime.storage.format import unseal
 from tests.helpers.bundles import RUNS, USER, make_bundle
+from tests.helpers.command_line import fedgrid
 
 
 def test_no_byte_names_a_person_or_a_place(home: Path, bundle: Path) -> None:
@@ -51,6 +52,8 @@ def test_crate_says_what_was_run_on_which_data(bundle: Path, tmp_path: Path) -> 
 
 
 def test_models_go_in_only_if_asked_for_and_filters_choose_runs(home: Path, bundle: Path) -> None:
+    refused = fedgrid("bundle", "mine", "-o", home / "some", "--storage", home / "runs")
+    assert (refused.code, ".zip" in refused.err) == (2, True)
     some = make_bundle(home / "runs", home / "some.zip", "--models", "--filter", "algorithm=fedavg,seed=0")
     with ZipFile(bundle) as archive, ZipFile(some) as of_some:
         assert not any("state-" in name for name in archive.namelist())

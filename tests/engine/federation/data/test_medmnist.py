@@ -23,6 +23,7 @@ def test_entries_are_all_sets_of_classes_with_the_facts_of_the_package():
             )
             assert (entry.pool_size, entry.test_size) == (parts["train"] + parts["val"], parts["test"])
             assert f" {info['license']};" in entry.source
+            assert info["license"] == entry.licence
             assert f"/{entry.location}?" in info["url" if side == 28 else f"url_{side}"]
 
 
