@@ -104,8 +104,10 @@ def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> f
         if number % evaluation.every and number != last:
             continue
         local_server = min(actors, config.clients) if number == 1 else asked * config.clients
+        if not evaluation.local_server or (evaluation.local_server == "last" and number != last):
+            local_server = 0
         models = config.split.num_clusters if number >= first_clusters else 1
-        total += asked * images.test + evaluation.local_server * local_server * images.server
+        total += asked * images.test + local_server * images.server
         total += different * (config.participation if evaluation.clients == "asked" else 1)
         total += models * images.server
     return total

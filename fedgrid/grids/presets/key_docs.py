@@ -32,7 +32,7 @@ def allowed(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(allowed(one) for one in schema["anyOf"]))
     if "enum" in schema:
-        return " or ".join(map(str, schema["enum"]))
+        return " or ".join(map(text_of, schema["enum"]))
     if "const" in schema:
         return str(schema["const"])
     if schema.get("type") == "array":

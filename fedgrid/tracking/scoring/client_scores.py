@@ -165,6 +165,7 @@ def of_clients(tests: TestColumns) -> tuple[Score, ...]:
     return (*CLIENTS, *further)
 
 
+LOCAL_SERVER = "local_server"
 PUBLISHED_CLIENTS = (
     Score(
         "published_pf1",
@@ -175,7 +176,7 @@ PUBLISHED_CLIENTS = (
         "published_gf1",
         "F1 over the union of classes, of the local model before aggregation on the server's test set.",
         _mean_of("local_server_f1_union"),
-        needs="local_server",
+        needs=LOCAL_SERVER,
     ),
     Score(
         "published_pa",
@@ -186,14 +187,14 @@ PUBLISHED_CLIENTS = (
         "published_ga",
         "Accuracy of the local model before aggregation on the server's test set.",
         _mean_of("local_server_accuracy"),
-        needs="local_server",
+        needs=LOCAL_SERVER,
     ),
     Score(
         "published_learning_gap",
         "The notebooks' DIST: |accuracy behind PA - accuracy behind GA|, row by row.",
         _gap_between("personalised_accuracy", "local_server_accuracy"),
         highest=None,
-        needs="local_server",
+        needs=LOCAL_SERVER,
     ),
 )
 """The published personalisation and generalisation: means over rounds and clients, from `TestColumns`.
@@ -201,6 +202,7 @@ PUBLISHED_CLIENTS = (
 Before aggregation means: in the first round the initial model, which no client has trained, and later the
 locally trained one. The authors' archive has such a first row in all of its runs, ours records it so.
 """
+PUBLISHED = frozenset(score.name for score in PUBLISHED_CLIENTS)
 
 
 TRAINING = (

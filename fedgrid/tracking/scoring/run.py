@@ -18,6 +18,7 @@ from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array, last
 from fedgrid.tracking.names import is_as_published
 from fedgrid.tracking.records import Records, RecordsError, read_records, table
+from fedgrid.tracking.scoring.client_scores import PUBLISHED
 from fedgrid.tracking.scoring.scores import curves
 from fedgrid.tracking.scoring.selection import Condition, text_of
 
@@ -189,14 +190,16 @@ class Run:
     def mean(self, curve: str, *, last: int = 0) -> float:
         """Return the mean over the rounds that have a value, NaN if none has.
 
-        With `last`, over that many last rounds; the last value if none of them has one.
+        NaN, too, of a published score of which `scores` has no mean. With `last`, over that many last rounds;
+        the last value if none of them has one.
         """
         values_R = self.curves[curve]
         if last:
             at_end = values_R[-last:]
             return self.last(curve) if np.isnan(at_end).all() else float(np.nanmean(at_end))
         measured = values_R[~np.isnan(values_R)]
-        return float(measured.mean()) if len(measured) else float("nan")
+        is_missing = curve in PUBLISHED and self.scores.get(curve, values_R) is None
+        return float(measured.mean()) if len(measured) and not is_missing else float("nan")
 
     def last(self, curve: str) -> float:
         """Return the value of the last round that has one, NaN if none has."""

@@ -6,6 +6,7 @@ Those of clients are declared in `tracking.scoring.client_scores`, those of part
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from fedgrid.tracking.scoring import disturbances
 from fedgrid.tracking.scoring.client_scores import (
     CLIENTS,
     HARM,
+    LOCAL_SERVER,
     ONLY_CURVES,
     PREDICTED,
     PROBABILITIES,
@@ -116,7 +118,8 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
 
     Returns name -> number, None where there is none. Scores of the partition are of the last round, those of
     the clusters' models of `evaluated_round`, the last one in which they were tested; scores of attackers and
-    moved clients are their last values; the published ones are means over all rounds and clients.
+    moved clients are their last values; the published ones are means over all rounds and clients, None of
+    local models that were tested on the server's set in the last round only.
 
     Raises:
         RecordsError: if there are no records.
@@ -128,6 +131,9 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     parts = score_partitions(labels_RK, truth_RK)
     clients = _clients(whole, int(tested[-1]) if len(tested) else -1)
     of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
+    published_means = _numbers(compute_scores(PUBLISHED_CLIENTS, of_all))
+    if _some_rounds_lack_server_tests(whole.clients):
+        published_means |= {score.name: nan for score in PUBLISHED_CLIENTS if score.needs == LOCAL_SERVER}
     return finite(
         {
             "rounds": len(whole.round_R),
@@ -141,7 +147,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
             **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
             **_numbers(compute_scores(of_clients(clients), clients)),
             **asdict(published_clustering(labels_RK, truth_RK, published)),
-            **_numbers(compute_scores(PUBLISHED_CLIENTS, of_all)),
+            **published_means,
             **{
                 name: last(values_R)
                 for name, values_R in disturbances.score_disturbances(
@@ -150,6 +156,14 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
             },
         }
     )
+
+
+def _some_rounds_lack_server_tests(clients: Columns) -> bool:
+    """Return whether local models were tested in some rounds on their clients' own sets only."""
+    own_R, server_R = (
+        ~np.isnan(clients[f"{test}_accuracy"]).all(axis=1) for test in ("local_own", LOCAL_SERVER)
+    )
+    return bool((own_R & ~server_R).any())
 
 
 def _score_at(whole: Records, index: int) -> dict[str, Any]:

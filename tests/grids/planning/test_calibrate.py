@@ -102,7 +102,7 @@ def test_algorithm_has_one_model_up_to_the_round_in_which_it_may_cluster():
     assert passes(late, Images(0, 0, 10), 4) == 10 * (1 + 1 + 3 + 3)
 
 
-@pytest.mark.parametrize(("tested_on", "local_server"), [("own", True), ("official", False)])
+@pytest.mark.parametrize(("tested_on", "local_server"), [("own", True), ("official", False), ("own", "last")])
 def test_passes_are_as_many_as_the_engine_makes(tested_on, local_server, monkeypatch, tmp_path):
     config = run(
         clients=6,

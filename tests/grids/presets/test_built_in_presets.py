@@ -50,6 +50,7 @@ PROMISED = {
     "paper-as-published": 280,
     "conference": 168,
     "paper-digits": 280,
+    "paper-fast": 280,
     "ours-digits": 320,
     "arena": 3 * 8 * 3 * IN_ARENA,
     "arena-digits": 8 * 3 * IN_ARENA,
@@ -279,6 +280,11 @@ def test_the_conference_is_part_of_the_paper_and_a_plain_baseline_is_in_both_pap
     assert plain.run_id in ids("paper")
 
 
+def test_paper_fast_is_paper_but_for_tests_of_local_models_in_all_rounds():
+    asked = load_grid("paper-fast", {"evaluation": {"local_server": True}}, [], NOWHERE).runs
+    assert {run.run_id for run in asked} == {run.run_id for run in grid("paper").runs}
+
+
 def test_paper_digits_has_the_settings_of_the_quickstart():
     digits = grid("paper-digits").runs
     tested = load_grid("quickstart", {"evaluation": {"local_server": True}}, [], NOWHERE).runs
@@ -291,7 +297,7 @@ def test_paper_digits_has_the_settings_of_the_quickstart():
 def test_local_models_are_tested_on_the_servers_set_for_the_papers_only(name):
     """For the published GF1."""
     tested = {run.evaluation.local_server for run in grid(name).runs}
-    assert tested == {name.startswith(("paper", "conference"))}
+    assert tested == {"last" if name == "paper-fast" else name.startswith(("paper", "conference"))}
 
 
 def test_every_split_of_paper_digits_can_be_dealt():

@@ -190,6 +190,11 @@ class Federation:
         """Return whether models are tested in a round, which counts from 0."""
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
 
+    def tests_on_server(self, round_index: int) -> bool:
+        """Return whether local models are tested on the server's set too, in a round that counts from 0."""
+        asked = self.evaluation.local_server
+        return self.evaluates(round_index) and (round_index + 1 == self.rounds if asked == "last" else asked)
+
 
 def fresh_models(setup: Setup) -> Fresh:
     """Return what draws the initial models of a run."""

@@ -109,7 +109,7 @@ def _work(
     watch: Stopwatch,
 ) -> ClientRound:
     evaluate = federation.evaluates(plan.round_index)
-    on_server = evaluate and federation.evaluation.local_server
+    on_server = federation.tests_on_server(plan.round_index)
     untrained = on_server and plan.round_index == 0
     tasks = [
         TrainTask(order, plan.round_index, evaluate, on_server, untrained=untrained) for order in plan.reached

@@ -208,10 +208,11 @@ class Evaluation(Section):
     clients: Literal["all", "asked"] = "all"
     """Who tests the model that it is served: every client that has joined, or those with an order in this
     round, also if they drop out."""
-    local_server: bool = False
+    local_server: Literal[False, True, "last"] = False
     """Whether every local model is tested on the whole server set too: for the published GF1 and GA. As
     in the authors' runs, round 1 tests the initial model, before any training. It costs 20 to 44 % of the
-    arithmetic of `paper`; the `paper` presets have it on."""
+    arithmetic of `paper`; the `paper` presets have it on. `last`: in the last round only; GF1 and GA have no
+    mean over rounds then."""
     global_model: bool = False
     """Whether the one model for all, of algorithms that have one beside their clusters' (`global_model`), is
     tested too, like the served models: columns `global_own_...` and `global_...` of the records."""

@@ -1,8 +1,8 @@
 """Rounds of a finished run whose configuration is another one's but for fewer rounds: its first ones too.
 
 Of what a run's numbers depend on, only the tests of the last round know how many rounds there are: they are
-made whatever `evaluation.every` says, and clients that are held out are served after it. Where that is so,
-the round before is the last one in common.
+made whatever `evaluation.every` says, or only then (`evaluation.local_server: last`), and clients that are
+held out are served after it. Where that is so, the round before is the last one in common.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,9 @@ def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, 
                 continue
             shorter = with_rounds(config, rounds)
             if folder_of(storage.root, shorter) == mark.parent:
-                is_alike = rounds % config.evaluation.every == 0 and not config.held_out
+                evaluation = config.evaluation
+                has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
+                is_alike = not has_own_tests and not config.held_out
                 yield shorter, rounds if is_alike else rounds - 1
 
 

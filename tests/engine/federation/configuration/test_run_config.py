@@ -208,6 +208,7 @@ OF_THE_SHARED_PREFIX = [
     {"evaluation": {"every": 2}},
     {"evaluation": {"clients": "asked"}},
     {"evaluation": {"local_server": True}},
+    {"evaluation": {"local_server": "last"}},
     {"evaluation": {"global_model": True}},
     {"evaluation": {"probabilities": True}},
     {"participation": 0.5},

@@ -148,12 +148,16 @@ def test_a_round_trains_then_aggregates_then_tests_the_new_models():
     assert [model.tolist() for model in progress.state.models] == [[6, 6]]
 
 
-@pytest.mark.parametrize("local_server", [True, False])
-def test_only_round_one_tests_the_untrained_model_on_the_servers_set(local_server):
+@pytest.mark.parametrize(
+    ("local_server", "tested", "untrained"),
+    [(True, [1, 1, 1], [1, 0, 0]), (False, [0, 0, 0], [0, 0, 0]), ("last", [0, 0, 1], [0, 0, 0])],
+)
+def test_only_round_one_tests_the_untrained_model_on_the_servers_set(local_server, tested, untrained):
     pool = FakePool(axis)
-    play(federation(evaluation=Evaluation(local_server=local_server)), pool, 3)
+    play(federation(evaluation=Evaluation(local_server=local_server), rounds=3), pool, 3)
     trained = [call[1] for call in pool.calls if call[0] == "train"]
-    assert [{task.untrained for task in tasks} for tasks in trained] == [{local_server}, {False}, {False}]
+    assert [{task.local_server for task in tasks} for tasks in trained] == [{bool(there)} for there in tested]
+    assert [{task.untrained for task in tasks} for tasks in trained] == [{bool(there)} for there in untrained]
 
 
 def test_clients_train_from_the_model_of_the_round_before():

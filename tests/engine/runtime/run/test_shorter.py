@@ -48,19 +48,24 @@ def numbers(storage, run):
 
 
 @pytest.mark.parametrize(
-    ("every", "common", "given"),
+    ("evaluation", "common", "given"),
     [
-        (1, 3, {"algorithm": "ocfl-kmeans"}),
-        (1, 3, {"uplink": [{"clip": 1.0}, {"noise": 1.0}]}),
-        (2, 2, {"algorithm": "scaffold", "participation": 0.5, "dropout": 0.3}),
-        (2, 2, {"algorithm": {"name": "embeddings", "encoder": {"name": "pixels"}}, "joins": {1: 5}}),
-        (1, 2, {"algorithm": "ocfl-kmeans", "held_out": 0.2}),
+        ({}, 3, {"algorithm": "ocfl-kmeans"}),
+        ({}, 3, {"uplink": [{"clip": 1.0}, {"noise": 1.0}]}),
+        ({"every": 2}, 2, {"algorithm": "scaffold", "participation": 0.5, "dropout": 0.3}),
+        (
+            {"every": 2},
+            2,
+            {"algorithm": {"name": "embeddings", "encoder": {"name": "pixels"}}, "joins": {1: 5}},
+        ),
+        ({}, 2, {"algorithm": "ocfl-kmeans", "held_out": 0.2}),
+        ({"local_server": "last"}, 2, {}),
     ],
-    ids=["clusters", "private", "clients remember", "newcomer", "held out"],
+    ids=["clusters", "private", "clients remember", "newcomer", "held out", "last tests"],
 )
-def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, every, common, given):
+def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, evaluation, common, given):
     """With a test in every other round only a run of three rounds tests the third."""
-    run = config(**given, evaluation={"every": every})
+    run = config(**given, evaluation=evaluation)
     finish(with_rounds(run, 3), tmp_path / "taken")
     assert finish(run, tmp_path / "taken") == common
     finish(run, tmp_path / "whole")
