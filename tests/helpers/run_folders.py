@@ -94,7 +94,7 @@ def numbers_of_training(client, number):
 
 def save(folder, *numbers):
     for number in numbers:
-        folder.save(record(number), progress(number))
+        folder.save([(record(number), progress(number))])
 
 
 def content(path):

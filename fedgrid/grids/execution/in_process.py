@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -60,20 +62,20 @@ def run_in_process(
 
 
 def _once_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunEvent]:
-    """Yield events; that of a round once it is on disk, which it gets while the next one trains."""
-    held: RunEvent | None = None
-    write = None
+    """Yield events; that of a round once it is on disk, which it gets while the next ones train."""
+    held: deque[tuple[RunEvent, Future[None] | None]] = deque()
     try:
         for event in events:
-            if held is not None:
-                yield held
-            held, write = (event, session.round_write()) if isinstance(event, RoundDone) else (None, None)
-            if held is None:
-                yield event
+            held.append((event, session.round_write() if isinstance(event, RoundDone) else None))
+            while held and _is_written(held[0][1]):
+                yield held.popleft()[0]
     except Exception:
-        if held is not None and (write is None or write.exception() is None):
-            yield held
+        yield from (event for event, write in held if write is None or write.exception() is None)
         raise
+
+
+def _is_written(write: Future[None] | None) -> bool:
+    return write is None or (write.done() and write.exception() is None)
 
 
 def _run(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> Exception | None:

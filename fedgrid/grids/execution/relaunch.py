@@ -77,9 +77,16 @@ def _is_damaged(run: RunConfig, storage: Storage) -> bool:
 
 
 def sync_grid(
-    name: str, storage: Storage, console: Console, trackers: Sequence[str] = DEFAULT_TRACKERS
+    name: str,
+    storage: Storage,
+    console: Console,
+    trackers: Sequence[str] = DEFAULT_TRACKERS,
+    *,
+    drawn: bool = False,
 ) -> None:
     """Tell trackers the runs and rounds of a grid that they lack; the first that fails ends it.
+
+    With the figures of finished runs, if these are to be `drawn`.
 
     Raises:
         ConfigError: if there is no such grid or tracker, or a driver is running it.
@@ -93,5 +100,5 @@ def sync_grid(
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
-        for line in sync(trackers, grid, whole, storage):
+        for line in sync(trackers, grid, whole, storage, drawn=drawn):
             print_plain(console, line)

@@ -4,6 +4,7 @@ One trial is one run. Tune keeps the actor, and with it the client actors, from 
 (`reuse_actors`), because starting a process with torch takes seconds.
 """
 
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,15 +13,14 @@ from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import ray
 from ray import tune
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import RunError, is_final
-from fedgrid.engine.runtime.clients.placement import Placement
-from fedgrid.engine.runtime.clients.ray_pool import RayPool
+from fedgrid.engine.runtime.clients.ray_pool import RayPool, pool_of_server
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
+from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
@@ -32,6 +32,7 @@ from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
 from fedgrid.grids.results.grid_folder import GridFolder
 
 if TYPE_CHECKING:
+    from fedgrid.engine.runtime.clients.placement import Placement
     from fedgrid.engine.runtime.run.session import Session
 
 Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
@@ -45,7 +46,7 @@ class LaunchContext:
     grid: str
     runs: Sequence[RunConfig]
     """A trial's configuration is an index into these."""
-    placements: Mapping[int, Placement]
+    placements: "Mapping[int, Placement]"
     """Number of clients -> placement."""
     storage: Storage
     data_dir: Path
@@ -65,7 +66,7 @@ class LaunchContext:
     """Seconds from a run's first event to its report: each report is a step of Tune, which costs driver,
     raylet and server milliseconds. The end of a run is reported at once."""
 
-    def placement(self, index: int) -> Placement:
+    def placement(self, index: int) -> "Placement":
         """Return the placement of run `index`."""
         return self.placements[self.runs[index].clients]
 
@@ -79,6 +80,7 @@ class ServerTrainable(tune.Trainable):
     def setup(self, config: dict[str, Any], context: LaunchContext | None = None) -> None:
         """Choose the first run. Nothing here can fail: Tune does not report what fails in `setup`."""
         assert context is not None, "Tune passes it"
+        gc.set_threshold(NEW_OBJECTS)
         self._context = context
         self._server: Session | None = None
         self._first = context.runs[int(config["index"])].name
@@ -121,10 +123,10 @@ class ServerTrainable(tune.Trainable):
             # Longer each time: what made it fail, such as a full disk, may pass.
             CLOCK.pause(backoff(self._failures))
         check_driver(context.storage, context.token)
+        run = context.runs[self._index]
         if self._server is None:
-            group = ray.util.get_current_placement_group()
-            assert group is not None, "a trial has a placement group"
-            self._actors = RayPool(group, context.placement(self._index))
+            placement = context.placement(self._index)
+            pool = self._pool = pool_of_server(placement)
             # Imports torch, while the client actors do. The driver, which imports this module, needs none.
             from fedgrid.engine.runtime.run.session import Session
 
@@ -132,16 +134,16 @@ class ServerTrainable(tune.Trainable):
             import_meanwhile("sklearn.metrics", "sklearn.cluster")
             active.know(context.plugins)
             self._server = Session(
-                self._actors,
+                pool,
                 context.data_dir,
-                threads=self._actors.placement.num_actors,
+                threads=placement.num_actors,
                 write_behind=True,
                 cache=context.cache,
                 accept_changes=context.accept_changes,
             )
         stop_asked = GridFolder(context.storage, context.grid).stop_asked
-        run = context.runs[self._index]
-        self._actors.run = f"{run.name}-{run.run_id}"
+        if isinstance(self._pool, RayPool):
+            self._pool.run = f"{run.name}-{run.run_id}"
         return run_to_end(self._server, run, context.storage, stop_asked, context.until.get(run.run_id))
 
 

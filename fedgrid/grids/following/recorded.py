@@ -38,8 +38,8 @@ def rounds_after(folder: Path, number: int) -> list[Round]:
 
 
 @contextmanager
-def files_of(run: TrackedRun, status: Status) -> Iterator[list[tuple[Path, str]]]:
-    """Yield the files of a run that has ended, each with its folder; if it is finished, with its figure.
+def files_of(run: TrackedRun, *, drawn: bool) -> Iterator[list[tuple[Path, str]]]:
+    """Yield the files of a run that has ended, each with its folder; with its figure, if that is `drawn`.
 
     Records in segments are joined for it.
     """
@@ -49,8 +49,8 @@ def files_of(run: TrackedRun, status: Status) -> Iterator[list[tuple[Path, str]]
             columns = schemas(own_columns(run.config))
             paths |= {path.name: path for path in write_joined(run.folder, Path(scratch), columns)}
         files = [(path, "") for path in paths.values() if path.is_file()]
-        if status == "FINISHED":
-            # Imports matplotlib, which takes seconds.
+        if drawn:
+            # Imports matplotlib, which takes a second; a figure takes as long as two rounds on digits.
             from fedgrid.tracking.figures.runs import write
 
             with suppress(RecordsError, DamagedFile):  # The next launch says what is wrong.

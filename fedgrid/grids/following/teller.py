@@ -30,6 +30,8 @@ class News:
     """How it has ended; None: it is under way."""
     started_ms: int | None = None
     """As of `TrackedRun`."""
+    drawn: bool = False
+    """Whether its figure is drawn, if it is finished."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Teller:
         with self._tracker() as tracker, away as records:
             added = self._tell_rounds(tracker, run, records)
             if news.status is not None:
-                self._tell_end(tracker, run, news.status)
+                self._tell_end(tracker, run, news.status, drawn=news.drawn and news.status == "FINISHED")
         return added
 
     def forget(self, config: RunConfig) -> None:
@@ -95,16 +97,20 @@ class Teller:
                 tracker.artifact(None, path)
             tracker.close(end.status, end.counts)
 
-    def sync(self, configs: Sequence[RunConfig]) -> tuple[int, int]:
-        """Tell what the tracker lacks of runs that have records; return the numbers of runs and rounds."""
+    def sync(self, configs: Sequence[RunConfig], *, drawn: bool = False) -> tuple[int, int]:
+        """Tell what the tracker lacks of runs that have records; return the numbers of runs and rounds.
+
+        If figures are to be `drawn`, it is told the end of all finished runs, with theirs.
+        """
         runs = [TrackedRun.of(config, self._grid.storage) for config in configs]
         ends = [status_of(run.folder) for run in runs]
         of_grid: Status = "FINISHED" if all(status == "FINISHED" for status in ends) else "KILLED"
         with self._tracker() as tracker:
             lacking = [
-                News(run.config, status)
+                News(run.config, status, drawn=drawn)
                 for run, status in zip(runs, ends, strict=True)
-                if status is not None and not tracker.has(run, status, num_rounds(run.folder))
+                if (drawn and status == "FINISHED")
+                or (status is not None and not tracker.has(run, status, num_rounds(run.folder)))
             ]
             if not lacking and tracker.has(None, of_grid, 0):
                 return 0, 0
@@ -144,9 +150,9 @@ class Teller:
         self._told[run_id] = last + len(new)
         return len(new)
 
-    def _tell_end(self, tracker: Tracker, run: TrackedRun, status: Status) -> None:
+    def _tell_end(self, tracker: Tracker, run: TrackedRun, status: Status, *, drawn: bool) -> None:
         if type(tracker).artifact is not Tracker.artifact:
-            with files_of(run, status) as files:
+            with files_of(run, drawn=drawn) as files:
                 for path, folder in files:
                     tracker.artifact(run, path, folder)
         if status == "FINISHED":
@@ -156,8 +162,12 @@ class Teller:
         del self._told[run.config.run_id]
 
 
-def sync(names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: Storage) -> Iterator[str]:
+def sync(
+    names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: Storage, *, drawn: bool = False
+) -> Iterator[str]:
     """Tell these trackers what they lack of finished, failed and unfinished `runs`; yield a line for each.
+
+    With the figures of finished runs, if these are to be `drawn`.
 
     The trackers are asked, not the marks in the folders. No other process may tell them meanwhile.
 
@@ -169,7 +179,7 @@ def sync(names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: S
     for tracker in map(find_tracker, names):
         tracker.check(tracked)
         try:
-            num_runs, rounds = Teller(tracker, tracked).sync(runs)
+            num_runs, rounds = Teller(tracker, tracked).sync(runs, drawn=drawn)
         except TrackerFailed as error:
             raise RunError(f"{error}; run the same command again when it answers") from error
         yield f"{rounds} rounds of {num_runs} runs logged; {tracker.title()} has all of {grid.name}"

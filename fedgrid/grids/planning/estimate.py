@@ -134,6 +134,8 @@ class Capacity:
             resources += f", {self.placement.gpus_per_actor:g} GPU"
         if self.placement.memory_per_actor:
             resources += f", {self.placement.memory_per_actor / 1e9:.1f} GB main memory"
+        if self.placement.in_server:
+            return f"server with {self.clients} clients, {self.placement.bundles()[0]['CPU']:g} CPU"
         if actors == self.clients:
             return f"server + {actors} clients x {resources}"
         fewest, most = self.clients // actors, -(-self.clients // actors)

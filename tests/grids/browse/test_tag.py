@@ -45,7 +45,7 @@ def made(tmp_path_factory):
 
 
 def _no_files():
-    return lambda run, status: nullcontext([])
+    return lambda run, drawn: nullcontext([])
 
 
 @pytest.fixture

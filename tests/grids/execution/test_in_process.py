@@ -105,12 +105,12 @@ def test_runs_go_one_after_another(run, storage):
 def test_round_is_reported_once_it_is_on_disk_and_never_if_it_cannot_be_written(run, monkeypatch):
     save = RunFolder.save
 
-    def save_two(folder, record, run_state):
-        if run_state.rounds_done == 2:
+    def save_one(folder, rounds):
+        if rounds[-1][1].rounds_done > 1:
             raise RunError("the disk is gone")
-        save(folder, record, run_state)
+        save(folder, rounds)
 
-    monkeypatch.setattr(RunFolder, "save", save_two)
+    monkeypatch.setattr(RunFolder, "save", save_one)
     watch, calls = run()
     assert calls[:3] == [("start", 1, 0), ("round", 1, 1), ("finish", 1, "the disk is gone")]
     assert [failure.cause for failure in watch.failures] == ["the disk is gone"] * 2

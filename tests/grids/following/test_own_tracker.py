@@ -90,7 +90,7 @@ def test_tracker_of_a_plugin_is_told_of_each_round_once(plugin, storage):
         *("round 0 1 0.0", "round 0 2 0.0", "round 0 3 1.0", "round 0 4 1.0"),
         "finished 0",
     ]
-    assert {"artifact 0 rounds.parquet", "artifact 0 run.png"} <= {*lines}
+    assert {"artifact 0 rounds.parquet", "artifact 0 config.json"} <= {*lines}
 
 
 def test_interrupted_run_is_told_as_failed(plugin, storage):

@@ -33,8 +33,8 @@ def store(storage):
     return Store(default_uri(storage))
 
 
-def synced(storage, runs=RUNS):
-    return new_teller(storage, text="dataset: digits\n", is_launch=False).sync(runs)
+def synced(storage, runs=RUNS, **given):
+    return new_teller(storage, text="dataset: digits\n", is_launch=False).sync(runs, **given)
 
 
 def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
@@ -48,6 +48,14 @@ def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
     assert store.runs["mine"].info.status == "KILLED", "not all of its runs are finished"
     grid = TrackedGrid("mine", Storage(storage))
     assert not MlflowTracker.lacks(TrackedRun.of(FINISHED, grid.storage), grid)
+
+
+def test_figures_of_finished_runs_are_drawn_if_asked_for(storage, store):
+    synced(storage)
+    assert synced(storage, drawn=True) == (1, 0)
+    assert store.artifacts(run_name(FINISHED), "figures") == {"figures/run.png"}
+    assert (store.status(FINISHED), store.steps(FINISHED)) == ("FINISHED", [1, 2, 3, 4])
+    assert synced(storage) == (0, 0)
 
 
 def test_sync_with_nothing_to_do_leaves_the_grids_source(storage, store, monkeypatch):

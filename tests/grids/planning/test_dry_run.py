@@ -84,8 +84,8 @@ def test_dry_run_of_twelve_runs_on_digits(show):
     assert text.splitlines()[0].strip() == "Grid mine"
     assert row(text, "digits").startswith("digits 12 0 180 5, 10 – ")
     assert row(text, "total").startswith("total 12 0 180 – ")
-    assert row(text, "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
-    assert row(text, "10 ") == "10 server + 1 actor of 10 clients, 0.9 CPU 2"
+    assert row(text, "5 ") == "5 server with 5 clients, 1 CPU 2"
+    assert row(text, "10 ") == "10 server with 10 clients, 1 CPU 2"
     assert "Here: 2 CPUs and 0 GPUs." in text
     assert "on random images, on a\ncore of" in text
     assert "Nothing was started, downloaded or written." in text
@@ -158,7 +158,7 @@ def test_dry_run_places_one_shared_prefix_like_one_run_if_there_is_a_cache(show)
     """Three runs with one shared prefix: one at a time, two actors; without a cache, two, an actor each."""
     alike = runs_of(".")[:3]
     assert row(show(alike), "5 ") == "5 server + 2 actors of 2 or 3 clients, 0.95 CPU each 1"
-    assert row(show(alike, with_cache=False), "5 ") == "5 server + 1 actor of 5 clients, 0.9 CPU 2"
+    assert row(show(alike, with_cache=False), "5 ") == "5 server with 5 clients, 1 CPU 2"
 
 
 def test_dry_run_on_a_cluster_with_gpus(show):
@@ -206,6 +206,7 @@ def test_capacity_counts_the_busy_cores_or_gpus(nodes, request_, waiting, worker
         (Placement(15, 1.0, 0.05), "server + 15 clients x 1 CPU, 0.05 GPU"),
         (Placement(15, 1.0, 0.05, 2.5e9), "server + 15 clients x 1 CPU, 0.05 GPU, 2.5 GB main memory"),
         (Placement(1, 0.9, 0.0), "server + 1 actor of 15 clients, 0.9 CPU"),
+        (Placement(1, 0.9, 0.0, in_server=True), "server with 15 clients, 1 CPU"),
         (Placement(2, 0.95, 0.0), "server + 2 actors of 7 or 8 clients, 0.95 CPU each"),
         (Placement(5, 1.0, 0.0), "server + 5 actors of 3 clients, 1 CPU each"),
     ],

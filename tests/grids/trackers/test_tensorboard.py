@@ -35,7 +35,7 @@ def points(folder, key):
 
 def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, teller, folder):
     record(tmp_path, CONFIG, ROUNDS)
-    assert tell(teller, CONFIG, "FINISHED") == ROUNDS
+    assert teller.sync([CONFIG], drawn=True) == (1, ROUNDS)
     assert folder == next((tmp_path / "tensorboard" / "mine").iterdir())
     assert points(folder, "clustering/temperature") == [(1, 0.4), (2, 0.3), (3, 0.2), (4, 0.1)]
     assert points(folder, "clustering/ari")[-1] == (4, 1.0)

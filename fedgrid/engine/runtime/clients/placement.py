@@ -65,9 +65,13 @@ class Placement:
     """Bytes of main memory."""
     gpu_room_per_actor: float = 0.0
     """Bytes that an actor may take on its GPU; 0: its share of the whole GPU."""
+    in_server: bool = False
+    """Whether clients train in the server's process: of it and a single actor, one always waits."""
 
     def bundles(self) -> list[dict[str, float]]:
         """Return the placement group's bundles: one for the server, then one per client actor."""
+        if self.in_server:
+            return [{"CPU": (_units(SERVER_CPUS) + _units(self.cpus_per_actor)) / UNITS}]
         actor = {"CPU": self.cpus_per_actor}
         if self.gpus_per_actor:
             actor["GPU"] = self.gpus_per_actor
@@ -111,11 +115,11 @@ def plan(
     with which as many runs fit. If the user's number of actors exceeds cores or memory, it is what counts.
 
     Without GPUs an actor needs a core, and the actors of a run wait for each other in every round. So the
-    more runs are pending, the more run at the same time, with fewer actors each
-    (`_fastest`): on two CPUs a single run has two actors, but of many runs two run at once with one actor
-    each. With enough runs to keep every core busy that is one actor per run, whatever the number of clients;
-    Ray can then reuse actors of runs with 15 clients for runs with 30. CPU shares are such that no run waits
-    for CPUs. An actor trains with one thread and reserves at most one CPU.
+    more runs are pending, the more run at the same time, with fewer actors each (`_fastest`): on two CPUs a
+    single run has two actors, but of many runs two run at once with one actor each. With enough runs to keep
+    every core busy that is one actor per run, whatever the number of clients; Ray can then reuse actors of
+    runs with 15 clients for runs with 30. On a single machine the server takes the place of that one actor,
+    unless the request sets actors. CPU shares are such that no run waits. An actor trains with one thread.
 
     Args:
         num_clients: clients of a run.
@@ -146,7 +150,8 @@ def plan(
         actors = max(count for count in _even_counts(num_clients) if runs_at_once(count))
     else:
         actors = _fastest(num_clients, num_runs, runs_at_once)
-    placement = replace(least, num_actors=actors)
+    free = not (gpus or request.clients_per_actor or request.cpus_per_client)
+    placement = replace(least, num_actors=actors, in_server=free and actors == len(nodes) == 1)
     if not at_once(placement, nodes):
         raise _too_many(num_clients, placement, nodes)
     side_by_side = min(num_runs, max(1, runs_at_once(actors)))

@@ -28,6 +28,7 @@ from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.actor import Client, death_of
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.machine import BFLOAT16, relevant_machines
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.plugins import active
@@ -254,6 +255,15 @@ class RayPool:
         """Put every distinct array into the object store once, and keep it there while it is in use."""
         self._shared = {id(array): self._shared.get(id(array)) or (array, ray.put(array)) for array in arrays}
         return [self._shared[id(array)][1] for array in arrays]
+
+
+def pool_of_server(placement: Placement) -> RayPool | InProcessPool:
+    """Return where the clients train of the runs of this server, which is in a placement group."""
+    if placement.in_server:
+        return InProcessPool()
+    group = ray.util.get_current_placement_group()
+    assert group is not None, "a trial has a placement group"
+    return RayPool(group, placement)
 
 
 def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int, int]:

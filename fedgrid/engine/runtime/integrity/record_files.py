@@ -106,11 +106,16 @@ class RecordFiles:
         }
         return [name for name in segments(self._folder) if name not in needed]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the newest files are complete, so that the next round starts others."""
+        return len(self._newest[LONGEST]) >= SEGMENT_ROWS
+
     def add(self, number: int, rows: Rows) -> None:
         """Add the rows of a round, unless they are here."""
         if _last_round(self._newest[LONGEST]) >= number:
             return
-        if len(self._newest[LONGEST]) >= SEGMENT_ROWS and not self._has_later_rows:
+        if self.is_full and not self._has_later_rows:
             self.begin(number)
         self._has_later_rows = False
         for table, schema in self._schemas.items():

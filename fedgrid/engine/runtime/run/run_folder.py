@@ -149,20 +149,20 @@ class RunFolder:
             if parts != before:
                 self._mark(MADE_WITH, seal_parts(parts, self.config.run_id))
 
-    def save(self, record: RoundRecord, run_state: RunState) -> None:
-        """Store one more round: its records first, then the state, which makes the round valid.
+    def save(self, rounds: Sequence[tuple[RoundRecord, RunState]]) -> None:
+        """Store further rounds: their records first, then the states to keep, which make them valid.
 
         Raises:
-            RunError: it cannot be written; the folder is then as after the round before, and the same call
+            RunError: they cannot be written; the folder is then as after a round before, and the same call
                 can be made again.
         """
-        rows = {"rounds": [record.round], "clients": record.clients, "timings": [record.timing]}
-        self._records.add(run_state.rounds_done, rows)
-        with disk_errors(self.path):
-            if run_state.rounds_done > self.rounds_done:
-                self._push(*checkpoint.save(self.path, run_state, self._records.newest()))
-                self._drop_before(run_state)
-            self.log(*(f"warning: {warning}" for warning in record.warnings))
+        for place, (record, run_state) in enumerate(rounds, 1):
+            rows = {"rounds": [record.round], "clients": record.clients, "timings": [record.timing]}
+            self._records.add(run_state.rounds_done, rows)
+            if place == len(rounds) or self._records.is_full:
+                with disk_errors(self.path):
+                    self._save([state for _, state in rounds[max(0, place - checkpoint.KEEP) : place]])
+        self.log(*(f"warning: {warning}" for record, _ in rounds for warning in record.warnings))
 
     def finish(self) -> None:
         """Mark the run as finished, with the checksums of its files."""
@@ -215,6 +215,14 @@ class RunFolder:
                 with (self.path / LOG).open("a") as file:
                     file.writelines(f"{now} {redacted(message)}\n" for message in messages)
             self._push(LOG)
+
+    def _save(self, states: Sequence[RunState]) -> None:
+        tables = self._records.newest()
+        for run_state in states:
+            if run_state.rounds_done > self.rounds_done:
+                self._push(*checkpoint.save(self.path, run_state, tables))
+                self._drop_before(run_state)
+                tables = {}
 
     def _config_text(self) -> str:
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"

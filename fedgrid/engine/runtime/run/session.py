@@ -21,6 +21,7 @@ from fedgrid.engine.runtime.round_cache.files import CacheFiles
 from fedgrid.engine.runtime.round_cache.key import SessionCache, of_setup
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, pretraining_of
+from fedgrid.engine.runtime.run.round_writer import RoundWriter
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.run.shorter import take_rounds
 from fedgrid.engine.runtime.storage.atomic import DiskFull
@@ -47,16 +48,17 @@ class Opened:
     federation: Federation
     run_state: RunState
     cache: SessionCache | None
+    writer: RoundWriter
 
 
 class Session:
     """Opens runs, one after the other, and takes them forward a round at a time.
 
-    With `write_behind` a round is written while the next one trains (the last one is waited for), so that
-    the disk costs no time; a kill then costs that round too (`round_write` says if it is on disk). With a
-    `cache`, rounds that another run of the same storage has done are taken from there; None has every round
-    done here. With `accept_changes` a run goes on with other code, versions or machines than it began with,
-    and on machines of several kinds.
+    With `write_behind` rounds are written while the next ones train (the last one is waited for), so that
+    the disk costs no time; a kill then costs those too that `RoundWriter` has not written (`round_write` says
+    if the last one is on disk). With a `cache`, rounds that another run of the same storage has done are
+    taken from there; None has every round done here. With `accept_changes` a run goes on with other code,
+    versions or machines than it began with, and on machines of several kinds.
     """
 
     def __init__(
@@ -76,7 +78,6 @@ class Session:
         self._write_behind = write_behind
         self._cache = cache
         self._writer = ThreadPoolExecutor(1)
-        self._writing: Future[None] | None = None
         self._run: Opened | None = None
 
     def open(self, config: RunConfig, storage: Storage) -> int:
@@ -126,7 +127,7 @@ class Session:
             folder.log(f"warning: {slow}")
         if rounds_done == federation.rounds:
             _retry_after_eviction(folder.finish, cache)
-        self._run = Opened(folder, federation, run_state, cache)
+        self._run = Opened(folder, federation, run_state, cache, _writer(folder, cache))
         return rounds_done
 
     def next_round(self) -> RoundRecord:
@@ -136,21 +137,20 @@ class Session:
             RunError: if the round cannot be finished; the folder is as it was after the round before.
         """
         assert self._run is not None, "open() comes first"
-        folder, federation, cache = self._run.folder, self._run.federation, self._run.cache
+        run = self._run
+        folder, federation, cache = run.folder, run.federation, run.cache
         rounds = partial(CachedRound, cache=cache) if cache is not None else None
         try:
-            run_state, record = next_round(federation, self._run.run_state, self._pool, rounds)
-            self._settle_folder()
+            run_state, record = next_round(federation, run.run_state, self._pool, rounds)
+            self._log_warnings()
+            run.writer.add(record, run_state)
         except Exception as error:
             expected = isinstance(error, FedgridError) and error.__cause__ is None
             with suppress(RunError):  # On a full disk, say: the error itself matters more.
                 folder.log(f"failed: {error if expected else traceback.format_exc()}")
             self.settle()
             raise
-        self._writing = self._writer.submit(
-            _retry_after_eviction, partial(folder.save, record, run_state), cache
-        )
-        self._run = replace(self._run, run_state=run_state)
+        self._run = replace(run, run_state=run_state)
         is_last = run_state.rounds_done == federation.rounds
         if is_last or not self._write_behind:
             self.settle()
@@ -201,7 +201,7 @@ class Session:
 
     def round_write(self) -> Future[None] | None:
         """Return the write of the last round of `next_round`, None if it is on disk."""
-        return self._writing
+        return None if self._run is None else self._run.writer.writing
 
     def settle(self) -> None:
         """Wait until the last round of `next_round` is on disk.
@@ -209,18 +209,21 @@ class Session:
         Raises:
             RunError: if it could not be.
         """
-        if self._run is not None and self._run.cache is not None:
-            self._run.cache.settle()
-        self._settle_folder()
+        if self._run is not None:
+            if self._run.cache is not None:
+                self._run.cache.settle()
+            self._log_warnings()
+            self._run.writer.settle()
 
-    def _settle_folder(self) -> None:
-        """Wait for the run's folder only; entries of the round cache are written meanwhile."""
+    def _log_warnings(self) -> None:
+        """Log what went wrong in the round cache, whose entries are written meanwhile."""
         if self._run is not None and self._run.cache is not None:
             warnings = self._run.cache.files.take_warnings()
             self._run.folder.log(*(f"warning: {warning}" for warning in warnings))
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+
+
+def _writer(folder: RunFolder, cache: SessionCache | None) -> RoundWriter:
+    return RoundWriter(lambda rounds: _retry_after_eviction(partial(folder.save, rounds), cache))
 
 
 def _retry_after_eviction(write: Callable[[], None], cache: SessionCache | None) -> None:

@@ -91,6 +91,9 @@ def stop(grid: GridName, storage: StorageAt = "runs") -> None:
 def sync(
     grid: GridName,
     track: Track = "mlflow",
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Draw the figure of each finished run for it, too.")
+    ] = False,
     plugins: Plugins = None,
     storage: StorageAt = "runs",
 ) -> None:
@@ -99,7 +102,7 @@ def sync(
     from fedgrid.grids.planning.options import trackers_in
 
     use_plugins(plugins)
-    sync_grid(grid, open_storage(storage), console(), trackers_in(track))
+    sync_grid(grid, open_storage(storage), console(), trackers_in(track), drawn=figures)
 
 
 @app.command(epilog="Example: `fedgrid ui paper --port 5001`")

@@ -28,15 +28,21 @@ def test_single_run_gets_all_cores():
 
 
 def test_one_cpu_is_enough():
-    assert plan(15, [Node(1, 0)], Request()) == Placement(1, 0.9, 0.0)
+    placement = plan(15, [Node(1, 0)], Request())
+    assert placement == Placement(1, 0.9, 0.0, in_server=True)
+    assert placement.bundles() == [{"CPU": 1.0}]
 
 
 @pytest.mark.parametrize("num_clients", [15, 30])
 @pytest.mark.parametrize(("nodes", "runs"), [([Node(2, 0)], 2), ([Node(2, 0)] * 3, 6), ([Node(64, 0)], 64)])
 def test_each_of_many_runs_gets_one_core(num_clients, nodes, runs):
-    """With one actor none waits for another, and runs of 30 clients can reuse actors of runs of 15."""
+    """With one actor none waits for another, and runs of 30 clients can reuse actors of runs of 15.
+
+    On one machine the server is that actor, unless the user has set how many clients one has.
+    """
     placement = plan(num_clients, nodes, Request(), MANY)
-    assert placement == Placement(1, 0.9, 0.0)
+    assert placement == Placement(1, 0.9, 0.0, in_server=len(nodes) == 1)
+    assert not plan(num_clients, nodes, Request(clients_per_actor=num_clients), MANY).in_server
     assert at_once(placement, nodes) == runs
 
 

@@ -75,9 +75,13 @@ def test_a_round_is_written_with_at_most_one_round_more_than_a_segment(tmp_path,
     assert rounds_seen(folder.path) == list(range(1, LONG + 1))
 
 
-def test_a_finished_run_has_the_bytes_of_one_without_segments(tmp_path, whole, two_rounds_a_file):
+@pytest.mark.parametrize("together", [1, 3, ROUNDS])
+def test_a_finished_run_has_the_bytes_of_one_without_segments(tmp_path, whole, two_rounds_a_file, together):
+    """Whether its rounds are saved one by one or several together."""
     folder, _ = open_folder(tmp_path)
-    save(folder, *range(1, ROUNDS + 1))
+    rounds = [(record(number), progress(number)) for number in range(1, ROUNDS + 1)]
+    for first in range(0, ROUNDS, together):
+        folder.save(rounds[first : first + together])
     assert segments(folder.path) == [f"{name}-000003.parquet" for name in sorted(schemas())]
     folder.finish()
     assert content(folder.path) == whole
@@ -186,7 +190,7 @@ def test_rounds_after_an_older_state_are_written_anew(tmp_path, two_rounds_a_fil
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 1
     other = record(2)
-    folder.save(replace(other, round={**other.round, "temperature": 0.9}), progress(2))
+    folder.save([(replace(other, round={**other.round, "temperature": 0.9}), progress(2))])
     save(folder, 3)
     assert table(folder.path, "rounds")["temperature"].to_pylist() == [0.5, 0.9, 0.25]
 

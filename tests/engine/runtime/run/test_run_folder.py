@@ -424,7 +424,7 @@ def test_other_disk_errors_are_reported_in_one_line(tmp_path, limit):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
         with pytest.raises(RunError) as error:
-            folder.save(small, big)
+            folder.save([(small, big)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert str(error.value).startswith(f"{folder.path} cannot be written: File too large; ")

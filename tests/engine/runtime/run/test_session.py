@@ -338,11 +338,11 @@ def full(monkeypatch, after):
     """Let the disk be full for every round but the first `after`."""
     saved = RunFolder.save
 
-    def save(folder, record, progress):
+    def save(folder, rounds):
         with monkeypatch.context() as patch:
-            if progress.rounds_done > after:
+            if rounds[-1][1].rounds_done > after:
                 patch.setattr(atomic, "flush", refuse)
-            saved(folder, record, progress)
+            saved(folder, rounds)
 
     def refuse(path):
         raise OSError(ENOSPC, "No space left on device")

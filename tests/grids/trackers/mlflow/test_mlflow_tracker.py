@@ -66,8 +66,7 @@ def test_run_has_name_tags_and_parameters(storage, store):
     assert set(run.data.metrics) <= {*metric_meanings(), "round", *TOTALS}
     assert len(metric_meanings()) + 1 == 34
     kept = store.artifacts(run_name(CONFIG))
-    assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "figures"}
-    assert store.artifacts(run_name(CONFIG), "figures") == {"figures/run.png"}
+    assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet"}
     assert store.artifacts("mine") == {"preset.yaml"}
 
 

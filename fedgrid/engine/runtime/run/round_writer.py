@@ -1,0 +1,74 @@
+"""Writes the rounds of a run while the next ones train; several together, if they are short."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import inf
+from threading import Event, Lock
+from time import monotonic
+
+from fedgrid.engine.federation.round.record import RoundRecord
+from fedgrid.engine.federation.round.run_state import RunState
+
+PAUSE = 1.0
+"""Least seconds from the start of a write to that of the next: a write may take longer than a round. So much
+training a kill costs, beside the round under way."""
+SMALL = 1 << 20
+"""Bytes of a round's models up to which rounds wait for others: memory may not hold many larger ones."""
+
+Round = tuple[RoundRecord, RunState]
+
+
+class RoundWriter:
+    """Hands the rounds of one run to `save`, in order, in a thread.
+
+    After a write that has failed nothing more is written; its error is raised by the next `add` or `settle`.
+    """
+
+    def __init__(self, save: Callable[[Sequence[Round]], None]) -> None:
+        self._save = save
+        self._thread = ThreadPoolExecutor(1)
+        self._lock = Lock()
+        self._rounds: list[Round] = []
+        """Those that no write has taken yet."""
+        self._hurry = Event()
+        """Set if the next write is not to wait for more rounds."""
+        self._began = -inf
+        self.writing: Future[None] | None = None
+        """The write of the last round that was added, None if it is on disk."""
+
+    def add(self, record: RoundRecord, run_state: RunState) -> None:
+        """Write a round soon.
+
+        Raises:
+            RunError: an earlier one could not be written.
+        """
+        is_small = sum(model.nbytes for model in run_state.state.models) <= SMALL
+        if not is_small or (self.writing is not None and self.writing.done()):
+            self.settle()
+        with self._lock:
+            self._rounds.append((record, run_state))
+            if len(self._rounds) == 1:
+                self._hurry.clear()
+                self.writing = self._thread.submit(self._write, self.writing)
+        if not is_small:
+            self._hurry.set()
+
+    def settle(self) -> None:
+        """Wait until every round is on disk.
+
+        Raises:
+            RunError: one could not be written.
+        """
+        self._hurry.set()
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write(self, before: Future[None] | None) -> None:
+        if before is not None:
+            before.result()
+        self._hurry.wait(self._began + PAUSE - monotonic())
+        self._began = monotonic()
+        with self._lock:
+            rounds, self._rounds = self._rounds, []
+        self._save(rounds)
