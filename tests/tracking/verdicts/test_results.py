@@ -91,15 +91,11 @@ def test_block_that_a_competitor_lacks_is_left_out_for_all():
 
 def test_method_without_results_of_a_data_set_that_most_have_stands_beside_the_others():
     """Of a data set that one of three methods has, the other two need no result."""
-    series = partial(of, families={"mnist1d-iid": False}, dataset="mnist1d")
+    numbers = partial(of, families={"mnist1d-iid": False}, dataset="mnist1d")
     outcomes = [
         *arena(),
         *of("images", "I", 0.8),
-        *(
-            one
-            for name in ("fedavg", "good", "bad")
-            for one in of(name, name, 0.5, families=series, dataset="mnist1d")
-        ),
+        *(one for name in ("fedavg", "good", "bad") for one in numbers(name, name, 0.5)),
     ]
     field = field_of(outcomes, SERVING, "served")
     assert set(field.ranks) == {"fedavg", "good", "bad"}
