@@ -33,9 +33,9 @@ TRAINING: Mapping[str, Mapping[str, Any]] = {
     "linear-mixture": {"rounds": 80, "learning_rate": 0.1},
     "dialects": {"rounds": 80, "learning_rate": 0.1, "optimizer": "sgd", "momentum": 0.9},
 }
-"""Data set -> training; others have their defaults. The rate is that with FedAvg's best validation accuracy, on
-the searches' seed, of those with which 80 rounds are enough: it gains less than 0.005 in the last fifth. Of
-digits 0.2, 0.3, 0.4, 0.6 and 0.8 were tried on the families of the searches (0.6 gains 0.0059, 0.8 is not
+"""Data set -> training; others have their defaults. The rate is that with FedAvg's best validation accuracy,
+on the searches' seed, of those with which 80 rounds are enough: it gains less than 0.005 in the last fifth.
+Of digits 0.2, 0.3, 0.4, 0.6 and 0.8 were tried on the families of the searches (0.6 gains 0.0059, 0.8 is not
 stable); the others are in docs/evidence/arena.md."""
 SHARED: Mapping[str, Any] = {"clients": 20, "split": {"reference_images": 150}, "algorithm": "fedavg"}
 """Keys of all runs, unless a family has its own."""
