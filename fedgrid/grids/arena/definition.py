@@ -13,6 +13,8 @@ import yaml
 from fedgrid.engine.federation.data.names import has_target, short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import (
+    DATASET,
+    TRAINING,
     Family,
     base_runs,
     families,
@@ -52,13 +54,8 @@ SEEDS = "5000..5001"
 """Used for nothing else."""
 NULL_SEEDS = "5000..5009"
 TUNING_SEED = "900"
-TRAINING: Mapping[str, Any] = {"digits": {"rounds": 80, "learning_rate": 0.4}}
-"""Data set -> training; others have their defaults. On the families and the seed of the searches FedAvg has
-the best validation accuracy at 0.4 of the rates 0.2, 0.3, 0.4, 0.6, 0.8 with which 80 rounds are enough: it
-gains less than 0.005 in their last fifth (0.6 gains 0.0059, 0.8 is not stable)."""
 TESTS = 4
 """Rounds with a test, evenly spread; that of fine-tuned clients costs as much as seven rounds."""
-DATASET = "digits"
 OURS = "evident-groups"
 """fedgrid's own method, of which the verdict is where the user has none."""
 ALWAYS = ("fedavg", "solo", "oracle")
@@ -114,7 +111,7 @@ class Arena:
 
     @cached_property
     def _possible(self) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
-        chosen = [family for family in families() if not self.only or family.name in self.only]
+        chosen = [one for one in families(self.dataset) if not self.only or one.name in self.only]
         return self._base_runs(chosen, self.seeds)
 
     @property
@@ -129,21 +126,25 @@ class Arena:
     @property
     def left_out(self) -> tuple[str, ...]:
         """Why the data set allows no runs of a method or a family, in words."""
-        refused = (f"{' in family '.join(place)} is left out: {why}" for place, why in self._refused.items())
+        places: dict[tuple[str, str], list[str]] = {}
+        for (method, family), why in self._refused.items():
+            places.setdefault((method, why), []).append(family)
+        refused = (f"{method} is not in {', '.join(names)}: {why}" for (method, why), names in places.items())
         return (*self.unfit, *self._possible[1], *self.tuning._tuning_runs[1], *refused)
 
     @cached_property
     def _refused(self) -> Mapping[tuple[str, str], str]:
-        """(One of `subjects`, family) -> why it cannot be run there; a `ConfigError` if it can be nowhere."""
+        """(Method, family) -> why it cannot run there; a `ConfigError` if one of `subjects` can nowhere."""
         refused = {}
-        for method in self.subjects:
+        for method in self.methods or self.subjects:
             for family, runs in {**self.families, **self.tuning._tuning_runs[0]}.items():
                 try:
                     self._run(runs[0], self._section(family, method, {}, PROTOCOLS[0]))
                 except ConfigError as error:
                     refused[method, family.name] = str(error)
                     problem = error
-            if all((method, family.name) in refused for family in self.families):
+            everywhere = all((method, family.name) in refused for family in self.families)
+            if everywhere and method in self.subjects:
                 raise problem
         return refused
 
@@ -259,13 +260,13 @@ def load_arena(
         trials,
         data_dir,
         tuple(changes),
-        families_named(only),
+        families_named(only, dataset or DATASET),
         blind_seeds(own) if blind else seeds or SEEDS,
         tuned_on,
         budget,
     )
     if null:
-        names = [family.name for family in families() if not family.num_groups]
+        names = [family.name for family in families(arena.dataset) if not family.num_groups]
         only_null = tuple(name for name in names if not arena.only or name in arena.only)
         if not only_null:
             raise ConfigError(

@@ -2,13 +2,16 @@
 
 A block is a family of a data set: its seeds, over which scores are averaged, share the kind of split, and
 methods that differ with one of them differ with the next. Methods are ranked and tested within a class: those
-that are told the number of groups, and those that are not. The others, and references, stand beside them.
+that are told the number of groups, and those that are not. The others, references, and methods that have no
+result of a whole data set, stand beside them.
 Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from math import isnan
 from operator import attrgetter, itemgetter
 from typing import Literal
@@ -126,7 +129,8 @@ def field_of(
         for outcome in asked
         if (question is SERVING or outcome.has_groups) and not isnan(getattr(outcome, question.score))
     ]
-    comparison = _compare([one for one in scored if one.told == told and not one.is_reference], question)
+    rivals = [one for one in scored if one.told == told and not one.is_reference]
+    comparison = _compare(_in_common_datasets(rivals), question)
     if not comparison.algorithms:
         return None
     by_method = group_by_method(scored)
@@ -140,15 +144,26 @@ def field_of(
         one for one in asked if question is CLUSTERING and not one.has_groups and one.method in order
     )
     in_order = {name: by_method[name] for name in order}
-    rivals: dict[str, tuple[str, Protocol]] = {
+    of_baseline: dict[str, tuple[str, Protocol]] = {
         **{BNC: (BNC, protocol), SOLO: (SOLO, protocol)},
         FINE_TUNED: (BNC, "fine-tuned"),
     }
     baselines = {
-        name: {one.place: one for one in outcomes if (one.method, one.protocol) == rival}
-        for name, rival in rivals.items()
+        name: {one.place: one for one in outcomes if (one.method, one.protocol) == row}
+        for name, row in of_baseline.items()
     }
     return Field(question, protocol, told, in_order, without_groups, comparison, baselines)
+
+
+def _in_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
+    """Return the results of the methods that have one of each data set of which most methods have one.
+
+    The others do not compete: with them all methods would lose these data sets.
+    """
+    datasets = {method: {one.dataset for one in own} for method, own in group_by_method(rivals).items()}
+    counts = Counter(chain.from_iterable(datasets.values()))
+    common = {dataset for dataset, count in counts.items() if 2 * count > len(datasets)}
+    return [one for one in rivals if datasets[one.method] >= common]
 
 
 def _compare(outcomes: Iterable[Outcome], question: Question) -> Comparison:
@@ -181,10 +196,10 @@ def block_means(outcomes: Iterable[Outcome], number: Number) -> dict[Block, floa
 
 
 def labels_of(blocks: Iterable[Block]) -> dict[Block, str]:
-    """Return block -> its family, with the data set if there are several."""
+    """Return block -> its family, with the data set if there are families of this name in several."""
     blocks = tuple(blocks)
-    several = len({dataset for dataset, _ in blocks}) > 1
-    return {block: f"{block[1]} ({block[0]})" if several else block[1] for block in blocks}
+    counts = Counter(family for _, family in set(blocks))
+    return {block: f"{block[1]} ({block[0]})" if counts[block[1]] > 1 else block[1] for block in blocks}
 
 
 def ranks_without(field: Field) -> dict[str, dict[str, float]]:

@@ -110,7 +110,7 @@ def _question(fields: Sequence[Field], name: str, title: str, *, explained: bool
     failures = Plate(
         f"failures-{name}",
         "Map of failures",
-        f"{words}. Rows by mean rank, references last.",
+        f"{words}. Rows by mean rank, those without one last.",
         partial(tiles, _map(fields), legend),
     )
     return PageSection(name, title, items=(table, ranks, failures))
@@ -119,9 +119,9 @@ def _question(fields: Sequence[Field], name: str, title: str, *, explained: bool
 def _map(fields: Sequence[Field]) -> Map:
     """Return the map of a question: of clustering, families with groups first."""
     first = fields[0]
-    references = [(first, method) for method in first.outcomes if first.is_reference(method)]
-    ranked = [(field, method) for field in fields for method in field.ranks]
-    of_method = {method: by_family(field, method) for field, method in (*ranked, *references)}
+    ranked = {method: field for field in fields for method in field.ranks}
+    fields_of = {**ranked, **{method: first for method in first.outcomes if method not in ranked}}
+    of_method = {method: by_family(field, method) for method, field in fields_of.items()}
     blocks = {block: place for places in of_method.values() for block, place in places.items()}
     ordered = sorted(blocks, key=lambda block: (not blocks[block].has_groups, block))
     labels = labels_of(ordered)

@@ -72,12 +72,14 @@ class NoVerdict(Exception):
 
 
 def verdict(outcomes: Iterable[Outcome], method: str, question: Question, protocol: Protocol) -> Verdict:
-    """Return the verdict on a method, among those that are told as much as it is.
+    """Return the verdict on a method, among those that are told as much as it is, over its data sets.
 
     Raises:
         NoVerdict: it has no part in the question, or no rival.
     """
     outcomes = tuple(outcomes)
+    datasets = {outcome.dataset for outcome in outcomes if outcome.method == method}
+    outcomes = tuple(outcome for outcome in outcomes if outcome.dataset in datasets)
     told: Told = next((outcome.told for outcome in outcomes if outcome.method == method), "")
     field = field_of(outcomes, question, protocol, told)
     if field is None or method not in field.ranks:

@@ -11,7 +11,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.arena.card import card_text
 from fedgrid.grids.arena.definition import ALWAYS, BUDGET, SEEDS, blind_seeds, load_arena
-from fedgrid.grids.arena.families import UNEQUAL, families, tuning_families
+from fedgrid.grids.arena.families import NATURAL, TRAINING, UNEQUAL, families, tuning_families
 from fedgrid.grids.arena.kept import KeptResults, TunedMethod
 from fedgrid.grids.arena.methods import adapt_settings, methods_of, plays, space_of, told
 from fedgrid.grids.arena.tuning import digest_of, searches
@@ -59,21 +59,44 @@ def rows_of(chosen, *tuned):
 
 def test_families_are_many_and_a_third_or_less_has_no_groups():
     names = [family.name for family in families()]
-    assert len(set(names)) == len(names) == 30
-    assert sum(not family.num_groups for family in families()) == 8
+    assert len(set(names)) == len(names) == 37
+    assert sum(not family.num_groups for family in families()) == 10
 
 
-def test_all_families_are_possible_with_the_images_of_digits():
+def test_all_families_are_possible_in_the_arena_of_digits():
     chosen = arena("fedavg", "ifca")
     assert chosen.left_out == ()
     assert [family.name for family in chosen.families] == [family.name for family in families()]
+
+
+def test_only_the_arena_of_digits_has_families_of_other_data_sets_and_all_have_their_training():
+    of_digits = arena("fedavg", "ifca").families
+    datasets = {runs[0].dataset for runs in of_digits.values()}
+    assert datasets == {*TRAINING} == {"digits", "mnist1d", "synthetic-1-1", "linear-mixture", "dialects"}
+    for run in (run for runs in of_digits.values() for run in runs):
+        assert run.training.learning_rate == TRAINING[run.dataset]["learning_rate"]
+        assert run.training.rounds == 80
+    elsewhere = arena("fedavg", "ifca", dataset="mnist1d", changes=["training.rounds=80"])
+    assert {runs[0].dataset for runs in elsewhere.families.values()} == {"mnist1d"}
+    with pytest.raises(ConfigError, match="dialects"):
+        arena("fedavg", "ifca", dataset="mnist1d", only=["dialects"])
+
+
+def test_methods_of_images_have_no_rows_of_other_examples_and_are_named_once():
+    chosen = arena("embeddings", "briggs", only=["iid,mnist1d-iid,mnist1d-rolled-equal"])
+    rows = {(row.method, row.family) for row, _ in rows_of(chosen, "embeddings", "briggs")}
+    assert {family for method, family in rows if method == "embeddings"} == {"iid"}
+    assert len({family for method, family in rows if method == "briggs"}) == 3
+    [note] = chosen.left_out
+    assert "embeddings" in note
+    assert "mnist1d-rolled-equal, mnist1d-iid: " in note
 
 
 def test_sizes_and_number_of_groups_are_those_of_the_split():
     for family, runs in arena("fedavg", "ifca").families.items():
         for run in runs:
             if family.num_groups:
-                assert run.split.num_clusters == family.num_groups, family.name
+                assert family.num_groups in (run.split.num_clusters, NATURAL.get(run.dataset)), family.name
             if run.split.sizes is not None:
                 assert sum(run.split.sizes) == run.clients
             if family.name.endswith("-unequal"):
@@ -115,7 +138,7 @@ def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(metho
         if row.method == method and row.has_groups:
             section = run.algorithm
             number = section.get("num_clusters") or section["clusterer"]["num_clusters"]
-            assert number == run.split.num_clusters
+            assert number in (run.split.num_clusters, NATURAL.get(run.dataset))
             assert row.told == "number"
 
 
@@ -130,7 +153,7 @@ def test_what_is_tuned_is_neither_the_servers_rate_nor_what_a_method_is_told(met
 def test_all_runs_have_the_same_training_and_server():
     chosen = arena("evident-groups,per-fedavg,fedavg")
     runs = [run for _, run in rows_of(chosen, *chosen.competitors)]
-    assert len({run.training for run in runs}) == 1
+    assert len({(run.dataset, run.training) for run in runs}) == len(TRAINING)
     assert {run.algorithm.get("server_learning_rate", 1.0) for run in runs} == {1.0}
 
 
@@ -208,7 +231,7 @@ def test_own_method_without_fine_tune_has_no_row_with_fine_tuning(plugin):
 def test_false_splits_alone_take_ten_seeds_of_families_without_groups_and_one_way_of_serving(plugin):
     chosen = arena(own=[plugin()], null=True)
     rows = chosen.entries({("mine", "served"): {}})
-    assert len(rows) == 8 * 10
+    assert len(rows) == 10 * 10
     assert {(row.method, row.protocol, row.has_groups) for row, _ in rows} == {("mine", "served", False)}
     assert arena(null=True).methods == ("evident-groups",)
 

@@ -1,6 +1,7 @@
 """All methods side by side: pairs over blocks, families, the figures' content, sentences and tables."""
 
 from dataclasses import replace
+from functools import partial
 from math import isnan, nan
 
 import numpy as np
@@ -14,7 +15,7 @@ from fedgrid.tracking.verdicts.families import by_family, false_splits, harm, wi
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, SOLO, field_of, ranks_without
 from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point, front
 from fedgrid.tracking.verdicts.page import latex, results, section_text
-from fedgrid.tracking.verdicts.verdict import shown_pairs
+from fedgrid.tracking.verdicts.verdict import shown_pairs, verdict
 from tests.tracking.verdicts.test_verdict import SOME
 
 FAMILIES = {f"rotated {number}": True for number in range(8)} | {"iid": False, "dirichlet": False}
@@ -86,6 +87,26 @@ def test_block_that_a_competitor_lacks_is_left_out_for_all():
     assert field.scores["good"]["digits", "rotated 0"] == pytest.approx(0.7)
     assert [len(field.outcomes[name]) for name in ("good", "solo", "oracle")] == [17, 17, 15]
     assert field.label("oracle") == "oracle (8 of 9 families)"
+
+
+def test_method_without_results_of_a_data_set_that_most_have_stands_beside_the_others():
+    """Of a data set that one of three methods has, the other two need no result."""
+    numbers = partial(of, families={"mnist1d-iid": False}, dataset="mnist1d")
+    outcomes = [
+        *arena(),
+        *of("images", "I", 0.8),
+        *(one for name in ("fedavg", "good", "bad") for one in numbers(name, name, 0.5)),
+    ]
+    field = field_of(outcomes, SERVING, "served")
+    assert set(field.ranks) == {"fedavg", "good", "bad"}
+    assert len(field.blocks) == 11
+    assert field.label("images") == "images (10 of 11 families)"
+    assert field.labels["mnist1d", "mnist1d-iid"] == "mnist1d-iid"
+    of_images = verdict(outcomes, "images", SERVING, "served")
+    assert {dataset for dataset, _ in of_images.field.blocks} == {"digits"}
+    assert len(of_images.against) == 3
+    few = [one for one in outcomes if one.dataset == "digits" or one.method == "good"]
+    assert set(field_of(few, SERVING, "served").ranks) == {"fedavg", "good", "bad", "images"}
 
 
 def test_question_that_no_two_methods_share_has_no_field():
