@@ -25,7 +25,7 @@ PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 class Section(BaseModel):
     """A part of the configuration: frozen, and a key it does not know is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ()
     """Keys that are written down only if they are not at their defaults, beside those of the base classes.

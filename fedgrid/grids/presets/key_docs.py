@@ -1,8 +1,11 @@
 """What the keys of a configuration mean: the docstrings below the fields of its sections, and their types."""
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,9 +25,22 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
     """
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        fields = base.model_fields if issubclass(base, BaseModel) else {}
-        texts |= {name: field.description for name, field in fields.items() if field.description}
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            texts |= _docstrings(base)
     return {name: VALUES.sub(lambda word: YAML[word[0]], " ".join(texts[name].split())) for name in texts}
+
+
+def _docstrings(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield field and docstring of what a class itself has. Pydantic would look for them in every import."""
+    try:
+        [body] = ast.parse(dedent(inspect.getsource(kind))).body
+    except (OSError, TypeError):
+        return
+    assert isinstance(body, ast.ClassDef)
+    for field, text in pairwise(body.body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
+                yield name, docstring
 
 
 def allowed(schema: Mapping[str, Any]) -> str:

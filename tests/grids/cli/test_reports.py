@@ -159,6 +159,7 @@ def test_style_of_matplotlibs_changes_the_figures_and_no_table(grids, tmp_path):
     assert {".svg"} <= differing <= {".svg", ".html"}
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_report_draws_all_figures_and_other_formats_if_asked_for_and_says_so(grids, tmp_path):
     few = report(grids, "--to", tmp_path / "few").out
     every = report(grids, "--to", tmp_path / "every", "--all-figures", "--format", "pdf").out

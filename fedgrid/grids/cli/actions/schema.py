@@ -4,8 +4,8 @@ It is made from the models that read the file. It allows a little more than they
 are theirs alone, and `fedgrid run FILE --dry-run` checks them.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -64,16 +64,22 @@ def schema() -> Schema:
 
 def _describe(name: str, part: Schema) -> Schema:
     """Return a section's schema with the meaning of its keys, none of which a file must have."""
-    models = {
-        field.annotation.__name__: field.annotation
-        for field in RunConfig.model_fields.values()
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-    }
-    if name not in models:
+    kind = {each.__name__: each for each in _models(RunConfig)}.get(name)
+    if kind is None:
         return _local(part)
-    part = {key: value for key, value in part.items() if key not in ("required", "title")}
-    part["properties"] = _properties(part["properties"], docs_of(models[name]))
-    return _local(part)
+    if kind in (field.annotation for field in RunConfig.model_fields.values()):
+        part = {key: value for key, value in part.items() if key not in ("required", "title")}
+    return _local({**part, "properties": _properties(part["properties"], docs_of(kind))})
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models of a type, and of the fields of these."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from _models(field.annotation)
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _properties(properties: Mapping[str, Schema], meanings: Mapping[str, str]) -> Schema:
