@@ -14,7 +14,10 @@ from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.integrity.made_with import Part, parts_of, seal_parts
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.bundles import reproduce as reproduce_module
 from fedgrid.grids.bundles.layout import MANIFEST
+from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.bundles.reproduce import most_that_differ
 from fedgrid.grids.bundles.verdicts import compare_run
 from fedgrid.grids.planning import checks
@@ -175,6 +178,13 @@ def test_other_processor_may_have_other_last_digits(
         verdict = compare_run(run, there, here, elsewhere)
     assert verdict.outcome == outcome
     assert verdict.why.startswith(why)
+
+
+def test_run_whose_files_another_machine_has_is_not_tried(bundle: Path, tmp_path: Path) -> None:
+    with opened(bundle) as theirs:
+        verdict = reproduce_module._after(theirs.runs[0], theirs, Storage.of(tmp_path / "mine"), None)
+    assert verdict.outcome == "not tried"
+    assert "--storage" in verdict.why
 
 
 @pytest.mark.parametrize(("runs", "same", "most"), [(280, 5, 125), (280, 280, 0), (6, 2, 4), (1, 1, 0)])
