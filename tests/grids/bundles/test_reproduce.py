@@ -126,8 +126,8 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
         parts = [Part(p.from_round, {**p.made_with, "images": "0" * 64}) for p in parts_of(made_with)]
         made_with.write_text(seal_parts(tuple(parts), run.run_id))
         mark_again(run, place)
-        table = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
-        table.write_text(table.read_text().replace("0.", "0.1"))
+        scored = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
+        scored.write_text(scored.read_text().replace("0.", "0.1"))
         (folder / "report/tables/extra.csv").write_text("algorithm,accuracy\nmine,0.99\n")
         _, place = run_in(folder, "digits", "own", 1)
         scores = unseal(place / "scores.json")
@@ -145,7 +145,7 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
     assert "digits has digest" in verdicts["own-s0"][1]
     assert verdicts["own-s1"] == ("same bytes", "")
     assert ["own-s1: personalised_accuracy is 0.99" in line for line in said["wrong_scores"]].count(True) == 1
-    assert {table.name, "extra.csv"} <= {*said["wrong_tables"]}
+    assert {scored.name, "extra.csv"} <= {*said["wrong_tables"]}
     assert said["proof"] == f"4 of {RUNS} recomputed, 3 of them differ."
 
 
