@@ -173,8 +173,9 @@ def _after(run: RunConfig, bundle: Bundle, storage: Storage, failure: str | None
     if failure is not None:
         return Verdict("not tried", failure)
     theirs, ours = folder_of(bundle.storage.root, run), folder_of(storage.root, run)
-    now = parts_of(ours / MADE_WITH)[-1].made_with
-    parts = [differing(part.made_with, now) for part in parts_of(theirs / MADE_WITH)]
+    if not (here := parts_of(ours / MADE_WITH)):
+        return Verdict("not tried", "its files are not here: name a --storage that all machines reach")
+    parts = [differing(part.made_with, here[-1].made_with) for part in parts_of(theirs / MADE_WITH)]
     return compare_run(run, theirs, ours, list(dict.fromkeys(line for part in parts for line in part)))
 
 

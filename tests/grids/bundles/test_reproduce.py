@@ -14,7 +14,10 @@ from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.integrity.made_with import Part, parts_of, seal_parts
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.bundles import reproduce as reproduce_module
 from fedgrid.grids.bundles.layout import MANIFEST
+from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.bundles.reproduce import most_that_differ
 from fedgrid.grids.bundles.verdicts import compare_run
 from fedgrid.grids.planning import checks
@@ -123,8 +126,8 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
         parts = [Part(p.from_round, {**p.made_with, "images": "0" * 64}) for p in parts_of(made_with)]
         made_with.write_text(seal_parts(tuple(parts), run.run_id))
         mark_again(run, place)
-        table = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
-        table.write_text(table.read_text().replace("0.", "0.1"))
+        scored = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
+        scored.write_text(scored.read_text().replace("0.", "0.1"))
         (folder / "report/tables/extra.csv").write_text("algorithm,accuracy\nmine,0.99\n")
         _, place = run_in(folder, "digits", "own", 1)
         scores = unseal(place / "scores.json")
@@ -142,7 +145,7 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
     assert "digits has digest" in verdicts["own-s0"][1]
     assert verdicts["own-s1"] == ("same bytes", "")
     assert ["own-s1: personalised_accuracy is 0.99" in line for line in said["wrong_scores"]].count(True) == 1
-    assert {table.name, "extra.csv"} <= {*said["wrong_tables"]}
+    assert {scored.name, "extra.csv"} <= {*said["wrong_tables"]}
     assert said["proof"] == f"4 of {RUNS} recomputed, 3 of them differ."
 
 
@@ -175,6 +178,13 @@ def test_other_processor_may_have_other_last_digits(
         verdict = compare_run(run, there, here, elsewhere)
     assert verdict.outcome == outcome
     assert verdict.why.startswith(why)
+
+
+def test_run_whose_files_another_machine_has_is_not_tried(bundle: Path, tmp_path: Path) -> None:
+    with opened(bundle) as theirs:
+        verdict = reproduce_module._after(theirs.runs[0], theirs, Storage.of(tmp_path / "mine"), None)
+    assert verdict.outcome == "not tried"
+    assert "--storage" in verdict.why
 
 
 @pytest.mark.parametrize(("runs", "same", "most"), [(280, 5, 125), (280, 280, 0), (6, 2, 4), (1, 1, 0)])
