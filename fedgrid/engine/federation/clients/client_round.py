@@ -125,7 +125,7 @@ class ClientRound:
             for client, place in enumerate(served.model_K)
         ]
         reports = self._pool.evaluate(tasks, served.models, memories)
-        parts = zip(*(report.server for report in reports), strict=True)
+        parts = zip(*(report.server for report in reports if report.server), strict=True)
         whole = tuple(reduce(add, of_model) for of_model in parts)
         return [replace(report, server=whole) for report in reports]
 
