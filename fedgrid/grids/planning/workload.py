@@ -72,7 +72,7 @@ def worker_of(workload: Workload, sizes: Sequence[int], device: str, test: int |
         seed=0,
         clients=tuple(ClientData(client, images, tests or images) for client, images in enumerate(held)),
         server_set=tests or pool.take(slice(1)),
-        server_parts={client: slice(0, test or 0) for client in range(len(held))},
+        server_parts={} if test is None else {client: slice(test) for client in range(len(held))},
         normalised_by=ChannelStatistics((0.5,) * channels, (0.5,) * channels) if normalised else None,
         plugins=tuple(plugin.digest for plugin in workload.plugins),
     )

@@ -6,7 +6,6 @@ Shapes: K clients of the federation, P entries of a state vector.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from operator import add
 from types import TracebackType
@@ -125,9 +124,9 @@ class ClientRound:
             for client, place in enumerate(served.model_K)
         ]
         reports = self._pool.evaluate(tasks, served.models, memories)
-        parts = zip(*(report.server for report in reports), strict=True)
+        parts = zip(*(report.server for report in reports if report.server), strict=True)
         whole = tuple(reduce(add, of_model) for of_model in parts)
-        return [replace(report, server=whole) for report in reports]
+        return [EvaluateReport(report.client, report.own, whole, report.chosen) for report in reports]
 
     def _train(self, clients: Sequence[int]) -> None:
         """Train those of `clients` that have not been trained in this round."""

@@ -84,7 +84,7 @@ class Setup:
     clients: tuple[ClientData, ...]
     server_set: ImageSet
     server_parts: Mapping[int, slice]
-    """Client -> its part of the server's test set, for testing served models together."""
+    """Client -> its part of the server's test set, for testing served models together; not all have one."""
     reference_set: ImageSet | None = None
     """The server's reference images; in no test set."""
     uplink: Uplink = ()
@@ -199,7 +199,7 @@ class EvaluateReport:
     own: Counts | None
     """Its own model, adapted if asked, on its own test set."""
     server: tuple[Counts, ...]
-    """Every model on this client's part of the server's test set (the parts tile that set); once the reports
-    of all clients are there (`ClientRound.test`), on the whole set."""
+    """Every model on this client's part of the server's test set (the parts tile that set), none without a
+    part; once the reports of all clients are there (`ClientRound.test`), on the whole set."""
     chosen: int | None = None
     """Position of its own model, if it was to choose one."""

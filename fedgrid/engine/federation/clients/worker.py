@@ -65,9 +65,7 @@ class ClientWorker:
         self._setup, self._device, self._holdings = setup, device, Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
-        self._server_parts = {
-            data.client: self._server_set.part(setup.server_parts[data.client]) for data in setup.clients
-        }
+        self._server_parts = {at: self._server_set.part(part) for at, part in setup.server_parts.items()}
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the client of each task from one of `models`, each of shape (P,), which are only read.
@@ -107,7 +105,8 @@ class ClientWorker:
                 self._flat.write(model)
                 tested: dict[int, Counts] = {}
                 for task in tasks:
-                    parts[task.client].append(self._test(self._server_parts[task.client]))
+                    if (part := self._server_parts.get(task.client)) is not None:
+                        parts[task.client].append(self._test(part))
                     if task.own == position and task.adaptation is None:
                         at = task.client, task.round_index
                         number = self._holdings.test_number(*at)

@@ -1,13 +1,17 @@
 """Files of data: checks, before and after they are read, and how images are decoded."""
 
+import mmap
 import os
+import struct
 import warnings
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
+from zipfile import ZipInfo
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from fedgrid.engine.federation.errors import DataError
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
+LOCAL_HEADER = 30
+"""Bytes before a name in a zip file; the last four are the lengths of the name and of what comes after it."""
 MOST_PIXELS = 4096 * 4096
 """Pixels of an image."""
 GREY_MODES = ("1", "L", "LA")
@@ -38,6 +44,24 @@ def check_memory(source: Path | str, num_bytes: int) -> None:
             f"{source}: its data take {num_bytes / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f} GB "
             "of memory; take fewer examples or smaller ones"
         )
+
+
+def view_of_member(archive: Path, entry: ZipInfo, start: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return a part of a zip archive that is not compressed, from byte `start` on, read when it is used."""
+    with archive.open("rb") as file:
+        file.seek(entry.header_offset + LOCAL_HEADER - 4)
+        name, extra = struct.unpack("<HH", file.read(4))
+    begin = entry.header_offset + LOCAL_HEADER + name + extra
+    return np.memmap(archive, np.uint8, "r", begin + start, shape)
+
+
+def release(array: NDArray[Any]) -> None:
+    """Let an array that is a view of a file give back its memory, until it is read again."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(base, "madvise"):  # Windows has no such call.
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def check_is_file(path: Path, expected: str) -> None:

@@ -26,7 +26,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.assigned import grouped, of_clients
-from fedgrid.engine.federation.data.files import check_is_file, check_memory, damaged
+from fedgrid.engine.federation.data.files import check_is_file, check_memory, damaged, view_of_member
 from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import TEST_SHARE
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
@@ -38,6 +38,8 @@ DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError),
 )
 """What numpy and zipfile raise for damaged files. RuntimeError: encrypted, or of unknown compression."""
+LARGE = 1 << 26
+"""Bytes of images from which on they are read when they are used."""
 
 
 def read_images(path: Path) -> Pair:
@@ -47,7 +49,7 @@ def read_images(path: Path) -> Pair:
         vocabulary, assigned = _inputs(path, file).vocabulary, _assigned(path, file)
         parts = [
             ImageSet(
-                _stored(path, f"{part}_images", file[f"{part}_images"]),
+                _examples(path, file, part),
                 _labels(path, file, part),
                 groups,
                 names,
@@ -83,7 +85,7 @@ def read_drawn(path: Path, share: float) -> Pair:
         if others := [part for part in ("val", "test") if f"{part}_images" in file]:
             raise DataError(f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}")
         labels = _labels(path, file, "train")
-        rows = _stored(path, "train_images", file["train_images"])
+        rows = _examples(path, file, "train")
         groups, clients = (
             np.array(_texts(path, file, what, ("train",))[0], str) if f"train_{what}" in file else None
             for what in ("group", "client")
@@ -157,7 +159,7 @@ def _open(path: Path, parts: Sequence[str] = ()) -> Iterator[NpzFile]:
 def _size(file: NpzFile, key: str) -> int:
     """Return the bytes of an array, as its header says, which must be as many as there are."""
     with _zip(file).open(f"{key}.npy") as member:
-        shape, dtype = _header(member)
+        shape, _, dtype = _header(member)
         size = prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or member.tell() + size != _zip(file).getinfo(f"{key}.npy").file_size:
             raise ValueError(f"{key} has another size than its header says")
@@ -169,12 +171,11 @@ def _zip(file: NpzFile) -> zipfile.ZipFile:
     return file.zip
 
 
-def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, whether the first index runs fastest, and type."""
     if np.lib.format.read_magic(member) == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
-    else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(member)
-    return shape, dtype
+        return np.lib.format.read_array_header_1_0(member)
+    return np.lib.format.read_array_header_2_0(member)
 
 
 def _parts(file: NpzFile) -> tuple[str, ...]:
@@ -184,7 +185,7 @@ def _parts(file: NpzFile) -> tuple[str, ...]:
 def _inputs(path: Path, file: NpzFile) -> Inputs:
     """Return what the examples are, by type and shape of those of the pool."""
     with _zip(file).open("train_images.npy") as member:
-        shape, dtype = _header(member)
+        shape, _, dtype = _header(member)
     if dtype == np.uint8:
         return Inputs("pixels", _image_shape(path, "train_images", shape))
     if dtype.kind == "f" and len(shape) in (2, 3, 4):
@@ -208,6 +209,20 @@ def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int
         f"{path}: {key} of shape {shape} are not images of one size; "
         "expected (images, height, width) or (images, height, width, 1 or 3)"
     )
+
+
+def _examples(path: Path, file: NpzFile, part: str) -> Images:
+    """Return the examples of a part; many images that are not compressed are a view of the file."""
+    key = f"{part}_images"
+    entry = _zip(file).getinfo(f"{key}.npy")
+    with _zip(file).open(entry) as member:
+        (shape, is_fortran, dtype), start = _header(member), member.tell()
+        is_plain = dtype == np.uint8 and not is_fortran and entry.compress_type == zipfile.ZIP_STORED
+        if not is_plain or entry.file_size < LARGE:
+            return _stored(path, key, file[key])
+        while member.read(LARGE):  # At its end its checksum is compared.
+            pass
+    return _stored(path, key, view_of_member(path, entry, start, shape))
 
 
 def _stored(path: Path, key: str, images: NDArray[Any]) -> Images:

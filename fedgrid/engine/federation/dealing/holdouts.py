@@ -166,10 +166,9 @@ def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[in
     """
     num_parts = num_clients if num_clients <= num_images else max(1, round(num_images / batch))
     bounds = np.linspace(0, num_images, num_parts + 1).round().astype(int)
-    parts = dict.fromkeys(range(num_clients), slice(0, 0))
-    for part in range(num_parts):
-        parts[part * num_clients // num_parts] = slice(bounds[part], bounds[part + 1])
-    return parts
+    return {
+        part * num_clients // num_parts: slice(bounds[part], bounds[part + 1]) for part in range(num_parts)
+    }
 
 
 def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:

@@ -139,14 +139,14 @@ def client_rows(
     """
     sent, parts = {report.client: report for report in reports}, _parts(federation, plan, reports)
     columns, spent = _test_columns(federation, reports, tests), plan.ledger.of_clients(state.labels_K)
-    rows = []
+    rows, truth_K = [], federation.truth_K.tolist()
     for client, label in enumerate(state.labels_K.tolist()):
         report, part = sent.get(client), parts.get(client, "not joined")
         row = {
             "round": plan.round_index + 1,
             "client": client,
             "cluster": label,
-            "true_cluster": int(federation.truth_K[client]),
+            "true_cluster": truth_K[client],
             "part": part,
             "placed": diagnostics.placed.get(client),
             "excluded": part == "excluded",
@@ -178,14 +178,16 @@ def _test_columns(
     predicted = (R2,) if TARGET in federation.columns else ()
     further = PROBABILITY_SCORES if federation.evaluation.probabilities else predicted
     nothing = dict.fromkeys((*SCORES, *further))
-    return [
-        {
+
+    def columns(given: Mapping[str, Counts | None]) -> dict[str, Any]:
+        return {
             f"{test}_{score}": value
             for test in names
             for score, value in results.get(id(given.get(test)), nothing).items()
         }
-        for given in by_client
-    ]
+
+    untested = columns({})  # Of thousands of clients a round may test a few.
+    return [columns(given) if given else untested for given in by_client]
 
 
 def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, readers
 from fedgrid.engine.federation.data.dataset import Dataset, check_images
-from fedgrid.engine.federation.data.files import check_memory
+from fedgrid.engine.federation.data.files import check_memory, release
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.published.facts import REFUSED
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
@@ -29,6 +29,8 @@ from fedgrid.engine.runtime.storage.user_files import cache
 
 READER = 2
 """Version of how files become images: digests of what another one has read are not recalled."""
+ROWS = 1 << 16
+"""Of an array that are digested at a time."""
 MAKERS = ("scikit-learn", "numpy", "scipy")
 """Packages that data sets without files come from, or are drawn and filtered by."""
 
@@ -219,7 +221,9 @@ def digest_of(pair: Pair) -> str:
         arrays += [np.array(assigned.group_K), *assigned.held_K]
     for array in (array for array in arrays if array is not None):
         digest.update(f"{array.dtype.str} {array.shape}\n".encode())
-        digest.update(np.ascontiguousarray(array).data)
+        for start in range(0, len(array), ROWS):
+            digest.update(np.ascontiguousarray(array[start : start + ROWS]).data)
+            release(array)
     return digest.hexdigest()
 
 

@@ -137,6 +137,17 @@ def test_error_of_a_client_has_what_torch_raised_among_its_causes(stacked, monke
     assert is_out_of_memory(caught.value)
 
 
+def test_client_without_a_part_of_the_servers_images_tests_none():
+    """As in a federation of thousands; the images of all parts are still the whole set."""
+    tasks = [EvaluateTask(client, client % 2) for client in range(4)]
+    models = [initial(), initial(seed=1)]
+    reports = ClientWorker(setup(server_parts={1: slice(10)})).evaluate(tasks, models)
+    assert [len(report.server) for report in reports] == [0, 2, 0, 0]
+    assert [counts.confusion.sum() for counts in reports[1].server] == [10, 10]
+    tiled = host().evaluate(tasks, models)
+    assert [report.own.loss_sum for report in reports] == [report.own.loss_sum for report in tiled]
+
+
 def test_worker_keeps_nothing_between_calls():
     used, models = host(), [initial()]
     used.train([task(2)], models, {})

@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.data import npz_files
+from fedgrid.engine.federation.data import files, npz_files
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import pixels
 
@@ -55,6 +55,25 @@ class TestNpz:
         path = save_npz(**grey)
         assert npz_files.read_images(path)[0].images.shape == (3, 1, 4, 5)
         assert npz_files.facts(path) == (2, pixels(1, 4, 5), 3, None)
+
+    def test_many_images_are_read_when_they_are_used(self, tmp_path, monkeypatch):
+        """Those of one channel, in the order of the file; memory that is given back has the same bytes."""
+        grey = np.arange(60, dtype=np.uint8).reshape(5, 3, 4)
+        path = tmp_path / "own.npz"
+        labels = {"train_labels": np.arange(5) % 2, "test_labels": np.arange(4) % 2}
+        np.savez(path, train_images=grey, test_images=np.asfortranarray(grey[1:]), **labels)
+        monkeypatch.setattr(npz_files, "LARGE", 1)
+        pool, server = npz_files.read_images(path)
+        assert isinstance(pool.images.base, np.memmap)
+        for _ in range(2):
+            assert pool.images[:, 0].tolist() == grey.tolist()
+            files.release(pool.images)
+        assert server.images[:, 0].tolist() == grey[1:].tolist()
+        content = bytearray(path.read_bytes())
+        content[content.find(grey.tobytes())] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="own.npz is damaged"):
+            npz_files.read_images(path)
 
     def test_facts_are_classes_shape_and_pool_size(self, save_npz):
         assert npz_files.facts(save_npz()) == (2, pixels(3, 2, 2), 3, None)
