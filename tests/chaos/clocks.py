@@ -39,7 +39,7 @@ def handed_on(storage: Path, library: Path, first: int, second: int) -> None:
     command = ("run", *GRID, "--storage", storage)
     clocks = [{"LD_PRELOAD": str(library), "SHIFT": str(seconds)} for seconds in (first, second)]
     with started(*command, **clocks[0]) as driver:
-        wait_for_round(driver, 3)
+        wait_for_round(driver, 1)
         # So that it does not finish meanwhile; its lease lasts for a minute.
         driver.send_signal(signal.SIGSTOP)
         with started(*command, **clocks[1]) as refused:

@@ -54,7 +54,7 @@ def launched(
             causes.append(str(event["cause"]))
         if event["event"] == "round":
             seen |= set(found := processes(driver.pid))
-            if stopped and event["round"] >= 2:
+            if stopped:
                 pids = of_kind(stopped, found)
                 assert pids, f"no {stopped} among {sorted(found.values())}"
                 os.kill(pids[0], signal.SIGSTOP)

@@ -33,7 +33,7 @@ def stopped_driver(grid: Path, folder: Path) -> dict[str, bytes]:
     storage = new_storage(folder / "driver")
     command = ("run", grid, "--in-process", "--json", "--storage", storage)
     with started(*command) as first:
-        wait_for_round(first, 2)
+        wait_for_round(first, 1)
         first.send_signal(signal.SIGSTOP)
         since = time.monotonic()
         refused = fedgrid(*command)
@@ -54,7 +54,7 @@ def stopped_actors(grid: Path, folder: Path) -> dict[str, bytes]:
     """Stop a server and a client actor for a while; return the files of the grid."""
     storage = new_storage(folder / "actors")
     with started("run", grid, "--json", "--clients-per-actor", "2", "--storage", storage) as driver:
-        wait_for_round(driver, 2)
+        wait_for_round(driver, 1)
         for kind in ("server", "client"):
             pids = of_kind(kind, processes(driver.pid))
             send(pids[:1], signal.SIGSTOP)

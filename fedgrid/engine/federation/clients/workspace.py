@@ -37,6 +37,9 @@ from fedgrid.engine.federation.training.stacked import Member, Stack, train_toge
 Key = tuple[int, bool]
 """A client, and whether it has moved to another hidden group."""
 
+KEPT = 8 << 20
+"""Bytes of images: to copy those of a client on digits takes as long as a step of its training."""
+
 
 class DeviceSet:
     """Images and labels on a device: one tensor each, of pixels with channels last."""
@@ -70,14 +73,15 @@ class DeviceSet:
 class DeviceSets:
     """Each client's images on a device; clients with the same ones share their tensors.
 
-    On a GPU they are put there once for all. Main memory has them already, so on a CPU only the last set in
-    use is kept a second time.
+    On a GPU they are put there once for all. Main memory has them already, so on a CPU only the last sets in
+    use are kept a second time, up to `KEPT` bytes of them.
     """
 
     def __init__(self, held: Mapping[Key, HeldImages], device: str) -> None:
         self._held = _merge(held)
         self._device = device
         self._put: dict[int, DeviceSet] = {}
+        self._bytes = 0
         if device != "cpu":
             for key in held:
                 self.of(key)
@@ -90,9 +94,12 @@ class DeviceSets:
         """Return the images that a client holds."""
         images = self._held[key]
         if id(images) not in self._put:
-            if self._device == "cpu":
+            new = DeviceSet.of(images, self._device)
+            self._bytes += new.images.nbytes
+            if self._device == "cpu" and self._bytes > KEPT:
                 self._put.clear()
-            self._put[id(images)] = DeviceSet.of(images, self._device)
+                self._bytes = new.images.nbytes
+            self._put[id(images)] = new
         return self._put[id(images)]
 
 
