@@ -85,7 +85,8 @@ def check_damaged(runs: Sequence[RunConfig], storage: Storage) -> None:
         ConfigError: one is of another configuration, or was imported: it is not computed here.
     """
     for run in runs:
-        if (grid := grid_of(folder_of(storage.root, run))) is not None:
+        folder = folder_of(storage.root, run)
+        if folder.is_dir() and (grid := grid_of(folder)) is not None:
             raise ConfigError(
                 f"{run.name} was imported as {grid}, and its files are damaged or not all there: import its "
                 "bundle again, or --fresh computes it"

@@ -18,7 +18,7 @@ def completed(*words, storage):
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("run", "paper-"), ["paper-as-published", "paper-digits"]),
+        (("run", "paper-"), ["paper-as-published", "paper-digits", "paper-fast"]),
         (("run", "--algorithm", "ocfl-m"), ["ocfl-meanshift"]),
         (("search", "briggs"), ["briggs", "briggs-as-published"]),
         (("algorithms", "sc"), ["scaffold"]),

@@ -105,8 +105,8 @@ SEVEN = [
 """Runs of one scenario and seed: one shared prefix, fifteen clients."""
 
 
-def test_many_runs_get_one_actor_each():
-    assert placements(SEVEN, [Node(2, 0)], Request()) == {15: Placement(1, 0.9, 0.0)}
+def test_clients_of_many_runs_train_in_their_servers():
+    assert placements(SEVEN, [Node(2, 0)], Request()) == {15: Placement(1, 0.9, 0.0, in_server=True)}
 
 
 def test_runs_of_one_shared_prefix_are_placed_like_one_run():
