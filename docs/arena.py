@@ -1,8 +1,10 @@
 """The results in docs/arena.md: `python docs/arena.py` writes them, and docs/arena/*.png, from what is kept.
 
+Ranks without each data set go into docs/evidence/arena.md, so that the page stays short.
+
 `python docs/arena.py FOLDER ...` first adds the rows and settings in these grids' folders to what is kept.
 
-The text around them, beyond the two marks, is written by hand.
+The text around them, beyond the marks, is written by hand.
 """
 
 import sys
@@ -14,11 +16,11 @@ from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.report.page import PageSection
-from fedgrid.tracking.verdicts.field import labels_of
-from fedgrid.tracking.verdicts.page import plates_of, results, section_text
+from fedgrid.tracking.verdicts.page import DATASETS, plates_of, results, section_text
 from fedgrid.tracking.verdicts.tables import diverged_in, names_in
 
 PAGE = Path(__file__).with_name("arena.md")
+EVIDENCE = PAGE.parent / "evidence" / "arena.md"
 PICTURES = Path(__file__).with_name("arena")
 BEGIN, END = "<!-- results: python docs/arena.py writes them -->", "<!-- end of results -->"
 
@@ -33,7 +35,8 @@ def main(folders: Sequence[Path]) -> None:
         old.unlink()
     for plate in plates_of(sections):
         figures.save(plate.draw(), PICTURES / f"{plate.name}.png")
-    PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), found, sections), encoding="utf-8")
+    for page in (PAGE, EVIDENCE):
+        page.write_text(with_results(page, found, sections), encoding="utf-8")
 
 
 def add(folders: Sequence[Path]) -> None:
@@ -47,12 +50,14 @@ def add(folders: Sequence[Path]) -> None:
         (kept.FOLDER / name).write_text(text, encoding="utf-8")
 
 
-def with_results(page: str, found: KeptResults, sections: Sequence[PageSection]) -> str:
-    """Return the page with these results between its marks."""
-    before, _, rest = page.partition(BEGIN)
+def with_results(page: Path, found: KeptResults, sections: Sequence[PageSection]) -> str:
+    """Return a page with its part of these results between its marks."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    below = "".join(f"\n{section_text(each, f'{PICTURES.name}/{{}}.png')}" for each in sections)
-    return f"{before}{BEGIN}\n{_source(found)}\n{below}{END}{after}"
+    of_evidence = page == EVIDENCE
+    own = [section for section in sections if (section.name == DATASETS) == of_evidence]
+    below = "".join(f"\n{section_text(section, f'{PICTURES.name}/{{}}.png')}" for section in own)
+    return f"{before}{BEGIN}\n{'' if of_evidence else _source(found)}{below}{END}{after}"
 
 
 def _source(found: KeptResults) -> str:
@@ -64,11 +69,11 @@ def _source(found: KeptResults) -> str:
     made_with = " or ".join(", ".join(f"{name} {value}" for name, value in each) for each in sorted(made))
     trials = sorted({one.trials for one in found.tuned.values()})
     datasets = sorted({outcome.dataset for outcome in outcomes})
-    families = labels_of(sorted({outcome.block for outcome in outcomes})).values()
+    families = {outcome.block for outcome in outcomes}
     seeds = sorted({outcome.seed for outcome in outcomes})
     return (
         f"{len(outcomes):,} rows of {', '.join(datasets)}, tuned with {' or '.join(map(str, trials))} trials "
-        f"a method. Families: {', '.join(families)}. Seeds: {', '.join(map(str, seeds))}. Made with "
+        f"a method: {len(families)} families, seeds {', '.join(map(str, seeds))}. Made with "
         f"{made_with}. {' '.join(filter(None, (diverged_in(outcomes), names_in(outcomes))))}\n"
     )
 

@@ -9,7 +9,8 @@ from fedgrid.tracking.verdicts.page import plates_of, results
 def test_results_and_figures_are_those_of_the_kept_rows():
     found = kept.read()
     sections = results(found.outcomes.values(), BUDGET)
-    page = arena.PAGE.read_text(encoding="utf-8")
-    assert page == arena.with_results(page, found, sections), "python docs/arena.py writes them again"
+    for page in (arena.PAGE, arena.EVIDENCE):
+        text = page.read_text(encoding="utf-8")
+        assert text == arena.with_results(page, found, sections), "python docs/arena.py writes them again"
     drawn = {path.stem for path in arena.PICTURES.glob("*.png")}
     assert drawn == {plate.name for plate in plates_of(sections)}

@@ -29,6 +29,8 @@ from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Map, P
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, TOLD, Outcome, Protocol
 from fedgrid.tracking.verdicts.verdict import CLASSES
 
+DATASETS = "data-sets"
+"""Name of the section with the ranks without each data set."""
 GROUPS = {"right in all seeds": WELL, "in some": MIDDLE, "in none": ILL, "no result": UNKNOWN}
 ACCURACY = {
     f"at least {BNC} and {SOLO}": WELL,
@@ -84,7 +86,7 @@ def results(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSection, ...]
     headings = {"clustering": clustering, **serving}
     left_out = tables.without_datasets({words: fields[0] for words, fields in headings.items() if fields})
     if left_out:
-        sections.append(PageSection("data-sets", "Data set by data set", items=(left_out,)))
+        sections.append(PageSection(DATASETS, "Data set by data set", items=(left_out,)))
     return tuple(sections)
 
 
