@@ -128,7 +128,7 @@ class Arena:
         """Why the data set allows no runs of a method or a family, in words."""
         places: dict[tuple[str, str], list[str]] = {}
         for (method, family), why in self._refused.items():
-            places.setdefault((method, why), []).append(family)
+            places.setdefault((method, why.partition(";")[0]), []).append(family)
         refused = (f"{method} is not in {', '.join(names)}: {why}" for (method, why), names in places.items())
         return (*self.unfit, *self._possible[1], *self.tuning._tuning_runs[1], *refused)
 
