@@ -31,7 +31,7 @@ class Told:
     def __init__(self):
         self.calls = []
 
-    def tell(self, config, status=None):
+    def tell(self, config, status=None, scores=None):
         self.calls.append((config.seed, status))
 
 

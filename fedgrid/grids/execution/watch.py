@@ -90,7 +90,7 @@ class Watch:
                 self.view.start(config, rounds_done)
             case RoundDone(number, scores, timing):
                 self.tally.round(config, number, timing)
-                self.trackers.tell(config)
+                self.trackers.tell(config, scores={number: scores})
                 self.view.round(config, number, scores)
             case RunFinished(scores):
                 self._fetch(config)

@@ -7,7 +7,7 @@ or by `fedgrid sync`.
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +93,7 @@ class Follower:
     def tell(self, news: News) -> None:
         """Tell news of a run soon."""
         with self._changed:
-            self._waiting[news.config.run_id] = news
+            self._waiting[news.config.run_id] = news.after(self._waiting.get(news.config.run_id))
             self._changed.notify()
 
     def start(self) -> None:
@@ -262,15 +262,15 @@ class Trackers:
         for follower in self._followers:
             follower.forget(runs)
 
-    def tell(self, config: RunConfig, status: Status | None = None) -> None:
-        """Tell that a run has started, or has another round; with a status, that it has ended."""
+    def tell(self, config: RunConfig, status: Status | None = None, scores: Mapping[int, Any] = {}) -> None:
+        """Tell that a run has started, or has rounds with these scores; with a status, that it has ended."""
         started = self._under_way.get(config.run_id, News(config, None, int(time.time() * 1000)))
         if status is None:
             self._under_way[config.run_id] = started
         else:
             self._under_way.pop(config.run_id, None)
         for follower in self._followers:
-            follower.tell(News(config, status, started.started_ms))
+            follower.tell(News(config, status, started.started_ms, scores=scores))
 
     def summary(self, files: Sequence[Path], done: int, failed: int, *, stopped: bool = False) -> None:
         """Keep, for the end: files of the grid, its numbers of finished and failed runs.

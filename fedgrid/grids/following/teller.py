@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.active import TRACKERS
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.following.recorded import files_of, records_at_uri, rounds_after, status_of
+from fedgrid.grids.following.recorded import Scores, files_of, records_at_uri, rounds_between, status_of
 from fedgrid.grids.planning.options import NO_TRACKER
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.trackers.errors import TrackerFailed
@@ -32,6 +32,12 @@ class News:
     """As of `TrackedRun`."""
     drawn: bool = False
     """Whether its figure is drawn, if it is finished."""
+    scores: Scores = field(default_factory=dict)
+    """Of rounds, as far as they are known: to compute them imports scikit-learn, which takes a second."""
+
+    def after(self, before: "News | None") -> "News":
+        """Return these news, which take the place of others of the run that were not told."""
+        return self if before is None else replace(self, scores={**before.scores, **self.scores})
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Teller:
         self._made: Tracker | None = None
         self._told: dict[str, int] = {}
         """Run id -> rounds told, of the runs that are open."""
+        self._scores: dict[str, Scores] = {}
+        """Run id -> scores of rounds that are not told yet, as far as they are known."""
 
     def prepare(self) -> None:
         """Import now what making the tracker would import; what is wrong with that, making it says."""
@@ -79,8 +87,11 @@ class Teller:
         # A finished run has been fetched.
         is_away = self._grid.at_uri and news.status != "FINISHED"
         away = records_at_uri(self._grid.storage, run.config) if is_away else nullcontext(run.folder)
+        known = {**self._scores.get(run.config.run_id, {}), **news.scores}
+        # The next rounds may be on disk already: they come with their scores in the next news.
+        last = max(known) if known and news.status is None else None
         with self._tracker() as tracker, away as records:
-            added = self._tell_rounds(tracker, run, records)
+            added = self._tell_rounds(tracker, run, records, known, last)
             if news.status is not None:
                 self._tell_end(tracker, run, news.status, drawn=news.drawn and news.status == "FINISHED")
         return added
@@ -129,6 +140,7 @@ class Teller:
             # Also a bug, of ours or of a plugin's: training must not stop for it.
             self._made = None
             self._told.clear()
+            self._scores.clear()
             if isinstance(error, TrackerFailed):
                 raise
             raise TrackerFailed(f"{self._title}: {error!r}") from error
@@ -138,16 +150,20 @@ class Teller:
         active.activate([plugin.digest for plugin in self._plugins])
         return find_tracker(self._name)
 
-    def _tell_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> int:
+    def _tell_rounds(
+        self, tracker: Tracker, run: TrackedRun, records: Path, known: Scores, last: int | None
+    ) -> int:
+        """Tell the rounds up to `last`, or all."""
         run_id = run.config.run_id
-        last = self._told[run_id] if run_id in self._told else tracker.opened(run)
-        new = rounds_after(records, last)
-        for number, (recorded, scores, ended_ms) in enumerate(new, last + 1):
+        before = self._told[run_id] if run_id in self._told else tracker.opened(run)
+        new = rounds_between(records, before, last, known)
+        for number, (recorded, scores, ended_ms) in enumerate(new, before + 1):
             if number != recorded:
                 raise ValueError(f"round {number} is missing before round {recorded}")
             tracker.round(run, number, scores, ended_ms)
         tracker.flush()
-        self._told[run_id] = last + len(new)
+        self._told[run_id] = told = before + len(new)
+        self._scores[run_id] = {number: scores for number, scores in known.items() if number > told}
         return len(new)
 
     def _tell_end(self, tracker: Tracker, run: TrackedRun, status: Status, *, drawn: bool) -> None:
@@ -159,7 +175,7 @@ class Teller:
             tracker.finished(run)
         else:
             tracker.failed(run, status)
-        del self._told[run.config.run_id]
+        del self._told[run.config.run_id], self._scores[run.config.run_id]
 
 
 def sync(

@@ -4,10 +4,11 @@ Those of clients are declared in `tracking.scoring.client_scores`, those of part
 `tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import nan
 from pathlib import Path
+from sys import maxsize
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,9 @@ def own_numbers(of_run: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in of_run if name not in {*declared, *DECLARED, *SOMETIMES, *SUMS})
 
 
+ALL_ROUNDS = range(1, maxsize)
+
+
 def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Score one round from its row of `rounds.parquet` and its K rows of `clients.parquet`.
 
@@ -101,16 +105,20 @@ def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str,
     return _score_at(records.records_of_rows(round_row, client_rows), 0)
 
 
-def score_rounds(run_folder: Path, skip: Set[int] = frozenset()) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (round, scores) of the recorded rounds as `score_round` returns them, except those in `skip`.
+def score_rounds(
+    run_folder: Path, numbers: range = ALL_ROUNDS, known: Mapping[int, Mapping[str, Any]] = {}
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield (round, scores) of the recorded rounds among `numbers`, as `score_round` returns them.
+
+    Scores of rounds that are `known` are not computed.
 
     Raises:
         RecordsError: if there are no records.
     """
     whole = records.read_records(run_folder)
     for index, number in enumerate(whole.round_R.tolist()):
-        if number not in skip:
-            yield number, _score_at(whole, index)
+        if number in numbers:
+            yield number, known[number] if number in known else _score_at(whole, index)
 
 
 def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:

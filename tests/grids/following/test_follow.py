@@ -17,12 +17,14 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following import follow
 from fedgrid.grids.following.follow import Pauses, Trackers
+from fedgrid.grids.following.teller import News
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import ui
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import run_name
+from fedgrid.tracking.scoring import scores
 from tests.helpers.command_line import new_storage, started, stop
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record
 from tests.helpers.processes import wait_until_served
 
 pytestmark = pytest.mark.usefixtures("in_mlflow", "own_store")
@@ -117,6 +119,22 @@ def test_fast_rounds_share_a_batch(storage, log, monkeypatch):
         train(slow, storage, A, 1, ROUNDS)
         slow.tell(A, "FINISHED")
     assert [steps for steps in batches if steps] == [{1, 2, 3, 4}]
+
+
+def test_scores_that_are_known_are_logged_and_not_computed_again(storage, store, monkeypatch):
+    """Round 2 has no known scores, and at the end round 4 has none; rounds after the known ones wait."""
+    computed = []
+    plain = scores._score_at
+    monkeypatch.setattr(scores, "_score_at", lambda *given: computed.append(given[1] + 1) or plain(*given))
+    teller = new_teller(storage)
+    record(storage, A, 3)
+    under_way = [News(A, scores={1: {"ari": 0.25}}), News(A, scores={3: {"ari": 0.75}})]
+    assert [teller.tell(news) for news in under_way] == [1, 2]
+    record(storage, A, ROUNDS)
+    assert teller.tell(News(A, "FINISHED")) == 1
+    assert computed == [2, 4]
+    points = store.client.get_metric_history(store.runs[run_name(A)].info.run_id, "clustering/ari")
+    assert [(point.step, point.value) for point in points] == [(1, 0.25), (2, 0.0), (3, 0.75), (4, 1.0)]
 
 
 def test_run_under_way_at_the_end_is_killed_and_resumed_by_the_next_driver(storage, store, log):

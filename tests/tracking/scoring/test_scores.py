@@ -258,9 +258,10 @@ def test_a_round_is_scored_the_same_from_its_rows_as_from_the_files(write_run):
     assert 20 <= len(from_rows) <= 40
 
 
-def test_rounds_to_skip_are_not_scored(write_run):
+def test_rounds_that_are_not_asked_for_or_known_are_not_scored(write_run):
     folder = write_run([[0, 0], [0, 1], [0, 1]], [0, 1])
-    assert [number for number, _ in scores.score_rounds(folder, skip={1, 3})] == [2]
+    [(second, computed), third] = scores.score_rounds(folder, range(2, 9), known={1: {}, 3: {"ari": 0.25}})
+    assert (second, computed["ari"], third) == (2, 1.0, (3, {"ari": 0.25}))
 
 
 def test_a_round_that_reached_only_one_file_is_left_out(write_run):
