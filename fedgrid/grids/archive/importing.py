@@ -43,13 +43,14 @@ class Imported:
         name: str,
         archived: Sequence[FoundRun],
         storage: Storage,
+        trackers: Sequence[str],
         warn: Callable[[str], None],
         *,
         published_truth: bool,
     ) -> None:
         """Take the grid's name, the folders of its runs in the archive, and whose hidden groups count."""
         self.name, self.found = name, archived
-        self.grid = ForeignGrid(name, storage, warn, TEXT.format(truth=TRUTH[published_truth]))
+        self.grid = ForeignGrid(name, storage, trackers, warn, TEXT.format(truth=TRUTH[published_truth]))
         self.imported = 0
         self.absent: Counter[tuple[str, ...]] = Counter()
         self._published_truth = published_truth
@@ -83,9 +84,18 @@ class Imported:
 
 
 def import_archive(
-    path: Path, name: str, storage: Storage, *, published_truth: bool, as_json: bool, console: Console
+    path: Path,
+    name: str,
+    storage: Storage,
+    trackers: Sequence[str],
+    *,
+    published_truth: bool,
+    as_json: bool,
+    console: Console,
 ) -> None:
     """Import the archive in `path` as grid `name`, and its temperature runs as grid `name`-temperature.
+
+    Both are told to these trackers.
 
     A run that is there already, with the same records, is left alone. The archive's centralised trainings and
     scores of explanations go into the folder of grid `name`. What else there is, is skipped, and named.
@@ -97,7 +107,7 @@ def import_archive(
     layout.check(path)
     by_grid = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
     grids = [
-        Imported(name, runs, storage, warn, published_truth=published_truth)
+        Imported(name, runs, storage, trackers, warn, published_truth=published_truth)
         for name, runs in by_grid.items()
         if runs
     ]
@@ -118,7 +128,7 @@ def import_archive(
                 imported = grid.take(run, path)
                 if not as_json:
                     print_plain(console, imported)
-        with nullcontext() if as_json else console.status("Writing to MLflow ..."):
+        with nullcontext() if as_json else console.status("Telling the trackers ..."):
             for grid in grids:
                 grid.grid.conclude()
             training_records.keep(trainings, GridFolder(storage, name))
@@ -159,6 +169,7 @@ def _show(
     if explained:
         say(f"scores of explanations: {explained} models; `fedgrid report` has their tables")
     say(f"Written to {storage}")
-    say(f"MLflow store: {grids[0].facts()['mlflow']}")
+    for line in grids[0].grid.lines():
+        say(line)
     for grid in grids:
         say(f"Next:  fedgrid report {quote(grid.name)} --storage {quote(str(storage))}")

@@ -40,23 +40,26 @@ def hold_grids(names: Sequence[str], storage: Storage, warn: Callable[[str], Non
 class ForeignGrid:
     """A grid of such runs. `Storage.pull_marks` comes first."""
 
-    def __init__(self, name: str, storage: Storage, warn: Callable[[str], None], text: str) -> None:
+    def __init__(
+        self, name: str, storage: Storage, trackers: Sequence[str], warn: Callable[[str], None], text: str
+    ) -> None:
         """Name the grid; `text` stands in the place of its preset. Nothing is written yet."""
         self.name = name
         self.runs: list[RunConfig] = []
         """Those that were taken."""
         self._storage, self._folder, self._text = storage, GridFolder(storage, name), text
-        self._trackers = Trackers(name, storage, warn, text=text)
+        self.mlflow = redacted(tracking_uri(storage.root)) if "mlflow" in trackers else None
+        """The address of the MLflow store, without secrets; None if it is not told of the runs."""
+        self._trackers = Trackers(name, storage, warn, names=trackers, text=text)
 
     @property
     def runs_before(self) -> tuple[RunConfig, ...]:
         """The runs that the grid has in the storage."""
         return self._folder.read().every if self._folder.is_there else ()
 
-    @property
-    def mlflow(self) -> str:
-        """The address of the MLflow store, without secrets."""
-        return redacted(tracking_uri(self._storage.root))
+    def lines(self) -> list[str]:
+        """Return the lines that say where the trackers show the runs."""
+        return self._trackers.lines()
 
     def take(self, config: RunConfig, records: Mapping[str, pa.Table], log: Sequence[str]) -> bool:
         """Write a run's folder; return False if it was there already, with these records.

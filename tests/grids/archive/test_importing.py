@@ -284,7 +284,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
         f"warning: skipped: {strange}:2: ins_mean '1.5'; expected a number from 0 to 1",
     ]
     show = f"fedgrid analyse centralised epsilons --storage {storage}"
-    assert result.out.splitlines()[-5:-3] == [
+    assert result.out.splitlines()[-6:-4] == [
         f"centralised trainings: 2; `{show}` shows them beside your own",
         "scores of explanations: 1 models; `fedgrid report` has their tables",
     ]
@@ -336,6 +336,15 @@ def test_import_under_the_name_of_a_trained_grid_is_refused(archive, storage):
     assert result.code == 2
     assert "grid theirs has 1 runs that are not from the archive; choose another --name" in result.err
     assert not list(storage.glob("mnist-*"))
+
+
+def test_import_says_where_its_trackers_show_the_runs(archive, storage):
+    """`imported` prints JSON, with the address of the MLflow store if it is told."""
+    command = ("import", archive, "--name", "theirs", "--storage", storage)
+    silent = fedgrid(*command, "--track", "none", "--json")
+    assert [grid["mlflow"] for grid in strict_json(silent.out)["grids"]] == [None]
+    assert not list(storage.glob("*/mlflow.json"))
+    assert f"MLflow store: {default_uri(storage)}\nSee it:  fedgrid ui theirs" in fedgrid(*command).out
 
 
 def test_import_without_mlflow_is_logged_by_sync(archive, storage):

@@ -30,8 +30,6 @@ TESTS = {
     "after_update_generalizability": "local_server",
     "after_update_metrics": "personalised",
 }
-AWAY = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
-"""The discard port: nothing listens there."""
 METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
 
 pytestmark = pytest.mark.usefixtures("drawn_here")
@@ -169,7 +167,7 @@ def imported(archive, tmp_path_factory):
     """The command, the storage it imported everything into, and what it said; not into MLflow."""
     storage = tmp_path_factory.mktemp("imported") / "runs"
     command = ("import", archive, "--name", "ocfl-archive", "--storage", storage, "--json")
-    said, temperatures = strict_json(fedgrid(*command, **AWAY).out)["grids"]
+    said, temperatures = strict_json(fedgrid(*command).out)["grids"]
     assert (said["grid"], temperatures["grid"]) == ("ocfl-archive", "ocfl-archive-temperature")
     assert temperatures["imported"] == 2
     return command, storage, said
@@ -180,7 +178,7 @@ def report(imported):
     """What `fedgrid report` says, and the folder of its tables."""
     _, storage, _ = imported
     command = ("report", "ocfl-archive", "--against", "published", "--storage", storage, "--json")
-    said = strict_json(fedgrid(*command, **AWAY).out)
+    said = strict_json(fedgrid(*command).out)
     return said, Path(said["index"]).parent / "tables"
 
 
@@ -200,7 +198,7 @@ def test_the_command_imports_all_of_it(imported, published):
         assert list(final.values()) == [float(row[column]) for column in columns]
         assert scores["published_round"] == int(row["round_published"])
         assert pq.read_metadata(folder / "clients.parquet").num_rows == scores["rounds"] * int(row["n"])
-    assert strict_json(fedgrid(*command, **AWAY).out)["grids"][0]["unchanged"] == 112
+    assert strict_json(fedgrid(*command).out)["grids"][0]["unchanged"] == 112
 
 
 @pytest.mark.slow
@@ -211,7 +209,7 @@ def test_runs_with_and_without_metrics_arrive_in_mlflow(archive, tmp_path):
         shutil.copytree(archive / place, tmp_path / "archive" / place)
     storage = new_storage(tmp_path / "runs")
     command = ("import", tmp_path / "archive", "--name", "some", "--storage", storage, "--json")
-    assert strict_json(fedgrid(*command).out)["grids"][0]["imported"] == 7
+    assert strict_json(fedgrid(*command, "--track", "mlflow").out)["grids"][0]["imported"] == 7
     client = MlflowClient(tracking_uri=default_uri(storage))
     runs = client.search_runs([client.get_experiment_by_name("some").experiment_id])
     assert [run.info.status for run in runs] == ["FINISHED"] * 8

@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 import typer
 
 from fedgrid.grids.cli.commands.app import console, open_storage
-from fedgrid.grids.cli.commands.options import AsJson, Filters, GridName, ReportTo, StorageAt, Superseded
+from fedgrid.grids.cli.commands.options import (
+    AsJson,
+    Filters,
+    GridName,
+    ReportTo,
+    StorageAt,
+    Superseded,
+    Track,
+)
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.ray_cluster import address_space
 
@@ -198,6 +206,7 @@ def import_(
             "notebook (7/14/9), not the real ones (10/10/10).",
         ),
     ] = False,
+    track: Track = "mlflow",
     storage: StorageAt = "runs",
     as_json: AsJson = False,
 ) -> None:
@@ -209,5 +218,14 @@ def import_(
         import_bundle(path, name, place, as_json=as_json, console=shown)
         return
     from fedgrid.grids.archive.importing import import_archive
+    from fedgrid.grids.planning.options import trackers_in
 
-    import_archive(path, name, place, published_truth=published_truth, as_json=as_json, console=shown)
+    import_archive(
+        path,
+        name,
+        place,
+        trackers_in(track),
+        published_truth=published_truth,
+        as_json=as_json,
+        console=shown,
+    )
