@@ -106,15 +106,18 @@ def _rank(file: str, slow: set[str]) -> int:
 
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
-    """One cluster of four logical CPUs for all tests marked `ray`, of as few processes as a user's."""
+    """One cluster of four logical CPUs for all tests marked `ray`, of fewer processes than a user's."""
     import ray
 
-    from fedgrid.grids.ray_cluster.local import few_processes
+    from fedgrid.grids.ray_cluster.local import SETTINGS, few_processes
+    from tests.helpers.forked_workers import forked_workers
 
-    with few_processes():
-        ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
-    yield
-    ray.shutdown()
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
+    with forked_workers():
+        with few_processes():
+            ray.init("local", num_cpus=4, _system_config=dict(SETTINGS), **quiet)
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture(scope="module")

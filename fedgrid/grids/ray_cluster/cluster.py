@@ -132,7 +132,7 @@ def _start(folder: Path) -> None:
             include_dashboard=False,
             # Ray would count those too that torch cannot use.
             num_gpus=int(node.gpus),
-            _system_config=SETTINGS,
+            _system_config=dict(SETTINGS),
             _temp_dir=str(folder / "ray"),
             **QUIET,
         )

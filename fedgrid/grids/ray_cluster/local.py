@@ -6,7 +6,7 @@ an upper bound. What each saves of `fedgrid run quickstart --filter algorithm=fe
 
 - `Node.start_api_server`, 5 s: without the dashboard it only reports statistics, which are off;
 - `Node.start_monitor`, 7 s: the autoscaler watches a cluster that cannot grow;
-- `Node.start_log_monitor`, half a second of the processor: it sends on what actors print, which nobody shows;
+- `Node.start_log_monitor`, 0.4 s of the processor: it sends to drivers what workers print, if they ask;
 - `DEFAULT_ENV_VARS` of Tune, 7 s;
 - `tag_callbacks` of Tune, 4 s.
 
@@ -20,10 +20,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
+from types import MappingProxyType
 from typing import Any
 
-SETTINGS: Mapping[str, Any] = {"enable_metrics_collection": False}
-"""Ray's. Metrics, which nothing here reads, are shown to anybody who asks without a token."""
+SETTINGS: Mapping[str, Any] = MappingProxyType({"enable_metrics_collection": False})
+"""Ray's, to be copied: Ray adds to what it is given. Metrics, which nothing here reads, are shown to anybody
+who asks without a token."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables that Tune passes on in the open."""
 LONGEST = 35

@@ -1,0 +1,106 @@
+"""Workers of Ray that are forks of one process, which has imported what takes each of them seconds.
+
+    python -m tests.helpers.forked_workers SOCKET  # the process that is forked, until its input ends
+    python forked_workers.py WORKER OPTIONS...     # in the place of Ray's setup_worker.py: asks for a fork
+
+Workers that start as a user's do: tests/chaos/test_kills.py, tests/cluster, tests/test_packaging.py.
+"""
+
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from select import select
+from tempfile import TemporaryDirectory
+from unittest.mock import patch
+
+IMPORTED = (
+    "fedgrid.engine.federation.clients.worker",
+    "fedgrid.engine.runtime.run.session",
+    "fedgrid.grids.execution.server_trainable",
+    "sklearn.cluster",
+    "sklearn.metrics",
+)
+SOCKET = "FEDGRID_TEST_FORKED_WORKERS"
+"""Names the socket to ask at for a fork."""
+LONGEST = 1 << 20
+"""Bytes of what is asked."""
+
+
+@contextmanager
+def forked_workers() -> Iterator[None]:
+    """Let a cluster that `ray.init` starts in the block fork its workers, to the end of the block."""
+    from ray._private import ray_constants
+
+    with TemporaryDirectory(prefix="fork-") as folder:
+        place = f"{folder}/socket"
+        command = [sys.executable, "-m", "tests.helpers.forked_workers", place]
+        # Of a session of its own, so that Ctrl-C is for the tests alone.
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+        with subprocess.Popen(command, **pipes) as template:
+            template.stdout.read(1)
+            with (
+                patch.dict(os.environ, {SOCKET: place}),
+                # Ray joins it to the path of its own folder.
+                patch.object(ray_constants, "SETUP_WORKER_FILENAME", __file__),
+            ):
+                yield
+
+
+def serve(place: str) -> None:
+    """Fork a worker for each message at the socket, until the standard input ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(place)
+        listening.listen()
+        print(flush=True)
+        while sys.stdin not in select([listening, sys.stdin], [], [])[0]:
+            asked, _ = listening.accept()
+            text, streams, *_ = socket.recv_fds(asked, LONGEST, 3)
+            arguments, environment, folder = json.loads(text)
+            # Once imported, Ray knows its job, which is in the environment of all workers.
+            os.environ.update(environment)
+            for module in IMPORTED:
+                import_module(module)
+            if os.fork() == 0:
+                become(arguments, folder, streams)
+            for stream in streams:
+                os.close(stream)
+            asked.close()
+
+
+def become(arguments: list[str], folder: str, streams: list[int]) -> None:
+    """Run a worker's program in this fork, as if it had been started with these."""
+    # When a worker has died, Ray kills its group.
+    os.setpgrp()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    os.chdir(folder)
+    sys.argv = arguments
+    runpy.run_path(arguments[0], run_name="__main__")
+    sys.exit()
+
+
+def ask() -> None:
+    """Ask for a fork with this process's arguments, environment, folder and streams."""
+    # These two are for the program whose place this one takes.
+    arguments = [word for word in sys.argv[1:] if not word.startswith(("--serialized-", "--language="))]
+    text = json.dumps([arguments, dict(os.environ), os.getcwd()])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
+        asking.connect(os.environ[SOCKET])
+        socket.send_fds(asking, [text.encode()], [0, 1, 2])
+
+
+if __name__ == "__main__":
+    if Path(sys.argv[1]).suffix == ".py":
+        ask()
+    else:
+        serve(sys.argv[1])
