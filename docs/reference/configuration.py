@@ -1,6 +1,7 @@
 """The page of the keys of a run, of a grid's file and of a search's file, from the models that read them."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -104,6 +105,7 @@ def _objectives() -> Iterator[tuple[str, str, str]]:
         yield code(name), objective.words, "yes: an oracle" if objective.is_oracle else "no"
 
 
+@cache
 def _properties() -> Mapping[str, Any]:
     properties: Mapping[str, Any] = schema()["properties"]
     return properties

@@ -3,7 +3,7 @@
 A scenario is trained once, by plain averaging, until the temperature rises. Up to the round in which it
 decides every algorithm averages just like that (common random numbers, the last tests), so each is led
 through the updates of those rounds and decides on the ones it would have seen in a run of its own.
-MNIST takes half a minute, and needs the folder `shared/data` beside the checkout.
+MNIST takes ten seconds, and needs the folder `shared/data` beside the checkout.
 """
 
 from collections.abc import Mapping
@@ -47,12 +47,11 @@ MNIST_SCENARIOS = {
         "model": "digitnet",
         "training": {"learning_rate": 0.03},
     },
-    "overlapping imbalanced": {"split": {"kind": "overlapping-imbalanced", "draws": 145, **SPLIT}},
+    "overlapping imbalanced": {"split": {"kind": "overlapping-imbalanced", "draws": 60, **SPLIT}, "seed": 2},
 }
 """The harder one with the preset's model, which takes thirty times as long as two hidden layers."""
-MNIST_IMAGES = {"nonoverlapping balanced": 200, "overlapping imbalanced": 100}
-"""Of 290 draws about 287 are different images, of 145 all but one; 70 % of those are for training."""
-MNIST_SEED = 0
+MNIST_IMAGES = {"nonoverlapping balanced": 200, "overlapping imbalanced": 42}
+"""Of 290 draws about 287 are different images, of 60 all; 70 % of those are for training."""
 LATEST_RISE = 6
 """Rounds that are waited for a rise."""
 
@@ -186,7 +185,7 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
 def mnist_outcomes() -> dict[str, Outcome]:
     if not (SHARED_DATA / "MNIST").is_dir():
         pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is not beside the checkout")
-    given = {"dataset": "mnist", "algorithm": "fedavg", "seed": MNIST_SEED}
+    given = {"dataset": "mnist", "algorithm": "fedavg"}
     configs = [complete({**given, **choices}, SHARED_DATA) for choices in MNIST_SCENARIOS.values()]
     outcomes = [outcome(config, SHARED_DATA) for config in configs]
     return dict(zip(MNIST_SCENARIOS, outcomes, strict=True))
@@ -199,7 +198,7 @@ def mnist(request, mnist_outcomes) -> Outcome:
 
 @pytest.mark.slow
 class TestMnist:
-    """15 clients with about 200 or 100 training images each."""
+    """15 clients with about 200 or 42 training images each."""
 
     @pytest.mark.parametrize(("name", "images"), MNIST_IMAGES.items())
     def test_clients_train_on_70_percent_of_the_images_that_they_draw(self, mnist_outcomes, name, images):

@@ -13,8 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
+from unittest.mock import patch
 
 import ray
+from ray._private.node import Node
 from ray.cluster_utils import Cluster
 
 from fedgrid.engine.federation.errors import ConfigError, RunError
@@ -25,6 +27,7 @@ from fedgrid.grids.analyses.analysis import Context, Job
 from fedgrid.grids.analyses.execute import Ended, run_on_ray
 from fedgrid.grids.planning import gpu_probe
 from fedgrid.grids.ray_cluster.gpus import open_on_cluster
+from fedgrid.grids.ray_cluster.local import STAND_INS
 from tests.helpers.pretended_gpu import COMMAND
 from tests.helpers.where_am_i import WhereAmI
 
@@ -43,8 +46,9 @@ def cluster() -> Iterator[None]:
     os.environ["PRETENDED"] = json.dumps(pretended)
     each = {"num_cpus": 1, "memory": 4 * GB}
     first = {"num_gpus": 2, "env_vars": {VISIBLE: "3,5"}, "include_dashboard": False}
-    nodes = Cluster(initialize_head=True, head_node_args={**each, **first})
-    nodes.add_node(num_gpus=1, env_vars={VISIBLE: "0,7"}, **each)
+    with patch.multiple(Node, **STAND_INS):
+        nodes = Cluster(initialize_head=True, head_node_args={**each, **first})
+        nodes.add_node(num_gpus=1, env_vars={VISIBLE: "0,7"}, **each)
     ray.init(nodes.address, log_to_driver=False, logging_level="error")
     try:
         yield

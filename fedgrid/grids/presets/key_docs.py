@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from textwrap import dedent
 from typing import Any
@@ -30,17 +31,20 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
     return {name: VALUES.sub(lambda word: YAML[word[0]], " ".join(texts[name].split())) for name in texts}
 
 
-def _docstrings(kind: type) -> Iterator[tuple[str, str]]:
-    """Yield field and docstring of what a class itself has. Pydantic would look for them in every import."""
+@cache
+def _docstrings(kind: type) -> Mapping[str, str]:
+    """Return field -> docstring of what a class itself has. Pydantic would look for them in every import."""
     try:
         [body] = ast.parse(dedent(inspect.getsource(kind))).body
     except (OSError, TypeError):
-        return
+        return {}
     assert isinstance(body, ast.ClassDef)
+    texts = {}
     for field, text in pairwise(body.body):
         match field, text:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(docstring))):
-                yield name, docstring
+                texts[name] = docstring
+    return texts
 
 
 def allowed(schema: Mapping[str, Any]) -> str:
