@@ -3,13 +3,12 @@
 The registry knows no algorithm: the package `fedgrid.algorithms` puts its own here when it is imported.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
-from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
@@ -99,17 +98,21 @@ def free(settings: Settings) -> dict[str, Any]:
     If one of the others is changed, they follow: as the server's learning rate does its optimizer.
     """
     values = settings.model_dump()
-    for name, field in _following(type(settings)).items():
-        if values[name] == field.get_default(call_default_factory=True, validated_data=values):
+    for name, default_of in _following(type(settings)).items():
+        if values[name] == default_of(values):
             del values[name]
     return values
 
 
 @cache
-def _following(kind: type[Settings]) -> dict[str, FieldInfo]:
-    """Return the fields whose defaults follow from others: pydantic reads a signature to say so."""
+def _following(kind: type[Settings]) -> dict[str, Callable[[dict[str, Any]], Any]]:
+    """Return field -> what makes its default of the others; pydantic reads a signature to say so."""
     fields = kind.model_fields.items()
-    return {name: field for name, field in fields if field.default_factory_takes_validated_data}
+    return {
+        name: cast(Callable[[dict[str, Any]], Any], field.default_factory)
+        for name, field in fields
+        if field.default_factory_takes_validated_data
+    }
 
 
 def written(name: str, settings: Settings) -> dict[str, Any]:

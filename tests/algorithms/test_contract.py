@@ -43,6 +43,7 @@ ACTING = {
     "briggs-as-published": {"round": 4, "threshold": 0.5},
     "louvain": {"late": 4},
     "leiden": {"late": 4},
+    "evident-groups": {"restarts": 1},
 }
 """Settings with which an algorithm acts in round 3 or 4 of the federation's six."""
 EAGER = {
@@ -51,6 +52,7 @@ EAGER = {
     "briggs": {"round": 2},
     "ward-told": {"round": 1},
     "briggs-as-published": {"round": 2},
+    "evident-groups": {"restarts": 1},
 }
 """Settings with which an algorithm acts in round 1 if it can at all."""
 
@@ -145,7 +147,7 @@ def test_the_hidden_groups_are_found_with_partial_participation(name):
 
 
 @pytest.mark.parametrize("participation", [EVERYBODY, TWO_THIRDS])
-@pytest.mark.parametrize("server_optimizer", ["none", "momentum", "yogi"])
+@pytest.mark.parametrize("server_optimizer", ["none", "adam"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_state_is_valid(name, server_optimizer, participation):
     check_valid(Federation().start(acting(name, server_optimizer=server_optimizer)), 12)
@@ -154,34 +156,27 @@ def test_every_state_is_valid(name, server_optimizer, participation):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_is_a_function_of_its_arguments(name):
-    """Twice the same arguments give the same bits, on the same object and on a fresh one."""
+def test_a_step_is_a_function_that_leaves_its_arguments_alone(name):
+    """Twice the same arguments give the same; the arrays are read-only, and hold what they held."""
     federation, algorithm = Federation(), acting(name)
-    state = federation.start(algorithm)
-    for round_index in range(6):
-        vectors = federation.vectors(round_index, state, algorithm)
-        first, second, third = (
-            step(one, state, round_index, vectors, federation.num_buffers)
-            for one in (algorithm, algorithm, acting(name))
-        )
-        assert same_bits(first[0], second[0])
-        assert same_bits(first[0], third[0])
-        assert first[1] == second[1] == third[1]
-        state = first[0]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_step_leaves_its_arguments_alone(name):
-    """The arrays are read-only, and hold what they held."""
-    federation, algorithm = Federation(), acting(name)
-    state = federation.start(algorithm)
-    for round_index in range(6):
-        vectors = federation.vectors(round_index, state, algorithm)
+    for round_index, before in enumerate(
+        [federation.start(algorithm), *(state for state, _ in six_rounds(name)[:5])]
+    ):
+        vectors = federation.vectors(round_index, before, algorithm)
         kept = {client: vector.tobytes() for client, vector in vectors.items()}
-        before, copy = freeze(state), saved(state)
-        view = replies_of(algorithm, before, round_index, vectors, federation.num_buffers)
-        state, _ = algorithm.step(before, round_index, view, rng(round_index))
-        assert same_bits(before, copy)
+        given, copy = freeze(before), saved(before)
+        (first, said), (second, said_again) = (
+            algorithm.step(
+                given,
+                round_index,
+                replies_of(algorithm, given, round_index, vectors, federation.num_buffers),
+                rng(round_index),
+            )
+            for _ in range(2)
+        )
+        assert same_bits(first, second)
+        assert said == said_again
+        assert same_bits(given, copy)
         assert {client: vector.tobytes() for client, vector in vectors.items()} == kept
 
 
@@ -266,28 +261,29 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("case", DEGENERATE)
 @pytest.mark.parametrize("name", NAMES)
-def test_degenerate_rounds_raise_nothing(name, case):
+def test_degenerate_rounds_raise_nothing(name):
     """Round 0 is cold (parallel updates), then the case comes four times, then the clients are back."""
-    num_clients, vectors = DEGENERATE[case]
     algorithm = create(name, EAGER.get(name, {}))
-    cold = clients(*[(1.0, 1.0)] * num_clients)
-    state = start(algorithm, num_clients)
-    for round_index, given in enumerate([cold, *[vectors] * 4, clients(*SIX[:num_clients])]):
-        state, _ = step(algorithm, state, round_index, given)
-        check_valid(state, num_clients)
+    for case, (num_clients, vectors) in DEGENERATE.items():
+        print(case)  # Shown with a failure.
+        cold = clients(*[(1.0, 1.0)] * num_clients)
+        state = start(algorithm, num_clients)
+        for round_index, given in enumerate([cold, *[vectors] * 4, clients(*SIX[:num_clients])]):
+            state, _ = step(algorithm, state, round_index, given)
+            check_valid(state, num_clients)
 
 
-@pytest.mark.parametrize("case", ["all identical", "all zero", "one client", "two identical clients"])
 @pytest.mark.parametrize("name", [name for name in RIGHT if name != "ifca"])
-def test_updates_that_cannot_be_told_apart_are_not_split(name, case):
-    num_clients, vectors = DEGENERATE[case]
+def test_updates_that_cannot_be_told_apart_are_not_split(name):
     algorithm = create(name, EAGER.get(name, {}))
-    state = start(algorithm, num_clients)
-    for round_index, given in enumerate([clients(*[(1.0, 1.0)] * num_clients), vectors, vectors]):
-        state, _ = step(algorithm, state, round_index, given)
-    assert partition(state) == {frozenset(range(num_clients))}
+    for case in ("all identical", "all zero", "one client", "two identical clients"):
+        print(case)  # Shown with a failure.
+        num_clients, vectors = DEGENERATE[case]
+        state = start(algorithm, num_clients)
+        for round_index, given in enumerate([clients(*[(1.0, 1.0)] * num_clients), vectors, vectors]):
+            state, _ = step(algorithm, state, round_index, given)
+        assert partition(state) == {frozenset(range(num_clients))}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -267,10 +267,10 @@ class Federation:
 
     def chosen(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, int]:
         """Return the candidate of least loss for every client that is present; ties go to the first."""
-        present = set(range(self.num_clients)) - self.absent(round_index)
+        present, targets = set(range(self.num_clients)) - self.absent(round_index), self.targets()
 
         def loss(client: int, candidate: int) -> float:
-            target = self.targets()[(self.order[client] if self.order else client) % 3]
+            target = targets[(self.order[client] if self.order else client) % 3]
             return float(((state.models[candidate][: self.num_parameters] - target) ** 2).sum())
 
         orders = orders_of(algorithm, state, present, round_index)

@@ -11,14 +11,15 @@ from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.check import difference, spread_evenly
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.verdicts.outcomes import to_csv
-from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.killed import Killed, kill_after
 from tests.tracking.verdicts.test_verdict import SOME
 
 SMALL = (
     *("arena", "--algorithms", "flis-dc", "--trials", 1, "--seeds", "1000", "--in-process"),
     *("--families", "rotated-equal,iid", "--set", "training.rounds=2", "--set", "clients=6"),
-    *("--set", "split.reference_images=20", "--set", "training.local_epochs=1", "--fine-tune", 9),
+    *("--set", "split.reference_images=20", "--set", "split.quantity=0.3"),
+    *("--set", "training.local_epochs=1", "--fine-tune", 9),
 )
 GRID = "arena-rows-digits"
 MINE = """
@@ -38,7 +39,7 @@ def configs(storage):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    storage = new_storage(tmp_path_factory.mktemp("arena"))
+    storage = tmp_path_factory.mktemp("arena")
     result = fedgrid(*SMALL, "--recompute", "--storage", storage)
     assert result.code == 0, result.err
     return storage, result
@@ -102,7 +103,7 @@ def test_same_command_runs_nothing_again_and_writes_the_same_bytes(undisturbed):
 
 def test_killed_and_continued_arena_ends_the_same(undisturbed, tmp_path, monkeypatch):
     """Eight runs of two rounds tune, then come the rows: killed within the searches, and within the rows."""
-    storage = new_storage(tmp_path / "runs")
+    storage = tmp_path / "runs"
     for rounds in (5, 16):
         kill_after(rounds, monkeypatch)
         with pytest.raises(Killed):
@@ -187,7 +188,7 @@ def kept_there(undisturbed, tmp_path, monkeypatch):
 
 def test_with_an_own_method_only_its_rows_are_run(kept_there, tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
-    storage = new_storage(tmp_path / "runs")
+    storage = tmp_path / "runs"
     result = fedgrid(*SMALL, "--with", tmp_path / "mine.py", "--storage", storage)
     assert result.code == 0, result.err
     assert {path.parent.name.split("-")[-3] for path in configs(storage)} == {"mine"}
@@ -196,7 +197,7 @@ def test_with_an_own_method_only_its_rows_are_run(kept_there, tmp_path):
 
 
 def test_check_computes_kept_results_again_and_finds_them_equal(kept_there, tmp_path):
-    storage = new_storage(tmp_path / "runs")
+    storage = tmp_path / "runs"
     result = fedgrid(*SMALL, "--check", 2, "--storage", storage)
     assert result.code == 0, result.err
     assert len(configs(storage)) == 2
@@ -204,7 +205,7 @@ def test_check_computes_kept_results_again_and_finds_them_equal(kept_there, tmp_
 
 
 def test_check_as_json_is_an_event_with_every_difference(kept_there, tmp_path):
-    storage = new_storage(tmp_path / "runs")
+    storage = tmp_path / "runs"
     result = fedgrid(*SMALL, "--check", 1, "--json", "--storage", storage)
     assert result.code == 0, result.err
     check = result.events[-1]
@@ -216,7 +217,7 @@ def test_check_says_how_far_a_result_differs(kept_there, tmp_path):
     path = kept_there / "outcomes.csv"
     changed = [replace(each, personalised_accuracy=0.987654) for each in kept.read().outcomes.values()]
     path.write_text(to_csv(changed))
-    result = fedgrid(*SMALL, "--check", 1, "--storage", new_storage(tmp_path / "runs"))
+    result = fedgrid(*SMALL, "--check", 1, "--storage", tmp_path / "runs")
     assert "personalised_accuracy 0.987654, now" in result.out
     assert "0 of 1 results are the kept ones in every digit" in result.out
 

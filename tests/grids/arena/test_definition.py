@@ -1,6 +1,7 @@
 """What an arena is: its families, where it tunes, its rows, and the one fine-tuning budget."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,11 @@ def arena(*methods, own=(), trials=2, dataset=None, **more):
     return load_arena(None, dataset, methods, own, trials, NOWHERE, **more)
 
 
+@cache
+def of_ifca():
+    return arena("fedavg", "ifca")
+
+
 def search_of(chosen, method, protocol="served"):
     return {(name, way): search for name, way, search in searches(chosen)}[method, protocol]
 
@@ -64,13 +70,13 @@ def test_families_are_many_and_a_third_or_less_has_no_groups():
 
 
 def test_all_families_are_possible_in_the_arena_of_digits():
-    chosen = arena("fedavg", "ifca")
+    chosen = of_ifca()
     assert chosen.left_out == ()
     assert [family.name for family in chosen.families] == [family.name for family in families()]
 
 
 def test_only_the_arena_of_digits_has_families_of_other_data_sets_and_all_have_their_training():
-    of_digits = arena("fedavg", "ifca").families
+    of_digits = of_ifca().families
     datasets = {runs[0].dataset for runs in of_digits.values()}
     assert datasets == {*TRAINING} == {"digits", "mnist1d", "synthetic-1-1", "linear-mixture", "dialects"}
     for run in (run for runs in of_digits.values() for run in runs):
@@ -93,7 +99,7 @@ def test_methods_of_images_have_no_rows_of_other_examples_and_are_named_once():
 
 
 def test_sizes_and_number_of_groups_are_those_of_the_split():
-    for family, runs in arena("fedavg", "ifca").families.items():
+    for family, runs in of_ifca().families.items():
         for run in runs:
             if family.num_groups:
                 assert family.num_groups in (run.split.num_clusters, NATURAL.get(run.dataset)), family.name
@@ -104,7 +110,7 @@ def test_sizes_and_number_of_groups_are_those_of_the_split():
 
 
 def test_conditions_change_one_thing_of_equal_groups():
-    runs = {family.name: runs[0].model_dump() for family, runs in arena("fedavg", "ifca").families.items()}
+    runs = {family.name: runs[0].model_dump() for family, runs in of_ifca().families.items()}
     for kind in ("disjoint", "rotated"):
         for condition, key in {
             "participation-0.3": "participation",
@@ -118,7 +124,7 @@ def test_conditions_change_one_thing_of_equal_groups():
 
 
 def test_tuning_shares_no_seed_with_the_arena_and_has_the_same_kinds():
-    chosen = arena("fedavg", "ifca")
+    chosen = of_ifca()
     [tuned_on] = {run.seed for run in chosen.tuning_runs("ifca", "served")}
     assert tuned_on not in chosen.seeds_used
     kinds = {run.split.kind for runs in chosen.families.values() for run in runs}
@@ -190,17 +196,18 @@ def test_fedavg_and_the_references_always_take_part():
 
 
 def test_search_is_label_free_begins_with_the_defaults_and_is_known_by_all_but_its_number_of_trials():
-    search = search_of(arena("evident-groups"), "evident-groups")
+    here = arena("evident-groups", only=["iid"])
+    search = search_of(here, "evident-groups")
     assert (search.objective, search.defaults_first) == ("accuracy", True)
     assert {run.algorithm["fine_tune"] for run in search.base} == {0}
     assert {run.split.scored_on for run in search.base} == {"validation"}
-    more = search_of(arena("evident-groups", trials=9), "evident-groups")
+    more = search_of(arena("evident-groups", trials=9, only=["iid"]), "evident-groups")
     assert (more.trials, digest_of(more)) == (9, digest_of(search))
-    fine_tuned = search_of(arena("evident-groups"), "evident-groups", "fine-tuned")
+    fine_tuned = search_of(here, "evident-groups", "fine-tuned")
     assert {run.algorithm["fine_tune"] for run in fine_tuned.base} == {BUDGET}
     assert digest_of(fine_tuned) != digest_of(search)
-    other = search_of(arena("evident-groups", changes=["training.rounds=60"]), "evident-groups")
-    assert digest_of(other) != digest_of(search)
+    other = arena("evident-groups", only=["iid"], changes=["training.rounds=60"])
+    assert digest_of(search_of(other, "evident-groups")) != digest_of(search)
 
 
 def test_method_with_nothing_to_tune_has_no_search():
@@ -273,8 +280,10 @@ def test_file_without_a_method_is_refused_by_name(tmp_path):
 
 
 def test_settings_of_another_data_set_are_of_its_own_arena_without_the_changes():
-    here = arena("louvain")
-    elsewhere = arena("louvain", dataset="mnist", tuned_on="digits", changes=["training.rounds=60"])
+    here = arena("louvain", only=["iid"])
+    elsewhere = arena(
+        "louvain", dataset="mnist", tuned_on="digits", only=["iid"], changes=["training.rounds=60"]
+    )
     assert elsewhere.name == "arena-rows-mnist"
     assert digest_of(search_of(elsewhere.tuning, "louvain")) == digest_of(search_of(here, "louvain"))
     assert search_of(elsewhere.tuning, "louvain").name == search_of(here, "louvain").name
@@ -316,14 +325,17 @@ def test_family_that_a_method_refuses_is_left_out_for_it_and_named(plugin):
         "class Mine(FedOpt):\n    def problem(self, conditions):\n"
         "        return 'mine takes all clients' if conditions.{condition} else None\n\n\nALGORITHMS =",
     )
-    some = arena(own=[plugin(text=refusing.replace("{condition}", "has_held_out"))])
+    only = ["iid,disjoint-equal,disjoint-held-out-clients,rotated-held-out-clients"]
+    path = plugin(text=refusing.replace("{condition}", "has_held_out"))
+    some = arena("fedavg", own=[path], only=only)
     own = {row.family for row, _ in rows_of(some, "mine") if row.method == "mine"}
     assert {family.name for family in some.families} - own == {
         "disjoint-held-out-clients",
         "rotated-held-out-clients",
     }
     assert any("mine takes all clients" in note and "disjoint-held" in note for note in some.left_out)
-    none = arena(own=[plugin(text=refusing.replace("{condition}", "num_clients"))])
+    path = plugin(text=refusing.replace("{condition}", "num_clients"))
+    none = arena("fedavg", own=[path], only=only)
     with pytest.raises(ConfigError, match="mine takes all clients"):
         none.entries({})
 
