@@ -99,6 +99,8 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     Its storage takes no time: which rounds are cached must not depend on how fast this machine trains. Nor
     does a plan measure that, which takes seconds.
     """
+    import typer
+
     from fedgrid.engine.runtime.round_cache import entry
     from fedgrid.grids.cli import main
     from fedgrid.grids.planning import dry_run
@@ -107,7 +109,8 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     command = ["fedgrid", *map(str, arguments)]
     with (
         patch.object(sys, "argv", command),
-        patch.object(main, "app", _commands()),
+        # A test may have put something else in its place.
+        patch.object(main, "app", _commands() if isinstance(main.app, typer.Typer) else main.app),
         patch.dict(os.environ, environment(**settings), clear=True),
         patch.object(entry, "measure", lambda storage, folder: entry.StorageSpeed()),
         patch.object(dry_run, "calibrate", unmeasured),
