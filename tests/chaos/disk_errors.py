@@ -46,6 +46,8 @@ IMPORTED = (
     "torch",
     "fedgrid.grids.cli.main",
     "fedgrid.grids.execution.launch",
+    "sklearn.cluster",
+    "sklearn.metrics",
 )
 SMALL = ("training.rounds=2", "training.local_epochs=1", "split.draws=40")
 GRID = ("--clients", "3", "--algorithm", "ocfl-kmeans", *(word for key in SMALL for word in ("--set", key)))

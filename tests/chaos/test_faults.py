@@ -13,8 +13,6 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from tests.chaos.s3_server import Content, serving
 from tests.helpers.time import Time
 
-pytestmark = pytest.mark.usefixtures("in_mlflow")
-
 CHECKOUT = Path(__file__).parents[2]
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.kills import command, mlflow_faults, start, undamaged
-from tests.helpers.command_line import environment, fedgrid, new_storage, wait_for_round
+from tests.helpers.command_line import environment, fedgrid, wait_for_round
 from tests.helpers.processes import LOOPBACK, listeners, of_kind, processes
-
-pytestmark = pytest.mark.usefixtures("in_mlflow")
 
 ROUNDS = 10
 GRID = f"""
@@ -21,6 +19,7 @@ algorithm: ocfl-kmeans
 training: {{rounds: {ROUNDS}}}
 """
 RUN = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", "run", "mine.yaml"]
+ONE_ACTOR = ("--clients-per-actor", "4")
 LINE = re.compile(rf"^digits-4-\S+-ocfl_kmeans-s0 round (\d+)/{ROUNDS} temp\. 0\.", re.MULTILINE)
 """What a launch prints of a round."""
 SECRET = "s3cr3t-W0rd-of-S3"
@@ -43,10 +42,11 @@ def check_that_ray_is_private(driver: int) -> None:
 @pytest.mark.ray
 @pytest.mark.slow
 def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_bytes(tmp_path, monkeypatch):
-    """The driver is killed, with a Ray cluster and an MLflow store that it made itself.
+    """The driver is killed, with a Ray cluster that it made itself.
 
-    The same command starts another cluster, and prints nothing but what it is to print. Servers and client
-    actors: grids/execution/test_trials.py and engine/test_faults.py.
+    The same command starts another cluster, makes an MLflow store, and prints nothing but what it is to
+    print. Servers and client actors: grids/execution/test_trials.py and engine/test_faults.py; MLflow of a
+    killed driver: e2e/test_interruptions.py.
     """
     for name in ("engine", "algorithms", "grids", "tracking"):
         (tmp_path / name).mkdir()
@@ -54,13 +54,14 @@ def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_b
     grid, killed, log = tmp_path / "mine.yaml", tmp_path / "runs", tmp_path / "errors.txt"
     grid.write_text(GRID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with start(command(grid, killed), log, tmp_path) as driver:
+    with start(command(grid, killed, *ONE_ACTOR), log, tmp_path) as driver:
         wait_for_round(driver, 1)
         check_that_ray_is_private(driver.pid)
         driver.kill()
 
+    tracked = environment(FEDGRID_TRACK="mlflow")
     again = subprocess.run(
-        [*RUN, "--storage", "runs"], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        [*RUN, *ONE_ACTOR, "--storage", "runs"], cwd=tmp_path, env=tracked, capture_output=True, text=True
     )
     assert (again.returncode, again.stderr) == (0, ""), log.read_text()
     assert "1 of 1 runs finished" in again.stdout
@@ -69,7 +70,7 @@ def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_b
     assert printed == list(range(ROUNDS + 1 - len(printed), ROUNDS + 1))
     assert len(printed) < ROUNDS, "a round that was reported is not computed again"
 
-    whole = new_storage(tmp_path / "whole")
+    whole = tmp_path / "whole"
     assert fedgrid("run", grid, "--in-process", "--storage", whole).code == 0
     assert undamaged(killed) == undamaged(whole)
     assert mlflow_faults(killed, "mine", ROUNDS) == []

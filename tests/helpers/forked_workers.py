@@ -3,7 +3,7 @@
     python -m tests.helpers.forked_workers SOCKET  # the process that is forked, until its input ends
     python forked_workers.py WORKER OPTIONS...     # in the place of Ray's setup_worker.py: asks for a fork
 
-Workers that start as a user's do: tests/chaos/test_kills.py, tests/cluster, tests/test_packaging.py.
+Workers that start as a user's do: tests/chaos/test_kills.py and tests/cluster.
 """
 
 import json

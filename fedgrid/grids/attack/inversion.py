@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models import flat_vectors
+from fedgrid.engine.federation.training.optimizers import adam_step
 
 LEARNING_RATE = 0.1
 DECAYS = (3 / 8, 5 / 8, 7 / 8)
@@ -57,19 +58,17 @@ def invert(
     target = -torch.tensor(update[:size], dtype=torch.float32)
     labels, shares = torch.tensor(labels_N), torch.tensor(shares_N, dtype=torch.float32)
     images = torch.tensor(rng.random((len(labels_N), *shape), np.float32), requires_grad=True)
-    optimizer = torch.optim.Adam([images], LEARNING_RATE)
+    mean, square, rate = torch.zeros_like(images), torch.zeros_like(images), LEARNING_RATE
     milestones = [max(1, int(share * steps)) for share in DECAYS]
-    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, milestones, 0.1)
-    for _ in range(steps):
+    for step in range(steps):
+        rate *= 0.1 ** milestones.count(step)
         losses = functional.cross_entropy(module(images), labels, reduction="none")
         parts = torch.autograd.grad((losses * shares).sum(), weights, create_graph=True)
         gradient = torch.cat([part.reshape(-1) for part in parts])
         distance = 1 - functional.cosine_similarity(gradient, target, dim=0)
-        (images.grad,) = torch.autograd.grad(distance + VARIATION * _variation(images), images)
-        images.grad.sign_()
-        optimizer.step()
-        schedule.step()
+        (towards,) = torch.autograd.grad(distance + VARIATION * _variation(images), images)
         with torch.no_grad():
+            adam_step(images, towards.sign_(), mean, square, step + 1, rate)
             images.clamp_(0, 1)
     inverted: NDArray[np.float32] = images.detach().numpy()
     return inverted

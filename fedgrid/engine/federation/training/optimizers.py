@@ -1,7 +1,8 @@
 """The clients' optimizers, on one flat tensor each, or for a stack of clients, on a row each.
 
 `torch.optim` on the same tensor gives the same bits, but a training step with it takes longer (one core):
-digitnet on 8x8 images 1.17 times with SGD, 1.25 with Adam; LeNet-5 on 28x28 images 1.03 to 1.09.
+digitnet on 8x8 images 1.17 times with SGD, 1.25 with Adam; LeNet-5 on 28x28 images 1.03 to 1.09. And with its
+first optimizer a process imports torch's compiler, which takes a second.
 
 Shapes: S slots of a stack, W entries of a state vector that are parameters.
 """
@@ -70,17 +71,24 @@ class Adam:
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
         self._steps += 1
-        self._mean.lerp_(gradient, 1 - self.FIRST)
-        self._square.mul_(self.SECOND).addcmul_(gradient, gradient, value=1 - self.SECOND)
-        scale = (1 - self.SECOND**self._steps) ** 0.5
-        size = self._training.learning_rate / (1 - self.FIRST**self._steps)
-        denominator = torch.sqrt(self._square, out=gradient).div_(scale).add_(self.EPSILON)
-        weights.addcdiv_(self._mean, denominator, value=-size)
+        adam_step(weights, gradient, self._mean, self._square, self._steps, self._training.learning_rate)
 
     def memory(self) -> Vector | None:
         """Return the moments and the number of steps, shape (2 W + 1,)."""
         mean, square = self._flat.gather(self._mean), self._flat.gather(self._square)
         return np.concatenate([mean, square, np.array([self._steps], np.float32)])
+
+
+def adam_step(
+    weights: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, steps: int, learning_rate: float
+) -> None:
+    """Take step number `steps`, from 1, of Adam; all tensors are of one shape, and change."""
+    mean.lerp_(gradient, 1 - Adam.FIRST)
+    square.mul_(Adam.SECOND).addcmul_(gradient, gradient, value=1 - Adam.SECOND)
+    scale = (1 - Adam.SECOND**steps) ** 0.5
+    size = learning_rate / (1 - Adam.FIRST**steps)
+    denominator = torch.sqrt(square, out=gradient).div_(scale).add_(Adam.EPSILON)
+    weights.addcdiv_(mean, denominator, value=-size)
 
 
 OPTIMIZERS: dict[str, type[Sgd] | type[Adam]] = {"sgd": Sgd, "adam": Adam}
