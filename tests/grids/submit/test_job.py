@@ -20,10 +20,10 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError, RunError
+from fedgrid.grids.cli import main
 from fedgrid.grids.ray_cluster.local import SETTINGS
 from fedgrid.grids.submit import tunnel
 from fedgrid.grids.submit.job import by_hand, command, stage, submit
-from tests.helpers.command_line import fedgrid
 
 ROOT = Path(__file__).parents[3]
 LOCAL = "cluster_name: nobody\nprovider: {type: local, head_ip: 127.0.0.9, worker_ips: []}\n"
@@ -328,12 +328,16 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
 @pytest.mark.slow
 @pytest.mark.ray
 def test_submit_returns_the_exit_code_of_a_failed_job(
-    job_server: str, monkeypatch: pytest.MonkeyPatch
+    job_server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
-    result = fedgrid("submit", "--address", job_server, "--", "fails", "--storage", "/nowhere")
-    assert (result.code, result.err) == (2, "")
-    assert "unknown preset 'fails'" in result.out
+    command = ["fedgrid", "submit", "--address", job_server, "--", "fails", "--storage", "/nowhere"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main.run_command()
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert ("unknown preset 'fails'" in out, err) == (True, "")
 
 
 @pytest.mark.slow
