@@ -141,8 +141,18 @@ def ray_session() -> Iterator[None]:
         ray.shutdown()
 
 
+@pytest.fixture(scope="session")
+def quick_stores() -> Iterator[None]:
+    """Let MLflow open a store without parsing its seventy migrations each time, to see which is the last."""
+    from mlflow.store.db import utils
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utils, "_get_latest_schema_revision", cache(utils._get_latest_schema_revision))
+        yield
+
+
 @pytest.fixture(scope="module")
-def in_mlflow() -> Iterator[None]:
+def in_mlflow(quick_stores: None) -> Iterator[None]:
     """Track runs in MLflow, as users do who say nothing else."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDGRID_TRACK", "mlflow")

@@ -7,7 +7,6 @@ import tarfile
 import tomllib
 import venv
 import zipfile
-from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from shutil import copyfile, copytree
@@ -20,13 +19,19 @@ from tests.helpers.command_line import environment
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-WHOLE = """
-import sys
+SMALL = (
+    *("--clients", "6", "--set", "training.rounds=2", "--filter", "algorithm=fedavg"),
+    *("--in-process", "--storage", "runs"),
+)
+WHEEL = f"""
 from pathlib import Path
+from fedgrid.grids.cli.main import app
 from fedgrid.grids.submit.job import stage
-stage(["quickstart"], Path(sys.argv[1]))
+stage(["quickstart"], Path("job"))
+app(["run", "quickstart", *{SMALL}], standalone_mode=False)
+app(["report", "quickstart", "--storage", "runs"], standalone_mode=False)
 """
-"""Lays the folder that a job brings to a cluster."""
+"""Lays the folder that a job brings to a cluster, runs a grid, and writes its report."""
 
 
 def ran(*command: object, folder: Path) -> str:
@@ -131,11 +136,6 @@ def test_editable_install_is_the_checkout(tmp_path: Path) -> None:
         assert archive.read(path_file).decode().strip() == str(ROOT)
 
 
-def test_job_brings_the_whole_package_of_a_wheel(programs: Path, tmp_path: Path) -> None:
-    ran(programs / "python", "-c", WHOLE, tmp_path / "job", folder=tmp_path)
-    assert files_below(tmp_path / "job") == package_files()
-
-
 @pytest.mark.parametrize("name", ["cluster.yaml", "clusters/aws.yaml", "clusters/gcp.yaml", ".dockerignore"])
 def test_machines_and_containers_get_what_an_installation_needs(name: str, tmp_path: Path) -> None:
     """The set-up of a cluster copies some files and folders to its machines, Docker those not ignored."""
@@ -152,23 +152,27 @@ def test_machines_and_containers_get_what_an_installation_needs(name: str, tmp_p
     assert files_below(checkout / "fedgrid") == files_below(ROOT / "fedgrid")
 
 
-@pytest.mark.slow
-def test_quickstart_and_report_run_from_the_wheel(programs: Path, tmp_path: Path) -> None:
-    def fedgrid(*arguments: object) -> str:
-        return ran(programs / "fedgrid", *arguments, "--storage", storage, folder=tmp_path)
+@pytest.fixture(scope="module")
+def used(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Return the folder in which the wheel was used, and what was printed."""
+    folder = tmp_path_factory.mktemp("used")
+    return folder, ran(programs / "python", "-c", WHEEL, folder=folder)
 
-    storage = tmp_path / "runs"
-    small: Sequence[str] = (
-        "--clients",
-        "6",
-        "--set",
-        "training.rounds=2",
-        "--filter",
-        "algorithm=ocfl-kmeans",
-    )
-    assert "1 of 1 runs finished" in fedgrid("run", "quickstart", "--in-process", *small)
-    assert "index.html" in fedgrid("report", "quickstart")
-    page = (storage / "grids" / "quickstart" / "report" / "index.html").read_text()
+
+def test_wheel_brings_the_program(programs: Path, tmp_path: Path) -> None:
+    assert PROJECT["version"] in ran(programs / "fedgrid", "--version", folder=tmp_path)
+
+
+def test_job_brings_the_whole_package_of_a_wheel(used: tuple[Path, str]) -> None:
+    assert files_below(used[0] / "job") == package_files()
+
+
+@pytest.mark.slow
+def test_quickstart_and_report_run_from_the_wheel(used: tuple[Path, str]) -> None:
+    folder, printed = used
+    assert "1 of 1 runs finished" in printed
+    assert "index.html" in printed
+    page = (folder / "runs" / "grids" / "quickstart" / "report" / "index.html").read_text()
     css, script = (
         (ROOT / "fedgrid" / "tracking" / "report" / f"report.{kind}").read_text() for kind in ("css", "js")
     )

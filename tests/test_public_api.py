@@ -67,30 +67,22 @@ def test_star_import_gives_the_promised_names() -> None:
     assert set(fedgrid.__all__) <= set(names)
 
 
-def test_import_and_writing_an_algorithm_bring_nothing_heavy(tmp_path: Path) -> None:
-    code = """
-import sys
-import fedgrid
-ours = {name for name in sys.modules if name.startswith("fedgrid.")}
-errors = {"fedgrid.engine", "fedgrid.engine.federation", "fedgrid.engine.federation.errors"}
-assert ours == errors | {"fedgrid.redaction"}, "lazy"
-from fedgrid import AlgorithmEntry, Clusterer, Diagnostics, FedOpt, FedOptSettings, ModelEntry, Ocfl
-from fedgrid import RunConfig, State, Updates
-heavy = {"ray", "mlflow", "torch", "matplotlib", "sklearn"} & set(sys.modules)
-assert not heavy, heavy
-"""
-    result = python(code, tmp_path)
-    assert result.returncode == 0, result.stderr
+def test_run_load_and_all_names_need_nothing_heavy_before_they_must(tmp_path: Path) -> None:
+    """The import and an algorithm: the packages named; a run and all names: Ray, MLflow, those under the GPL.
 
-
-def test_run_load_and_all_names_need_neither_ray_nor_mlflow_nor_packages_under_the_gpl(
-    tmp_path: Path,
-) -> None:
-    """Nor sympy, which torch imports for some of its functions: half a second for each client actor."""
+    Nor does a run need sympy, which torch imports for some functions: half a second for each client actor.
+    """
     code = f"""
 import sys
-sys.modules |= dict.fromkeys(("ray", "mlflow", "igraph", "leidenalg"))
 import fedgrid
+ours = {{name for name in sys.modules if name.startswith("fedgrid.")}}
+errors = {{"fedgrid.engine", "fedgrid.engine.federation", "fedgrid.engine.federation.errors"}}
+assert ours == errors | {{"fedgrid.redaction"}}, "lazy"
+from fedgrid import AlgorithmEntry, Clusterer, Diagnostics, FedOpt, FedOptSettings, ModelEntry, Ocfl
+from fedgrid import RunConfig, State, Updates
+heavy = {{"ray", "mlflow", "torch", "matplotlib", "sklearn"}} & set(sys.modules)
+assert not heavy, heavy
+sys.modules |= dict.fromkeys(("ray", "mlflow", "igraph", "leidenalg"))
 result = fedgrid.run({CONFIG!r}, storage="here")
 print(result.table("rounds").num_rows, result.table("clients").num_rows)
 print(result.scores["clusters"], result.folder.parent.name)

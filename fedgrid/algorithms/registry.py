@@ -85,7 +85,7 @@ def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Alg
         hint = f"did you mean '{near}'? " if near else ""
         raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
     entry = ALGORITHMS[name]
-    values = {**free(entry.settings), **settings}
+    values = {**_free_of(entry), **settings}
     default = getattr(entry.settings, "clusterer", None)
     if isinstance(default, Clusterer):
         values["clusterer"] = _complete(name, default, values["clusterer"])
@@ -102,6 +102,12 @@ def free(settings: Settings) -> dict[str, Any]:
         if values[name] == default_of(values):
             del values[name]
     return values
+
+
+@cache
+def _free_of(entry: AlgorithmEntry) -> Mapping[str, Any]:
+    """Return an entry's settings, `free`: a grid creates thousands of algorithms."""
+    return free(entry.settings)
 
 
 @cache

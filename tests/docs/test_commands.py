@@ -45,6 +45,11 @@ PLANNED = ("run", "search", "arena", "explain", "attack", "analyse")
 """Commands that take `--dry-run`."""
 OF_GRIDS = ("status", "report", "table", "compare", "show", "tag", "cite", "runs")
 SMALL = "quickstart"
+SMALLER = {
+    **{"19": "1", "24": "8", "0..4": "0,1", "seeds+=5..9": "seeds+=5"},
+    "folder:PATH": "npz:pens.npz",
+}
+"""What stands in for a word of a plan that would take seconds, or needs files."""
 
 
 def how_to_pages() -> list[Path]:
@@ -64,9 +69,11 @@ def adapted(words: list[str]) -> tuple[str, ...]:
     name = words[0]
     if name in PLANNED:
         words = [*words, *(["--dry-run"] if "--dry-run" not in words else [])]
-        words = [{"19": "1", "24": "8", "folder:PATH": "npz:pens.npz"}.get(word, word) for word in words]
-    if name == "arena" and len(words) > 2:  # All thirty families take six seconds to plan.
+        words = [SMALLER.get(word, word) for word in words]
+    if name == "arena":  # All thirty families take six seconds to plan.
         words += ["--families", "iid"]
+        if "--dataset" in words and "--tuned-on" not in words:
+            words += ["--trials", "2"]
     if name in (*OF_GRIDS, "explain", "attack", "analyse"):
         grid = {"205cd4": "RUN", "RUN": "RUN", "ocfl-archive": "other"}
         words = [name, grid.get(words[1], SMALL), *(grid.get(word, word) for word in words[2:])]

@@ -133,11 +133,10 @@ def test_fedrep_without_an_epoch_for_the_body_is_refused():
         fedrep(settings={"head_epochs": 3})
 
 
-@pytest.mark.ray
-def test_fedrep_runs_on_ray_as_the_page_types_it(ray_session, tmp_path, monkeypatch):
-    """A relative path, which actors cannot see; the rule is part of the key of the round cache."""
+def test_fedrep_runs_as_the_page_types_it(tmp_path, monkeypatch):
+    """On Ray: `execution/test_plugins.py`. The rule is part of the key of the round cache."""
     monkeypatch.chdir(EXAMPLES)
-    short = ("--clients", 3, "--seeds", 0, "--set", "training.rounds=1", "--clients-per-actor", 3)
+    short = ("--clients", 3, "--seeds", 0, "--set", "training.rounds=1", "--in-process")
     result = fedgrid(
         "run", "quickstart", "--plugin", "fedrep.py", "--algorithm", "fedrep", *short, "--storage", tmp_path
     )

@@ -18,7 +18,7 @@ def storage(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def own_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_store(quick_stores: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Log to the storage's own MLflow store."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 

@@ -29,6 +29,7 @@ EARLY = {
     "sattler-as-published": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
     "briggs": {"round": 2},
     "briggs-as-published": {"round": 2},
+    "fine-tuned": {"fine_tune": 2},
     "embeddings": {"encoder": "pixels"},
     "embeddings-as-published": {"encoder": "pixels", "threshold": 10.0},
 }

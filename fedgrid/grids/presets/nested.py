@@ -12,8 +12,9 @@ def value_at(values: Any, path: Iterable[str]) -> tuple[Any] | None:
     """Return the value at a path of keys of mappings and models, alone in a tuple; None if there is none."""
     for key in path:
         if isinstance(values, BaseModel):
-            # `dict(values)` gives the same, but takes most of the time of a grid of thousands of runs.
-            values = vars(values) | (values.model_extra or {})
+            # `dict(values)` has the same keys, but takes most of the time of a grid of thousands of runs.
+            fields = vars(values)
+            values = fields if key in fields else values.model_extra or {}
         if not (isinstance(values, Mapping) and key in values):
             return None
         values = values[key]

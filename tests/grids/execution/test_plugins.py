@@ -165,8 +165,14 @@ def test_search_of_an_algorithm_of_a_plugin(grid, storage):
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ray_session, tmp_path):
-    """The first launch fails in round 2; retry has the plugins of the grid's folder only."""
+def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(
+    ray_session, tmp_path, monkeypatch
+):
+    """The first launch fails in round 2; retry has the plugins of the grid's folder only.
+
+    Paths are relative to a folder in which actors are not.
+    """
+    monkeypatch.chdir(tmp_path)
     flag = tmp_path / "flag"
     flag.touch()
     (tmp_path / "fragile.py").write_text(FRAGILE.replace("FLAG", str(flag)))
@@ -178,7 +184,7 @@ def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(ra
     )
     alone, on_ray = new_storage(tmp_path / "alone"), new_storage(tmp_path / "on_ray")
     options = ("--storage", on_ray, "--no-cache", "--clients-per-actor", 3, "--json")
-    failed = fedgrid("run", tmp_path / "grid.yaml", *options, "--retries", 0)
+    failed = fedgrid("run", "grid.yaml", *options, "--retries", 0)
     assert failed.code == 1
     assert "broken on purpose" in failed.out
     flag.unlink()

@@ -5,16 +5,19 @@ import signal
 import socket
 import urllib.error
 import urllib.request
-from contextlib import ExitStack
+from io import StringIO
 from threading import Event
 
 import pytest
 from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
+from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.cli.actions import ui as ui_action
+from fedgrid.grids.cli.actions.ui import serve_ui
 from fedgrid.grids.following import follow
 from fedgrid.grids.following.follow import Pauses, Trackers
 from fedgrid.grids.following.teller import News
@@ -23,9 +26,8 @@ from fedgrid.grids.trackers.mlflow import ui
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import run_name
 from fedgrid.tracking.scoring import scores
-from tests.helpers.command_line import new_storage, started, stop
+from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record
-from tests.helpers.processes import wait_until_served
 
 pytestmark = pytest.mark.usefixtures("in_mlflow", "own_store")
 
@@ -258,26 +260,36 @@ def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
         new_trackers(storage)
 
 
+class Screen(StringIO):
+    """Does something, once, before it shows a text."""
+
+    def __init__(self, text, action):
+        super().__init__()
+        self._text, self._action = text, action
+
+    def write(self, text):
+        if self._text in text:
+            self._action()
+        return super().write(text)
+
+
 @pytest.mark.slow
 def test_mlflow_server_started_late_by_fedgrid_ui_has_everything_once_and_stops_at_ctrl_c(
     tmp_path, storage, warnings, monkeypatch
 ):
-    """A store that goes away and comes back: `test_outage_of_the_store_loses_nothing`."""
+    """A store that goes away and comes back: `test_outage_of_the_store_loses_nothing`.
+
+    Here the command runs in this process; test_ui.py interrupts another one.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address, served = ui.address(port), new_storage(tmp_path / "server")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setattr(ui_action, "tracking_uri", default_uri)
     log = new_trackers(storage, warnings.append)
-    with ExitStack() as stack:
-        stack.enter_context(log)
-        log.tell(A)
-        train(log, storage, A, 1, 3)
-        log.tell(B)
-        train(log, storage, B, 1, ROUNDS)
-        log.tell(B, "FAILED")
-        shown = stack.enter_context(started("ui", "--storage", served, "--port", port))
-        wait_until_served(address)
+
+    def use_server():
         train(log, storage, A, ROUNDS, ROUNDS)
         log.tell(A, "FINISHED")
         log.summary([], 1, 1)
@@ -290,10 +302,18 @@ def test_mlflow_server_started_late_by_fedgrid_ui_has_everything_once_and_stops_
             assert {"clients.parquet", "config.json"} <= store.artifacts(run_name(config))
         assert store.artifacts("mine") == {"preset.yaml"}
         assert log.lacking([A]) == []
-        assert stop(shown, signal.SIGINT)[0] == 0
+        signal.raise_signal(signal.SIGINT)
+
+    with log:
+        log.tell(A)
+        train(log, storage, A, 1, 3)
+        log.tell(B)
+        train(log, storage, B, 1, ROUNDS)
+        log.tell(B, "FAILED")
+        screen = Screen(f"MLflow at {address} (Ctrl-C ends it)", use_server)
+        serve_ui(None, Storage(served), port, Console(file=screen, width=200))
         with pytest.raises(urllib.error.URLError, match="refused"):
             urllib.request.urlopen(f"{address}/health", timeout=5)
-        stack.pop_all().close()
 
 
 def test_runs_at_a_uri_are_followed_there(tmp_path, warnings, monkeypatch):

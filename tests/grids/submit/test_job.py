@@ -20,27 +20,38 @@ from ray.job_submission import JobStatus, JobSubmissionClient
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError, RunError
+from fedgrid.grids.cli import main
+from fedgrid.grids.ray_cluster.local import SETTINGS
 from fedgrid.grids.submit import tunnel
 from fedgrid.grids.submit.job import by_hand, command, stage, submit
-from tests.helpers.command_line import END_SECONDS, new_storage, started
 
 ROOT = Path(__file__).parents[3]
 LOCAL = "cluster_name: nobody\nprovider: {type: local, head_ip: 127.0.0.9, worker_ips: []}\n"
-HEAD = """
+HEAD = f"""
 import ray
 from functools import partialmethod
+from ray._private.node import Node
 from ray._private.parameter import RayParams
 RayParams.__init__ = partialmethod(RayParams.__init__, dashboard_agent_listen_port=0)
-ray.init("local", num_cpus=1, include_dashboard=True, dashboard_port=0, log_to_driver=False)
+Node.start_monitor = Node.start_log_monitor = lambda node: None
+more = {{"dashboard_port": 0, "log_to_driver": False, "_system_config": {dict(SETTINGS)}}}
+ray.init("local", num_cpus=1, include_dashboard=True, **more)
 from ray._private.worker import global_worker
 print(global_worker.node.webui_url, flush=True)
 input()
 """
 """Starts a head with a free port for its agent: the tests' cluster may use the default port, and `ray.init`
 has no argument for it."""
+PROGRAM = f"""#!/bin/sh
+case "$2" in
+    fails) echo "unknown preset 'fails'"; exit 2;;
+    lasts) echo it runs; exec sleep 600;;
+    *) exec {Path(sys.executable).with_name("fedgrid")} "$@";;
+esac
+"""
+"""The head's `fedgrid`: of two grids it starts no Python."""
 OWN_IMAGES = ["--dataset", "npz:mine.npz", "--split", "majority", "--clients", "3", "--algorithm", "fedavg"]
 OWN_IMAGES += ["--set", "model=digitnet", "--set", "split.draws=6", "--set", "training.rounds=1"]
-DIGITS = ["--dataset", "digits", "--clients", "3", "--algorithm", "fedavg", "--set", "training.rounds=1"]
 
 
 def console() -> Console:
@@ -264,10 +275,13 @@ def answering(answers: dict[str, tuple[int, str]]) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def job_server() -> Iterator[str]:
+def job_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Ray head of its own that asks for the token `right`; its job server's address."""
+    folder = tmp_path_factory.mktemp("programs")
+    (folder / "fedgrid").write_text(PROGRAM)
+    (folder / "fedgrid").chmod(0o755)
     environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right"}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment["PATH"] = f"{folder}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     head = subprocess.Popen(
         [sys.executable, "-c", HEAD],
         env=environment,
@@ -295,7 +309,7 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
         for kind, data in (("images", pixels), ("labels", labels))
     }
     np.savez(tmp_path / "mine.npz", **parts)
-    storage = new_storage(tmp_path / "runs")
+    storage = tmp_path / "runs"
     screen = console()
     code = submit(
         [*OWN_IMAGES, "--in-process", "--storage", str(storage)],
@@ -314,14 +328,16 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
 @pytest.mark.slow
 @pytest.mark.ray
 def test_submit_returns_the_exit_code_of_a_failed_job(
-    job_server: str, monkeypatch: pytest.MonkeyPatch
+    job_server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
-    screen = console()
-    arguments = ["papper", "--storage", "/nowhere"]
-    code = submit(arguments, cluster=None, address=job_server, name="papper", follow=True, console=screen)
-    assert code == 2, shown(screen)
-    assert "unknown preset 'papper'" in shown(screen)
+    command = ["fedgrid", "submit", "--address", job_server, "--", "fails", "--storage", "/nowhere"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(SystemExit) as ended:
+        main.run_command()
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert ("unknown preset 'fails'" in out, err) == (True, "")
 
 
 @pytest.mark.slow
@@ -332,23 +348,25 @@ def test_submit_with_a_wrong_token_is_refused(job_server: str, monkeypatch: pyte
         submit(["paper"], cluster=None, address=job_server, name="paper", follow=True, console=console())
 
 
+class Interrupted(StringIO):
+    """A screen; Ctrl-C is pressed when it shows that the job runs."""
+
+    def write(self, text: str) -> int:
+        if "it runs" in text:
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
 @pytest.mark.slow
 @pytest.mark.ray
-def test_ctrl_c_ends_the_output_and_not_the_job(
-    job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_the_output_and_not_the_job(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
-    storage = new_storage(tmp_path / "runs")
-    # Long enough that it still runs when the interruption has arrived.
-    arguments = [*DIGITS[:-1], "training.rounds=500", "--in-process", "--storage", str(storage)]
-    with started("submit", "--address", job_server, "--", *arguments) as process:
-        assert process.stdout is not None
-        job = next(process.stdout).split()[1]
-        assert any("Running entrypoint" in line for line in process.stdout)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=END_SECONDS)
-    assert (process.returncode, err) == (0, "")
-    assert f"job {job} continues" in out
+    screen = Console(file=Interrupted(), width=200)
+    arguments = ["lasts", "--storage", "/nowhere"]
+    code = submit(arguments, cluster=None, address=job_server, name="lasts", follow=True, console=screen)
+    job = shown(screen).split()[1]
+    assert code == 0
+    assert f"job {job} continues" in shown(screen)
     client = JobSubmissionClient(job_server, headers={"Authorization": "Bearer right"})
     assert client.get_job_status(job) == JobStatus.RUNNING
     client.stop_job(job)

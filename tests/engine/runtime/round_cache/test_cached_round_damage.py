@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from shutil import copyfile, rmtree
+from shutil import copyfile, copytree, rmtree
 
 import pytest
 
@@ -91,6 +91,20 @@ def of_the_same_kind(file):
     return [other for other in file.parent.glob(f"*-{kind}*.safetensors") if other != file]
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A storage in which a run has filled the cache."""
+    folder = tmp_path_factory.mktemp("first")
+    play(config(**KEPT), folder, Arithmetic())
+    return folder
+
+
+@pytest.fixture
+def root(first, tmp_path):
+    """A copy of it."""
+    return copytree(first, tmp_path / "root")
+
+
 class TestOneFile:
     @pytest.mark.parametrize(
         ("name", "damage"),
@@ -101,33 +115,31 @@ class TestOneFile:
             *((name, hold_nothing) for name in ("reports", "memory")),
         ],
     )
-    def test_damaged_entry_is_named_in_a_warning_and_computed_again(self, tmp_path, name, damage):
-        play(config(**KEPT), tmp_path, Arithmetic())
-        file = files(tmp_path, f"000002-*-{name}*")[0]
+    def test_damaged_entry_is_named_in_a_warning_and_computed_again(self, root, name, damage):
+        file = files(root, f"000002-*-{name}*")[0]
         whole = file.read_bytes()
         damage(file, of_the_same_kind(file))
         assert file.read_bytes() != whole
         run = config("sattler", **KEPT)
-        play(run, tmp_path, Arithmetic())
-        (warning,) = warnings(run, tmp_path)
+        play(run, root, Arithmetic())
+        (warning,) = warnings(run, root)
         assert warning.startswith(f"warning: {file} is damaged")
-        assert differing(run, tmp_path, Arithmetic) == []
-        play(config("briggs", **KEPT), tmp_path, Untouchable())
-        assert warnings(config("briggs", **KEPT), tmp_path) == []
+        assert differing(run, root, Arithmetic) == []
+        play(config("briggs", **KEPT), root, Untouchable())
+        assert warnings(config("briggs", **KEPT), root) == []
 
     @pytest.mark.parametrize(
         ("name", "again"),
         [("reports", CLIENTS), ("products", CLIENTS), ("mean", CLIENTS), ("tests", 0), ("memory", 1)],
     )
-    def test_missing_entry_costs_only_what_it_takes_to_compute_it(self, tmp_path, name, again):
+    def test_missing_entry_costs_only_what_it_takes_to_compute_it(self, root, name, again):
         """A memory costs the training of its client, a test costs no training."""
-        play(config(**KEPT), tmp_path, Arithmetic())
-        files(tmp_path, f"000002-*-{name}*")[0].unlink()
+        files(root, f"000002-*-{name}*")[0].unlink()
         run = config("sattler", **KEPT)
-        play(run, tmp_path, Arithmetic())
-        assert trained(run, tmp_path) == [0, again, 0]
-        assert warnings(run, tmp_path) == []
-        assert differing(run, tmp_path, Arithmetic) == []
+        play(run, root, Arithmetic())
+        assert trained(run, root) == [0, again, 0]
+        assert warnings(run, root) == []
+        assert differing(run, root, Arithmetic) == []
 
     def test_folder_in_place_of_an_entry_is_warned_of(self, tmp_path):
         play(config(), tmp_path, Arithmetic())

@@ -128,11 +128,13 @@ def serving(port):
         yield parent
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 0)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 0), (signal.SIGINT, 0)]
+)
 def test_parent_that_is_killed_or_terminated_takes_the_server_and_its_workers_with_it(
     free_port, number, code
 ):
-    """For the real server and Ctrl-C see tests/e2e/test_cli.py."""
+    """For the real server see tests/grids/following/test_follow.py."""
     with serving(free_port) as parent:
         parent.send_signal(number)
         rest, _ = parent.communicate(timeout=60)
