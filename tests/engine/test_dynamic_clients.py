@@ -35,7 +35,7 @@ def rows_of_rounds(folder, algorithm, rounds, **given):
         {
             "algorithm": QUICKSTART.get(algorithm, algorithm),
             "clients": 30,
-            "training": {"rounds": rounds},
+            "training": {"rounds": rounds, "local_epochs": 2},
             "evaluation": {"every": rounds},
             **given,
         },
@@ -52,14 +52,15 @@ def ari(rows):
 
 @pytest.mark.parametrize("algorithm", [*FINDS_THE_GROUPS, "louvain"])
 def test_with_half_of_the_clients_a_round(folder, algorithm):
-    history = rows_of_rounds(folder, algorithm, 14, participation=0.5)
-    assert [sum(row["part"] == "trained" for row in rows) for rows in history] == [15] * 14
+    rounds = 14 if algorithm == "briggs" else 7  # Briggs clusters in round 6, and then meets the others.
+    history = rows_of_rounds(folder, algorithm, rounds, participation=0.5)
+    assert [sum(row["part"] == "trained" for row in rows) for rows in history] == [15] * rounds
     assert ari(history[-1]) == 1
 
 
 @pytest.mark.parametrize("algorithm", FINDS_THE_GROUPS)
 def test_with_a_fifth_of_the_clients_dropping_out(folder, algorithm):
-    history = rows_of_rounds(folder, algorithm, 8, dropout=0.2)
+    history = rows_of_rounds(folder, algorithm, 8 if algorithm == "briggs" else 6, dropout=0.2)
     assert {row["part"] for rows in history for row in rows} == {"trained", "dropped"}
     assert ari(history[-1]) == 1
 

@@ -1,4 +1,4 @@
-"""Every kind of scenario as a run of two rounds, in this process."""
+"""Every kind of scenario as a run of one round, in this process."""
 
 import pickle
 
@@ -50,7 +50,9 @@ def written_by_two(tmp_path):
 
 def config(dataset, kind, **split):
     given = {"dataset": dataset, "clients": CLIENTS, "algorithm": "fedavg", "model": "digitnet"}
-    return complete({**given, "training": {"rounds": 2}, "split": {"kind": kind, **split}}, NOWHERE)
+    return complete(
+        {**given, "training": {"rounds": 1, "local_epochs": 1}, "split": {"kind": kind, **split}}, NOWHERE
+    )
 
 
 def written_to(folder):
@@ -70,21 +72,21 @@ def written_to(folder):
         ("file", "official"),
     ],
 )
-def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(kind, tested_on, tmp_path, written_by_two):
-    dataset = written_by_two if kind == "natural" else "digits"
+def test_run_records_its_hidden_groups_and_the_sizes_of_its_sets(kind, tested_on, tmp_path):
+    dataset = digits_of_two_writers(tmp_path) if kind == "natural" else "digits"
     options = {"path": str(written_to(tmp_path))} if kind == "file" else {}
     run, storage = config(dataset, kind, tested_on=tested_on, **options), Storage.of(tmp_path / "runs")
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
         pass
     folder = folder_of(storage.root, run)
     rows = pq.read_table(folder / "clients.parquet").to_pydict()
-    assert rows["true_cluster"] == TRUTH[kind] * 2
+    assert rows["true_cluster"] == TRUTH[kind]
     names = NAMES if kind in ("natural", "file") else {}
     assert read_records(folder).group_names == names
     assert rows.get("group", []) == [names[group] for group in rows["true_cluster"] if names]
     setup, _ = prepare(run, NOWHERE)
-    assert rows["train_images"] == [len(client.train) for client in setup.clients] * 2
-    assert rows["test_images"] == [len(client.test) for client in setup.clients] * 2
+    assert rows["train_images"] == [len(client.train) for client in setup.clients]
+    assert rows["test_images"] == [len(client.test) for client in setup.clients]
     assert all(score is not None for score in rows["personalised_accuracy"])
 
 

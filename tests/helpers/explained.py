@@ -5,11 +5,13 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
-from tests.helpers.small_grid import NOWHERE, config
+from tests.helpers.small_grid import NOWHERE, ROUNDS, config
 
 GRID = "small"
-RUNS = (config(seed=1), config(seed=1, algorithm="ocfl-kmeans"))
-UNFINISHED = config(seed=2)
+CLUSTERING = {"rounds": ROUNDS}
+"""The training with which the second run finds clusters: of the data set's epochs."""
+RUNS = tuple(config(1, algorithm=name, training=CLUSTERING) for name in ("fedavg", "ocfl-kmeans"))
+UNFINISHED = config(2, training=CLUSTERING)
 
 
 def finished_grid(root):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pkgutil import walk_packages
 from types import UnionType
@@ -124,7 +124,7 @@ def play(device: str, case: Case) -> dict[str, bytes]:
     if VARIATE in case.rule.remembers:
         width = layout_of(blank(case.model, inputs_of(case), CLASSES)).num_parameters
         payload = {VARIATE: np.full(width, 1e-4, np.float32)}
-    models = [start, start * np.float32(0.9)]
+    models = [start, start * np.float32(0.9)] if len(candidates) > 1 else [start]
     memories: dict[int, Mapping[str, NDArray[Any]]] = {}
     found: dict[str, bytes] = {}
     for round_index in range(case.rounds):
@@ -160,10 +160,9 @@ def waits(case: Case) -> Counter[str]:
 
 def steps_wait(case: Case) -> Counter[str]:
     """Return what waits more often if clients take more steps."""
-    few, many = (
-        waits(Case(**{**vars(case), "images": batches * case.settings.batch_size})) for batches in (1, 4)
-    )
-    return many - few
+    with StandIn() as gpu:
+        play("cuda", replace(case, images=case.settings.batch_size))
+    return waits(replace(case, images=4 * case.settings.batch_size)) - gpu.waits
 
 
 def worker_of(case: Case, device: str) -> ClientWorker:

@@ -8,7 +8,7 @@ the bytes of the marked storages that are alive. There are no streams, kernels, 
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Self
 from unittest.mock import patch
@@ -16,7 +16,6 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 aten = torch.ops.aten
 GPU, CPU = torch.device("cuda", 0), torch.device("cpu")
@@ -45,6 +44,15 @@ def on_gpu(tensor: Tensor) -> bool:
     return getattr(tensor.untyped_storage(), "on_gpu", False)
 
 
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    """Yield the tensors among values, and in the lists and tuples among them."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
 class StandIn(TorchDispatchMode):
     """What `cuda` is inside the block."""
 
@@ -66,7 +74,7 @@ class StandIn(TorchDispatchMode):
         self, func: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         given, kind = dict(kwargs or {}), func.overloadpacket
-        tensors = [each for each in tree_leaves((args, given)) if isinstance(each, Tensor)]
+        tensors = [*_tensors(args), *_tensors(given.values())]
         is_here = any(map(on_gpu, tensors))
         is_made_here = given.get("device") is not None and torch.device(given["device"]).type == "cuda"
         if is_made_here:
@@ -82,9 +90,8 @@ class StandIn(TorchDispatchMode):
             raise RuntimeError(f"{func}: expected a generator on cuda, but found one on the CPU")
         found = func(*args, **given)
         if is_made_here or (is_here and not self._is_leaving and not is_copy_out):
-            for each in tree_leaves(found):
-                if isinstance(each, Tensor):
-                    self._put(each)
+            for each in _tensors((found,)):
+                self._put(each)
         return found
 
     def _check(self, func: Any, args: Sequence[Any], tensors: Sequence[Tensor]) -> None:

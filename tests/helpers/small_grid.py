@@ -12,8 +12,9 @@ NOWHERE = Path("unused")
 
 
 def config(seed, **values):
-    """Return three clients on digits."""
-    given = {"clients": 3, "training": {"rounds": ROUNDS}, "algorithm": "fedavg", "seed": seed, **values}
+    """Return three clients on digits, of one local epoch."""
+    training = {"rounds": ROUNDS, "local_epochs": 1}
+    given = {"clients": 3, "training": training, "algorithm": "fedavg", "seed": seed, **values}
     return complete(given, NOWHERE)
 
 

@@ -362,7 +362,8 @@ def test_import_without_mlflow_is_logged_by_sync(archive, storage):
 
 def test_import_at_a_uri_is_complete_for_another_machine(archive, tmp_path):
     bucket = tmp_path / "bucket"
-    first, second = ({"FEDGRID_CACHE": str(tmp_path / name)} for name in ("first", "second"))
+    logged = {"MLFLOW_TRACKING_URI": default_uri(new_storage(tmp_path / "logged"))}
+    first, second = ({**logged, "FEDGRID_CACHE": str(tmp_path / name)} for name in ("first", "second"))
     assert counts(imported(archive, f"local://{bucket}", **first)) == {"imported": 2, "unchanged": 0}
     assert bytes_of(folder_of(bucket, "fedavg")).keys() == {
         *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json", "mlflow.json"),

@@ -9,6 +9,7 @@ from fedgrid.algorithms.registry import ALGORITHMS, members_of_arena
 from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
 from fedgrid.engine.federation.uplink.steps import clip_of, noise_of
+from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid, preset_names
@@ -80,6 +81,11 @@ def test_every_preset_has_the_runs_it_promises():
     assert {name: len(grid(name).runs) for name in preset_names()} == PROMISED
     for name in PROMISED:
         assert len({run.run_id for run in grid(name).runs}) == PROMISED[name]
+
+
+def test_no_preset_has_a_setting_that_cannot_act():
+    for name in PROMISED:
+        assert idle_lines(grid(name).runs) == []
 
 
 def test_privacy_digits_has_seven_noises_under_seven_algorithms():

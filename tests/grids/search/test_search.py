@@ -19,7 +19,8 @@ from tests.helpers.killed import Killed, kill_after
 NOWHERE = Path("unused")
 BRIGGS = "algorithm: {name: briggs, round: 6}\n"
 ON_MNIST = ("briggs", "--dataset", "mnist")
-SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=2", "--in-process", "--trials", 4)
+SHORT = ("--set", "training.rounds=2", "--set", "training.local_epochs=1")
+SEARCH = ("search", "briggs", "--clients", 3, *SHORT, "--in-process", "--trials", 4)
 
 
 @pytest.fixture(autouse=True)

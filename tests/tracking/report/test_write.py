@@ -94,9 +94,9 @@ def no_figure(error: str) -> Figure:
 
 @pytest.mark.parametrize("few", [100, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_figure_that_fails_is_named_and_the_earlier_report_stays(tmp_path, monkeypatch, few):
-    monkeypatch.setattr(draw, "FEW", few)
-    monkeypatch.setattr(draw, "_cores", lambda: 2)
     write(page_of("one"), tmp_path)
+    monkeypatch.setattr(draw, "FEW", few)
+    monkeypatch.setattr(draw, "PROCESSES", 1)
     before = files_in(tmp_path)
     bad = Plate("bad", "Bad", "Bad.", partial(no_figure, "no data"))
     page = page_of("one", "two")
@@ -134,11 +134,11 @@ def wait_for_ever() -> Figure:
 
 @pytest.mark.slow
 def test_drawing_processes_exit_when_their_parent_is_killed(tmp_path):
-    """They hold the pipe, which ends when all are gone."""
+    """They hold the pipe, which ends when all are gone; here one, as each waits for the parent."""
     code = (
         "from pathlib import Path; from test_write import wait_for_ever; "
         "from fedgrid.tracking.report import draw; "
-        "from fedgrid.tracking.report.page import USUAL, Plate; draw._cores = lambda: 2; "
+        "from fedgrid.tracking.report.page import USUAL, Plate; draw.PROCESSES = 1; "
         "draw.FEW = 0; plates = [Plate(str(n), '', '', wait_for_ever) for n in range(9)]; "
         f"draw.draw(plates, Path({str(tmp_path / 'figures')!r}), print, USUAL)"
     )

@@ -7,8 +7,6 @@ from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle, idle_lines, idle_settings
-from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.presets.preset_files import preset_names
 from tests.helpers.command_line import fedgrid
 from tests.helpers.small_grid import NOWHERE
 
@@ -59,11 +57,6 @@ def test_algorithms_at_their_defaults_act_within_fifty_rounds():
     for entry in ALGORITHMS.values():
         acts_from = first_rounds(type(entry.settings), entry.settings.model_dump())
         assert all(1 <= first <= 50 for first in acts_from.values())
-
-
-def test_no_preset_has_a_setting_that_cannot_act():
-    for name in preset_names():
-        assert idle_lines(load_grid(name, {}, [], NOWHERE).runs) == []
 
 
 def test_dry_run_says_it_in_one_line():

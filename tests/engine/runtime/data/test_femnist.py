@@ -33,7 +33,7 @@ def leaf(writers, skip=0, count=10):
     """Return the content of one of LEAF's files."""
     data = {
         writer: {
-            "x": [[grey / 255] * 784 for _, grey in written(writer, count)[skip:]],
+            "x": [[round(grey / 255, 4)] * 784 for _, grey in written(writer, count)[skip:]],
             "y": [label for label, _ in written(writer, count)[skip:]],
         }
         for writer in writers

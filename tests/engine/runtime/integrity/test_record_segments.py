@@ -1,6 +1,7 @@
 """Records of long runs are in segments, and end as the same bytes as in one file."""
 
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,11 +143,11 @@ def test_a_kill_between_any_two_steps_leaves_the_same_bytes(tmp_path, monkeypatc
     nine segments and renames two marks: 28 steps, and from the second table on `clients` is joined.
     """
     monkeypatch.setattr(os, "fsync", lambda handle: None)
+    save(open_folder(tmp_path / "half")[0], 1, 2)
     joined = 0
     for last in range(1, 1000):
-        root = tmp_path / str(last)
+        root = shutil.copytree(tmp_path / "half", tmp_path / str(last))
         folder, _ = open_folder(root)
-        save(folder, 1, 2)
         try:
             with monkeypatch.context() as patch:
                 killed_at(patch, last)

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import load_file
 
-from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
@@ -28,7 +27,7 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from tests.helpers.small_runs import references_for, settings_of
+from tests.helpers.small_runs import EARLY, references_for, settings_of
 
 NOWHERE = Path("no-data-needed")
 ROUNDS = 3
@@ -120,8 +119,9 @@ def test_a_cluster_model_has_one_score_on_the_servers_set(tmp_path):
         assert len(scores) == 1
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_algorithm_runs(tmp_path, name):
+@pytest.mark.parametrize("name", EARLY)
+def test_every_algorithm_runs_with_its_defaults(tmp_path, name):
+    """Those that other runs take in `tests.engine.runtime.round_cache` are played there."""
     run = config(algorithm=name, split=references_for(name), training={"local_epochs": 1})
     folder = finish(run, tmp_path)
     assert (folder / "done.json").exists()
