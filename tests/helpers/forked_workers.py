@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -65,24 +66,26 @@ def serve(place: str) -> None:
             asked, _ = listening.accept()
             text, streams, *_ = socket.recv_fds(asked, LONGEST, 3)
             arguments, environment, folder = json.loads(text)
-            # Once imported, Ray knows its job, which is in the environment of all workers.
+            # Once imported, Ray knows its job, which the environment of all workers names.
             os.environ.update(environment)
             for module in IMPORTED:
                 import_module(module)
             if os.fork() == 0:
-                become(arguments, folder, streams)
+                become(arguments, environment, folder, streams)
             for stream in streams:
                 os.close(stream)
             asked.close()
 
 
-def become(arguments: list[str], folder: str, streams: list[int]) -> None:
+def become(arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> None:
     """Run a worker's program in this fork, as if it had been started with these."""
     # When a worker has died, Ray kills its group.
     os.setpgrp()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
+    os.environ.clear()
+    os.environ.update(environment)
     os.chdir(folder)
     sys.argv = arguments
     runpy.run_path(arguments[0], run_name="__main__")
@@ -90,10 +93,13 @@ def become(arguments: list[str], folder: str, streams: list[int]) -> None:
 
 
 def ask() -> None:
-    """Ask for a fork with this process's arguments, environment, folder and streams."""
-    # These two are for the program whose place this one takes.
-    arguments = [word for word in sys.argv[1:] if not word.startswith(("--serialized-", "--language="))]
-    text = json.dumps([arguments, dict(os.environ), os.getcwd()])
+    """Ask for a fork with this process's folder and streams, and with what Ray gives it."""
+    given = ArgumentParser(allow_abbrev=False)
+    given.add_argument("--serialized-runtime-env-context", type=json.loads, default={}, dest="context")
+    given.add_argument("--language")
+    own, arguments = given.parse_known_args()
+    environment = {**os.environ, **own.context.get("env_vars", {})}
+    text = json.dumps([arguments, environment, os.getcwd()])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         asking.connect(os.environ[SOCKET])
         socket.send_fds(asking, [text.encode()], [0, 1, 2])

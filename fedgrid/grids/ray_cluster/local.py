@@ -23,9 +23,13 @@ from tempfile import TemporaryDirectory, gettempdir
 from types import MappingProxyType
 from typing import Any
 
-SETTINGS: Mapping[str, Any] = MappingProxyType({"enable_metrics_collection": False})
+SETTINGS: Mapping[str, Any] = MappingProxyType(
+    {"enable_metrics_collection": False, "idle_worker_killing_time_threshold_ms": 20_000}
+)
 """Ray's, to be copied: Ray adds to what it is given. Metrics, which nothing here reads, are shown to anybody
-who asks without a token."""
+who asks without a token. Ray starts a process a core ahead; if it does not end them after an idle second,
+client actors take what servers leave of them, which saves each of them 0.4 s of the processor.
+"""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables that Tune passes on in the open."""
 LONGEST = 35
