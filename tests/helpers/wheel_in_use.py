@@ -26,7 +26,7 @@ def main() -> None:
         getattr(fedgrid, name)
     for_an_algorithm = sorted(HEAVY & set(sys.modules))
 
-    sys.modules |= dict.fromkeys(NOT_NEEDED)  # type: ignore[arg-type]
+    sys.modules |= dict.fromkeys(NOT_NEEDED)
     result = fedgrid.run(CONFIG, storage="here")
     by_a_run = "sympy" in sys.modules
 
