@@ -1,5 +1,6 @@
 """sdist, wheel from the sdist, empty environment: every file arrives, and the quickstart runs there."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,25 +14,15 @@ from shutil import copyfile, copytree
 
 import pytest
 import yaml
+from hatchling.builders.sdist import SdistBuilder
+from hatchling.builders.wheel import WheelBuilder
 
 from fedgrid.engine.federation.format import FORMAT
 from tests.helpers.command_line import environment
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-SMALL = (
-    *("--clients", "6", "--set", "training.rounds=2", "--filter", "algorithm=fedavg"),
-    *("--in-process", "--storage", "runs"),
-)
-WHEEL = f"""
-from pathlib import Path
-from fedgrid.grids.cli.main import app
-from fedgrid.grids.submit.job import stage
-stage(["quickstart"], Path("job"))
-app(["run", "quickstart", *{SMALL}], standalone_mode=False)
-app(["report", "quickstart", "--storage", "runs"], standalone_mode=False)
-"""
-"""Lays the folder that a job brings to a cluster, runs a grid, and writes its report."""
+IN_USE = ROOT / "tests" / "helpers" / "wheel_in_use.py"
 
 
 def ran(*command: object, folder: Path) -> str:
@@ -50,9 +41,10 @@ def ran(*command: object, folder: Path) -> str:
 
 def build(target: str, checkout: Path, into: Path) -> Path:
     """Build an sdist, a wheel or an editable wheel with what this environment has; return the file."""
-    ran(sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", into, folder=checkout)
-    [built] = into.iterdir()
-    return built
+    name, _, version = target.partition(":")
+    builder = {"sdist": SdistBuilder, "wheel": WheelBuilder}[name](str(checkout))
+    [built] = builder.build(directory=str(into), versions=[version] if version else None)
+    return Path(built)
 
 
 def repository_files() -> set[str]:
@@ -153,25 +145,45 @@ def test_machines_and_containers_get_what_an_installation_needs(name: str, tmp_p
 
 
 @pytest.fixture(scope="module")
-def used(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Return the folder in which the wheel was used, and what was printed."""
+def used(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """Return the folder in which the wheel was used, and the lines that were printed."""
     folder = tmp_path_factory.mktemp("used")
-    return folder, ran(programs / "python", "-c", WHEEL, folder=folder)
+    return folder, ran(programs / "python", "-P", IN_USE, folder=folder).splitlines()
+
+
+def seen(used: tuple[Path, list[str]], what: str) -> object:
+    """Return something of what was seen meanwhile."""
+    return json.loads(used[1][-1])[what]
 
 
 def test_wheel_brings_the_program(programs: Path, tmp_path: Path) -> None:
     assert PROJECT["version"] in ran(programs / "fedgrid", "--version", folder=tmp_path)
 
 
-def test_job_brings_the_whole_package_of_a_wheel(used: tuple[Path, str]) -> None:
+def test_import_and_writing_an_algorithm_bring_nothing_heavy(used: tuple[Path, list[str]]) -> None:
+    engine = ["fedgrid.engine", "fedgrid.engine.federation", "fedgrid.engine.federation.errors"]
+    assert seen(used, "modules at import") == [*engine, "fedgrid.redaction"], "lazy"
+    assert seen(used, "heavy packages for an algorithm") == []
+
+
+def test_runs_and_all_names_need_neither_ray_nor_mlflow_nor_packages_under_the_gpl(
+    used: tuple[Path, list[str]],
+) -> None:
+    """Nor sympy, which torch imports for some of its functions: half a second for each client actor."""
+    assert seen(used, "rows") == [2, 6]
+    assert (seen(used, "clusters"), seen(used, "folder")) == (1, str(used[0] / "here"))
+    assert not seen(used, "sympy by a run")
+
+
+def test_job_brings_the_whole_package_of_a_wheel(used: tuple[Path, list[str]]) -> None:
     assert files_below(used[0] / "job") == package_files()
 
 
 @pytest.mark.slow
-def test_quickstart_and_report_run_from_the_wheel(used: tuple[Path, str]) -> None:
-    folder, printed = used
-    assert "1 of 1 runs finished" in printed
-    assert "index.html" in printed
+def test_quickstart_and_report_run_from_the_wheel(used: tuple[Path, list[str]]) -> None:
+    folder, lines = used
+    assert any("1 of 1 runs finished" in line for line in lines)
+    assert any("index.html" in line for line in lines)
     page = (folder / "runs" / "grids" / "quickstart" / "report" / "index.html").read_text()
     css, script = (
         (ROOT / "fedgrid" / "tracking" / "report" / f"report.{kind}").read_text() for kind in ("css", "js")

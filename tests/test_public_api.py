@@ -1,28 +1,19 @@
 """`import fedgrid`: what notebooks and plugins use, without what they do not need.
 
-In a folder with packages of our names: chaos/test_kills.py.
+In a folder with packages of our names: chaos/test_kills.py. What is imported when: test_packaging.py.
 """
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedgrid
-from tests.helpers.command_line import environment
 
 ROOT = Path(__file__).parents[1]
 CONFIG = {"clients": 3, "algorithm": "fedavg", "training": {"rounds": 2}}
-
-
-def python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a program in a folder, as a user would: the folder comes first among what can be imported."""
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("name", fedgrid.__all__)
@@ -65,36 +56,6 @@ def test_star_import_gives_the_promised_names() -> None:
     names: dict[str, object] = {}
     exec("from fedgrid import *", names)
     assert set(fedgrid.__all__) <= set(names)
-
-
-def test_run_load_and_all_names_need_nothing_heavy_before_they_must(tmp_path: Path) -> None:
-    """The import and an algorithm: the packages named; a run and all names: Ray, MLflow, those under the GPL.
-
-    Nor does a run need sympy, which torch imports for some functions: half a second for each client actor.
-    """
-    code = f"""
-import sys
-import fedgrid
-ours = {{name for name in sys.modules if name.startswith("fedgrid.")}}
-errors = {{"fedgrid.engine", "fedgrid.engine.federation", "fedgrid.engine.federation.errors"}}
-assert ours == errors | {{"fedgrid.redaction"}}, "lazy"
-from fedgrid import AlgorithmEntry, Clusterer, Diagnostics, FedOpt, FedOptSettings, ModelEntry, Ocfl
-from fedgrid import RunConfig, State, Updates
-heavy = {{"ray", "mlflow", "torch", "matplotlib", "sklearn"}} & set(sys.modules)
-assert not heavy, heavy
-sys.modules |= dict.fromkeys(("ray", "mlflow", "igraph", "leidenalg"))
-result = fedgrid.run({CONFIG!r}, storage="here")
-print(result.table("rounds").num_rows, result.table("clients").num_rows)
-print(result.scores["clusters"], result.folder.parent.name)
-assert "sympy" not in sys.modules
-import fedgrid.grids.cli.main
-for name in fedgrid.__all__:
-    getattr(fedgrid, name)
-assert fedgrid.figures.cluster_map(result.records) is not None
-"""
-    result = python(code, tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["2", "6", "1", "here"]
 
 
 def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

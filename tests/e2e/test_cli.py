@@ -174,7 +174,7 @@ def test_run_of_the_readme_on_real_mnist_made_small(shared, storage):
         for change in (
             "training.rounds=1",
             "training.local_epochs=1",
-            "split.draws=40",
+            "split.draws=10",
             "split.server_images=9",
         )
     ]

@@ -4,6 +4,7 @@ The test is `tracking.scoring.paired_tests.effect_and_p` (Pratt's ranks, exact w
 are). Shapes: N blocks, P pairs of methods, B samples, W sums of ranks.
 """
 
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -92,13 +93,21 @@ def _tails(ranks_BN: Array) -> Array:
     is computed once for rows with the same ranks: most have no ties.
     """
     ranks_BN, place_B = np.unique(np.sort(ranks_BN, axis=1), axis=0, return_inverse=True)
-    largest = ranks_BN.shape[1] * (ranks_BN.shape[1] + 1)
-    period = 2 * largest + 1
-    waves_W = np.cos(2 * np.pi * np.arange(period) / period)
+    waves_RW = _waves(ranks_BN.shape[1])
+    largest = waves_RW.shape[1] - 1
     spectrum_BW = np.ones((len(ranks_BN), largest + 1))
     for ranks_B in ranks_BN.T:
-        spectrum_BW *= waves_W[np.outer(ranks_B, np.arange(largest + 1)) % period]
-    chances_BW = np.fft.irfft(spectrum_BW, period)[:, : largest + 1]
+        spectrum_BW *= waves_RW[ranks_B]
+    chances_BW = np.fft.irfft(spectrum_BW, 2 * largest + 1)[:, : largest + 1]
     tails_BW = 2 * np.cumsum(chances_BW[:, ::-1], axis=1)[:, ::-1]
     tails_BW[:, 0] = 1.0
     return np.asarray(tails_BW[place_B.ravel()])
+
+
+@cache
+def _waves(num_blocks: int) -> Array:
+    """Return the cosine of each of `R` = 0, 1, ..., twice the number of blocks, at each frequency: (R, W)."""
+    largest = num_blocks * (num_blocks + 1)
+    period = 2 * largest + 1
+    waves_W = np.cos(2 * np.pi * np.arange(period) / period)
+    return np.asarray(waves_W[np.outer(np.arange(2 * num_blocks + 1), np.arange(largest + 1)) % period])
