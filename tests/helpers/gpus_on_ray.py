@@ -160,12 +160,11 @@ def main() -> None:
     """Print what was found."""
     found: dict[str, Any] = {}
     with cluster():
-        found["opened"] = opened()
+        with reserved([{"CPU": 1}] * 2):
+            found["opened without a free CPU"] = opened()
         found["refused"] = refused()
         with reserved([{"GPU": 0.05}]):
             found["opened beside another driver"] = opened()
-        with reserved([{"CPU": 1}] * 2):
-            found["opened without a free CPU"] = opened()
         with reserved(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
             found["a client actor reserves"] = taken
         found["measured on"] = measured_on()

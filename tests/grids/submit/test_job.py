@@ -16,13 +16,13 @@ from threading import Thread
 import numpy as np
 import pytest
 import ray
-from ray.job_submission import JobStatus, JobSubmissionClient
+from ray.job_submission import JobSubmissionClient
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError, RunError
 from fedgrid.grids.cli import main
 from fedgrid.grids.ray_cluster.local import SETTINGS
-from fedgrid.grids.submit import tunnel
+from fedgrid.grids.submit import job, tunnel
 from fedgrid.grids.submit.job import by_hand, command, stage, submit
 
 ROOT = Path(__file__).parents[3]
@@ -43,13 +43,10 @@ input()
 """Starts a head with a free port for its agent: the tests' cluster may use the default port, and `ray.init`
 has no argument for it."""
 PROGRAM = f"""#!/bin/sh
-case "$2" in
-    fails) echo "unknown preset 'fails'"; exit 2;;
-    lasts) echo it runs; exec sleep 600;;
-    *) exec {Path(sys.executable).with_name("fedgrid")} "$@";;
-esac
+if [ "$2" = fails ]; then echo "unknown preset 'fails'"; exit 2; fi
+exec {Path(sys.executable).with_name("fedgrid")} "$@"
 """
-"""The head's `fedgrid`: of two grids it starts no Python."""
+"""The head's `fedgrid`: of one grid it starts no Python."""
 OWN_IMAGES = ["--dataset", "npz:mine.npz", "--split", "majority", "--clients", "3", "--algorithm", "fedavg"]
 OWN_IMAGES += ["--set", "model=digitnet", "--set", "split.draws=6", "--set", "training.rounds=1"]
 
@@ -294,11 +291,21 @@ def job_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     head.communicate("\n")
 
 
+class Interrupted(StringIO):
+    """A screen; Ctrl-C is pressed when it shows that the job runs."""
+
+    def write(self, text: str) -> int:
+        if "Running entrypoint" in text:
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
 @pytest.mark.slow
 @pytest.mark.ray
-def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
+def test_ctrl_c_ends_the_output_and_the_job_with_own_images_leaves_its_run_in_the_storage(
     job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After Ctrl-C the job is followed again, to its end."""
     monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
     monkeypatch.chdir(tmp_path)
     labels = np.arange(40) % 2
@@ -310,7 +317,7 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
     }
     np.savez(tmp_path / "mine.npz", **parts)
     storage = tmp_path / "runs"
-    screen = console()
+    screen = Console(file=Interrupted(), width=200)
     code = submit(
         [*OWN_IMAGES, "--in-process", "--storage", str(storage)],
         cluster=None,
@@ -319,10 +326,13 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
         follow=True,
         console=screen,
     )
-    assert code == 0, shown(screen)
+    name = shown(screen).split()[1]
+    assert name.startswith("fedgrid-my-grid-")
+    assert (code, f"job {name} continues" in shown(screen)) == (0, True)
+    client = JobSubmissionClient(job_server, headers={"Authorization": "Bearer right"})
+    assert job._follow(client, name, again := console()) == 0, shown(again)
+    assert "fedavg" in shown(again)
     assert len(list(storage.glob("npz_mine-3-majority-*/done.json"))) == 1
-    assert "job fedgrid-my-grid-" in shown(screen)
-    assert "fedavg" in shown(screen)
 
 
 @pytest.mark.slow
@@ -346,27 +356,3 @@ def test_submit_with_a_wrong_token_is_refused(job_server: str, monkeypatch: pyte
     monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
     with pytest.raises(ConfigError, match="token, from RAY_AUTH_TOKEN"):
         submit(["paper"], cluster=None, address=job_server, name="paper", follow=True, console=console())
-
-
-class Interrupted(StringIO):
-    """A screen; Ctrl-C is pressed when it shows that the job runs."""
-
-    def write(self, text: str) -> int:
-        if "it runs" in text:
-            signal.raise_signal(signal.SIGINT)
-        return super().write(text)
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-def test_ctrl_c_ends_the_output_and_not_the_job(job_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
-    screen = Console(file=Interrupted(), width=200)
-    arguments = ["lasts", "--storage", "/nowhere"]
-    code = submit(arguments, cluster=None, address=job_server, name="lasts", follow=True, console=screen)
-    job = shown(screen).split()[1]
-    assert code == 0
-    assert f"job {job} continues" in shown(screen)
-    client = JobSubmissionClient(job_server, headers={"Authorization": "Bearer right"})
-    assert client.get_job_status(job) == JobStatus.RUNNING
-    client.stop_job(job)

@@ -13,6 +13,7 @@ from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.round_cache import cached_round
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheFiles, CacheOptions, kept
@@ -41,6 +42,16 @@ from tests.helpers.small_runs import (
 )
 
 ALL, NOBODY = CLIENTS, 0
+NORMED = """
+from torch import nn
+from fedgrid import ModelEntry
+
+def build(channels, height, width, num_classes):
+    first = nn.Linear(channels * height * width, 8)
+    return nn.Sequential(nn.Flatten(), first, nn.BatchNorm1d(8), nn.Linear(8, num_classes))
+
+MODELS = [ModelEntry("normed", "with BatchNorm", "ours", build=build)]
+"""
 PARTING = ("fedavg", "ocfl-kmeans")
 """Two whose rounds part in the second."""
 
@@ -49,6 +60,15 @@ PARTING = ("fedavg", "ocfl-kmeans")
 def unhurried(monkeypatch):
     """No power cut is tested here."""
     monkeypatch.setattr(atomic, "flush", lambda path: None)
+
+
+@pytest.fixture
+def normed(tmp_path):
+    """A model with BatchNorm."""
+    (tmp_path / "normed.py").write_text(NORMED)
+    active.use([tmp_path / "normed.py"])
+    yield "normed"
+    active.use()
 
 
 def ids(run):
@@ -101,14 +121,14 @@ class TestNoNumberChanges:
         for name in ("rounds", "clients"):
             assert repr(rows(weighted, tmp_path, name)) == repr(rows(plain, tmp_path, name))
 
-    def test_similarity_over_state_and_over_parameters_do_not_share_products(self, tmp_path):
+    def test_similarity_over_state_and_over_parameters_do_not_share_products(self, tmp_path, normed):
         """On a model with BatchNorm. Updates are what they were, their inner products are not."""
         temperatures = set()
         for algorithm, over in (("fedavg", "parameters"), ("ocfl-kmeans", "state")):
             run = config(
                 {"name": algorithm, "similarity_over": over},
                 clients=2,
-                model="mobilenet",
+                model=normed,
                 training={"rounds": 1, "batch_size": 8},
                 split={"num_clusters": 2, "draws": 9, "server_images": 2},
             )
