@@ -13,6 +13,7 @@ from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.grids.search import progress
 from fedgrid.grids.search.definition import load_search
+from fedgrid.tracking import figures
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.killed import Killed, kill_after
 
@@ -23,17 +24,19 @@ SHORT = ("--set", "training.rounds=2", "--set", "training.local_epochs=1")
 SEARCH = ("search", "briggs", "--clients", 3, *SHORT, "--in-process", "--trials", 4)
 
 
-@pytest.fixture(autouse=True)
-def small_batches(monkeypatch):
-    monkeypatch.setattr(progress, "BATCH", 2)
+@pytest.fixture(scope="module", autouse=True)
+def small_batches():
+    """Searches draw figures, and render none of them: `test_figures` does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "BATCH", 2)
+        patch.setattr(figures, "save", lambda figure, path: path.write_bytes(b"a figure"))
+        yield
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     storage = new_storage(tmp_path_factory.mktemp("undisturbed"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress, "BATCH", 2)
-        result = fedgrid(*SEARCH, "--storage", storage, FEDGRID_TRACK="mlflow")
+    result = fedgrid(*SEARCH, "--storage", storage, FEDGRID_TRACK="mlflow")
     assert (result.code, result.err) == (0, "")
     return storage, result
 
