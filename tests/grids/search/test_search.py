@@ -13,7 +13,6 @@ from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.grids.search import progress
 from fedgrid.grids.search.definition import load_search
-from fedgrid.tracking import figures
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.killed import Killed, kill_after
 
@@ -25,11 +24,9 @@ SEARCH = ("search", "briggs", "--clients", 3, *SHORT, "--in-process", "--trials"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_batches():
-    """Searches draw figures, and render none of them: `test_figures` does."""
+def small_batches(unrendered):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "BATCH", 2)
-        patch.setattr(figures, "save", lambda figure, path: path.write_bytes(b"a figure"))
         yield
 
 
