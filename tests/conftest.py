@@ -169,6 +169,16 @@ def drawn_here() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def unrendered() -> Iterator[None]:
+    """Compose figures and leave their files without them: to render one takes longer than a small run."""
+    from fedgrid.tracking import figures
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "save", lambda figure, path: path.write_text('<svg viewBox="0 0 9 9"/>'))
+        yield
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Return the folder `shared` beside the checkout: published numbers and real images."""

@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+import typer
+
 from fedgrid.grids.trackers.mlflow.own_store import make_empty
 from tests.helpers.processes import of_kind, processes, wait_until_ended
 
 if TYPE_CHECKING:
-    from typer.core import TyperGroup
-
     from fedgrid.grids.planning.calibrate import Speed, Workload
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
@@ -29,6 +29,8 @@ SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS",
 END_SECONDS = 60
 TEST_RUN_FOLDER = "FEDGRID_TEST_RUN_FOLDER"
 """Names the folder that all processes of a test run share."""
+_MADE_ONCE = cache(typer.main.get_command)
+"""Typer makes the commands of their functions for each call, which takes 15 ms."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,6 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     Its storage takes no time: which rounds are cached must not depend on how fast this machine trains. Nor
     does a plan measure that, which takes seconds.
     """
-    import typer
-
     from fedgrid.engine.runtime.round_cache import entry
     from fedgrid.grids.cli import main
     from fedgrid.grids.planning import dry_run
@@ -109,8 +109,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     command = ["fedgrid", *map(str, arguments)]
     with (
         patch.object(sys, "argv", command),
-        # A test may have put something else in its place.
-        patch.object(main, "app", _commands() if isinstance(main.app, typer.Typer) else main.app),
+        patch.object(typer.main, "get_command", _MADE_ONCE),
         patch.dict(os.environ, environment(**settings), clear=True),
         patch.object(entry, "measure", lambda storage, folder: entry.StorageSpeed()),
         patch.object(dry_run, "calibrate", unmeasured),
@@ -123,16 +122,6 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
         except SystemExit as end:
             code = int(end.code or 0)
     return Result(code, out.getvalue(), err.getvalue())
-
-
-@cache
-def _commands() -> "TyperGroup":
-    """Return the commands as Typer makes them of their functions: it would for each command, in 15 ms."""
-    from typer.main import get_group
-
-    from fedgrid.grids.cli.main import app
-
-    return get_group(app)
 
 
 @contextmanager

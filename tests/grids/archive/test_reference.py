@@ -16,7 +16,6 @@ from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.trackers.mlflow.store import default_uri
-from fedgrid.tracking import figures
 from fedgrid.tracking.figures import runs as run_figures
 from fedgrid.tracking.scoring.partitions import published_clustering
 from tests.helpers import reference
@@ -175,13 +174,11 @@ def imported(archive, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def report(imported):
-    """What `fedgrid report` says, and the folder of its tables; no figure is rendered."""
+def report(imported, unrendered):
+    """What `fedgrid report` says, and the folder of its tables."""
     _, storage, _ = imported
     command = ("report", "ocfl-archive", "--against", "published", "--storage", storage, "--json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "save", lambda figure, path: path.write_text('<svg viewBox="0 0 9 9"/>'))
-        said = strict_json(fedgrid(*command).out)
+    said = strict_json(fedgrid(*command).out)
     return said, Path(said["index"]).parent / "tables"
 
 

@@ -15,6 +15,8 @@ from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.killed import Killed, kill_after
 from tests.tracking.verdicts.test_verdict import SOME
 
+pytestmark = pytest.mark.usefixtures("unrendered")
+
 SMALL = (
     *("arena", "--algorithms", "flis-dc", "--trials", 1, "--seeds", "1000", "--in-process"),
     *("--families", "rotated-equal,iid", "--set", "training.rounds=2", "--set", "clients=6"),
@@ -38,7 +40,7 @@ def configs(storage):
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
+def undisturbed(tmp_path_factory, unrendered):
     storage = tmp_path_factory.mktemp("arena")
     result = fedgrid(*SMALL, "--recompute", "--storage", storage)
     assert result.code == 0, result.err

@@ -19,7 +19,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 AUTO = ("--gpus-per-actor", "auto")
-TEXT = "clients: 3\nalgorithm: [fedavg, ocfl-kmeans]\ntraining: {rounds: 1}\n"
+TEXT = "clients: 3\nalgorithm: [fedavg, ocfl-kmeans]\ntraining: {rounds: 1, local_epochs: 1}\n"
 GB = 10**9
 
 

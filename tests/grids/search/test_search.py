@@ -23,17 +23,17 @@ SHORT = ("--set", "training.rounds=2", "--set", "training.local_epochs=1")
 SEARCH = ("search", "briggs", "--clients", 3, *SHORT, "--in-process", "--trials", 4)
 
 
-@pytest.fixture(autouse=True)
-def small_batches(monkeypatch):
-    monkeypatch.setattr(progress, "BATCH", 2)
+@pytest.fixture(scope="module", autouse=True)
+def small_batches(unrendered):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "BATCH", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     storage = new_storage(tmp_path_factory.mktemp("undisturbed"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress, "BATCH", 2)
-        result = fedgrid(*SEARCH, "--storage", storage, FEDGRID_TRACK="mlflow")
+    result = fedgrid(*SEARCH, "--storage", storage, FEDGRID_TRACK="mlflow")
     assert (result.code, result.err) == (0, "")
     return storage, result
 
