@@ -17,7 +17,7 @@ from PIL import Image
 from fedgrid.engine.runtime.plugins import active
 from tests.chaos.storages import undrawn
 from tests.docs.test_pages import DOCS, ROOT, WRITTEN, commands
-from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.command_line import fedgrid
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +112,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert fedgrid("data", "digits", "--export", "partition.csv").code == 0
         images("cats", ("ant", "bee", "cat", "dog"))
         images("pacs", ("dog", "elephant"), groups=("photo", "sketch"))
-        new_storage(folder / "runs")
         for name, seeds in ((SMALL, "0..2"), ("other", "0"), ("spare", "0")):
             small = (
                 "--seeds",
