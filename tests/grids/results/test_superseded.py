@@ -160,7 +160,7 @@ def test_a_retry_asks_for_nothing_else(study):
 @pytest.fixture
 def edited(study):
     """A grid of two finished runs, and two finished runs that an edit has superseded."""
-    text = TEXT.replace("[fedavg, sattler]", "fedavg").replace("rounds: 2", "rounds: 1")
+    text = TEXT.replace("[fedavg, sattler]", "fedavg").replace("rounds: 2", "rounds: 1, local_epochs: 1")
     for each in (text, text.replace("0.1", "0.01")):
         _file(study, each)
         command = ("run", study.folder / "mine.yaml", "--in-process", "--track", "mlflow")
