@@ -147,7 +147,7 @@ def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
 
 def test_a_gap_in_the_records_is_refused(storage, teller, monkeypatch):
     record(storage, CONFIG, ROUNDS)
-    monkeypatch.setattr("fedgrid.grids.following.teller.rounds_after", lambda folder, number: [(2, {}, 1)])
+    monkeypatch.setattr("fedgrid.grids.following.teller.rounds_between", lambda *_: [(2, {}, 1)])
     with pytest.raises(TrackerFailed, match="round 1 is missing before round 2"):
         tell(teller, CONFIG)
 
