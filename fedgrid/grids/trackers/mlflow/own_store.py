@@ -108,9 +108,12 @@ def keep_artifacts(uri: str, artifact_root: Path) -> int:
     with one_line(uri), closing(sqlite3.connect(file)) as database, database:
         present = set(database.execute(PRESENT))
         columns = [column for column in COLUMNS if (column.table, column.column) in present]
-        moved = {column.table: _set_anew(database, column, root.as_uri()) for column in columns}.get(
-            "runs", 0
-        )
+        elsewhere = {column: _elsewhere(database, column, root.as_uri()) for column in columns}
+        # All is read before: SQLite refuses at once who would write after reading, while another one writes.
+        for column, rows in elsewhere.items():
+            query = f"UPDATE {column.table} SET {column.column} = ? WHERE rowid = ?"
+            database.executemany(query, rows)
+        moved = sum(len(rows) for column, rows in elsewhere.items() if column.table == "runs")
     if moved:
         warn(
             f"MLflow's store named another place for the artifacts of {moved} runs, as in a storage that was "
@@ -140,10 +143,10 @@ def find_artifacts(uri: str, artifact_root: Path, experiment: str, tags: Mapping
     return None
 
 
-def _set_anew(database: sqlite3.Connection, addresses: Addresses, root: str) -> int:
-    """Set those addresses that lead elsewhere; return their number."""
+def _elsewhere(database: sqlite3.Connection, addresses: Addresses, root: str) -> list[tuple[str, int]]:
+    """Return the new address and the row of each that leads elsewhere."""
     table, key, column = addresses.table, addresses.key, addresses.column
-    foreign = []
+    rows = []
     query = f"SELECT rowid, {key}, {column} FROM {table} WHERE {column} IS NOT NULL AND {addresses.where}"
     for row, name, address in database.execute(query):
         if not KEY.fullmatch(str(name)):
@@ -151,9 +154,8 @@ def _set_anew(database: sqlite3.Connection, addresses: Addresses, root: str) -> 
         moved = MOVED.fullmatch(str(address)) if addresses.below == ANYWHERE else None
         inside = root + (moved[1] if moved else addresses.below.format(key=name))
         if address != inside and not SERVED.fullmatch(str(address)):
-            foreign.append((inside, row))
-    database.executemany(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", foreign)
-    return len(foreign)
+            rows.append((inside, row))
+    return rows
 
 
 def own_file(uri: str, artifact_root: Path) -> Path | None:

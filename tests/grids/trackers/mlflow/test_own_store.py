@@ -56,6 +56,24 @@ def test_copy_of_a_storage_has_its_artifacts_in_itself(tmp_path):
     assert (original / "mlflow.db").read_bytes() == before
 
 
+def test_another_driver_may_write_until_the_addresses_are_written(tmp_path, monkeypatch):
+    """It has begun to write before they are read, and ends when the only one is about to be set."""
+    place, connect = storage(tmp_path), sqlite3.connect
+    with closing(connect(place / "mlflow.db", timeout=0)) as other:
+        other.execute("UPDATE experiments SET artifact_location = 'file:///elsewhere'")
+        other.commit()
+
+        def connect_and_watch(file):
+            database = connect(file)
+            database.set_trace_callback(lambda said: other.commit() if said.startswith("UPDATE") else None)
+            return database
+
+        monkeypatch.setattr(sqlite3, "connect", connect_and_watch)
+        other.execute("BEGIN IMMEDIATE")
+        assert keep(place) == 0
+    assert addresses(place) == inside(place)
+
+
 @pytest.mark.parametrize(
     "address", ["file:///etc", "s3://bucket/key", "../..", "-", "file://{}/mlartifacts/../../outside"]
 )
