@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from sys import maxsize
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
@@ -31,13 +30,13 @@ Scores: TypeAlias = Mapping[int, Mapping[str, Any]]
 """Number of a round -> its scores, as `score_rounds` yields them."""
 
 
-def rounds_between(folder: Path, before: int, last: int | None, known: Scores) -> list[Round]:
-    """Return the recorded rounds after `before`, up to `last` or all; none of half a round.
+def rounds_between(folder: Path, before: int, last: int, known: Scores) -> list[Round]:
+    """Return the recorded rounds after `before`, up to `last`; none of half a round.
 
     Scores that are `known` are not computed.
     """
     with suppress(RecordsError, DamagedFile):  # The run's next news has it.
-        rounds = list(score_rounds(folder, range(before + 1, maxsize if last is None else last + 1), known))
+        rounds = list(score_rounds(folder, range(before + 1, last + 1), known))
         ends = round_ends(folder, range(1, max((number for number, _ in rounds), default=0) + 1))
         return [(number, scores, ends[number]) for number, scores in rounds]
     return []

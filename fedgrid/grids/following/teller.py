@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from sys import maxsize
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError, unknown
@@ -89,7 +90,7 @@ class Teller:
         away = records_at_uri(self._grid.storage, run.config) if is_away else nullcontext(run.folder)
         known = {**self._scores.get(run.config.run_id, {}), **news.scores}
         # The next rounds may be on disk already: they come with their scores in the next news.
-        last = max(known) if known and news.status is None else None
+        last = max(known) if known and news.status is None else maxsize
         with self._tracker() as tracker, away as records:
             added = self._tell_rounds(tracker, run, records, known, last)
             if news.status is not None:
@@ -150,10 +151,8 @@ class Teller:
         active.activate([plugin.digest for plugin in self._plugins])
         return find_tracker(self._name)
 
-    def _tell_rounds(
-        self, tracker: Tracker, run: TrackedRun, records: Path, known: Scores, last: int | None
-    ) -> int:
-        """Tell the rounds up to `last`, or all."""
+    def _tell_rounds(self, tracker: Tracker, run: TrackedRun, records: Path, known: Scores, last: int) -> int:
+        """Tell the recorded rounds up to `last`."""
         run_id = run.config.run_id
         before = self._told[run_id] if run_id in self._told else tracker.opened(run)
         new = rounds_between(records, before, last, known)
