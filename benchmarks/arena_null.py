@@ -1,106 +1,95 @@
-"""How often an arena of methods that are equal on average over families says that two of them differ.
+"""What the arena's tests over families are worth, by its kept rows and the kinds of their clients.
 
     python -m benchmarks.arena_null [ARENAS]
 
-Each arena has 30 families of two seeds and 18 methods, as the kept one. A method's score in a run is the
-family's difficulty, a draw of the method in the family, and one of the run, so that differences of two
-methods correlate by 0.8 within a family, as was measured. All draws of all methods have the same mean, though
-not the same spread. The verdicts are those of `tracking.verdicts`: over families, after Holm's correction for
-all pairs, or for the rivals of one method. Beside them the share of single tests below 0.05, over families,
-and over runs as if seeds were blocks of their own.
-
-Scores: `accuracy`, normal, without ties; `ARI`, 1 where the groups are found, which in four of five families
-all methods do or none does; `ARI, rarely apart`, the same in nine of ten. `skewed` is what the test does not
-protect from: half of the methods win much in few families and lose a little in many, the others the reverse,
-so that they are equal by the mean, which is what "on average" says, and not by the median.
+Families are variants of fewer kinds of clients, within which differences of two methods are alike. For each
+question the first line shuffles the methods' names kind by kind, so that methods are equal but families of a
+kind stay together: in how many of such arenas do the tests over families show a difference? At most 5 % should.
+The lines below have the mean of each method, and how it differs from `evident-groups` and `fedavg` if a block
+is a kind: p of an exact test that flips the sign of whole kinds, and p after Holm's correction.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
 
+from fedgrid.grids.arena import kept
 from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.scoring.paired_tests import holm
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, field_of
 from fedgrid.tracking.verdicts.power import judge
 
-FAMILIES, SEEDS, METHODS = 30, 2, 18
-CORRELATION = 0.8
-"""Of the differences of two methods in two seeds of a family."""
-ARENAS = 500
-Draw = Callable[[np.random.Generator], Array]
-"""Scores of an arena, shape (M methods, F families, S seeds)."""
+ARENAS = 200
+VARIED = ("disjoint", "rotated", "overlapping", "swapped", "two-levels", "iid", "dirichlet", "one-odd-client")
+"""Beginnings of the names of families that are variants of one kind; another family is a kind of its own."""
+RIVALS = ("evident-groups", "fedavg")
 
 
-def main() -> None:
-    """Print the rates."""
-    arenas = int(sys.argv[1]) if len(sys.argv) > 1 else ARENAS
-    draws: Mapping[str, Draw] = {
-        "accuracy": accuracies,
-        "ARI": lambda rng: found_groups(rng, 0.2),
-        "ARI, rarely apart": lambda rng: found_groups(rng, 0.1),
-        "accuracy, skewed": skewed,
-    }
-    print(f"{arenas} arenas of {FAMILIES} families x {SEEDS} seeds, {METHODS} methods equal on average.")
-    print("Share of arenas with a wrong verdict (at most 5 %), and of single tests with one:")
-    headings = ("all pairs", "one method", "one pair", "seeds as blocks")
-    print(f"{'score':20}" + "".join(f"{heading:>17}" for heading in headings))
-    for name, draw in draws.items():
-        rates = wrong(draw, arenas).mean(axis=0)
-        print(f"{name:20}" + "".join(f"{100 * rate:>15.1f} %" for rate in rates))
-
-
-def wrong(draw: Draw, arenas: int) -> Array:
-    """Return for each arena whether there is a wrong verdict: among all pairs, on the first method, in the
-    test of one pair, and in that test over runs; shape (arenas, 4)."""
-    rng = np.random.default_rng(0)
-    pairs = np.array([*combinations(range(METHODS), 2)])
-    results = []
-    for _ in range(arenas):
-        scores_MFS = draw(rng)
-        scores_MF = scores_MFS.mean(axis=2)
-        runs_MN = scores_MFS.reshape(METHODS, -1)
-        differences_PF = scores_MF[pairs[:, 0]] - scores_MF[pairs[:, 1]]
-        samples = (
-            *(differences_PF, differences_PF[: METHODS - 1], differences_PF[:1]),
-            runs_MN[:1] - runs_MN[1:2],
+def main(arguments: Sequence[str] = ()) -> None:
+    """Print the share and a line a method for each question and protocol."""
+    num_arenas = int(arguments[0]) if arguments else ARENAS
+    outcomes = tuple(kept.read().outcomes.values())
+    for question, protocol in ((CLUSTERING, "served"), (SERVING, "served"), (SERVING, "fine-tuned")):
+        field = field_of(outcomes, question, protocol, "")
+        assert field is not None, "the kept rows have all methods"
+        kinds_N = np.array([kind_of(family) for family in field.labels.values()])
+        share = share_with_a_difference(field, kinds_N, num_arenas)
+        print(
+            f"\n{question.name}, {protocol}: {len(kinds_N)} families of {len({*kinds_N})} kinds, "
+            f"{len(field.ranks)} methods; {share:.0%} of {num_arenas} arenas of equal methods have a verdict"
         )
-        results.append([any(word != "not shown" for word in judge(sample)) for sample in samples])
-    return np.array(results)
+        rivals = [rival for rival in RIVALS if rival in field.ranks]
+        columns = {rival: p_by_kind(field, kinds_N, rival) for rival in rivals}
+        for method in field.ranks:
+            cells = [
+                f"{rival}: p {p:.3f}, Holm {corrected:.3f}"
+                for rival in rivals
+                if method != rival
+                for p, corrected in [columns[rival][method]]
+            ]
+            print(f"  {method:16}{field.scores_of(method).mean():.3f}  {'; '.join(cells)}")
 
 
-def accuracies(rng: np.random.Generator) -> Array:
-    """Return accuracies: normal differences, with a spread of each method's own."""
-    return in_families(rng, rng.normal(size=(METHODS, FAMILIES)))
+def kind_of(family: str) -> str:
+    """Return the kind of clients that a family is a variant of."""
+    return next((kind for kind in VARIED if family.startswith(kind)), family)
 
 
-def skewed(rng: np.random.Generator) -> Array:
-    """Return accuracies whose draws in families are exponential about their mean, every other method's
-    reversed."""
-    directions_M = np.where(np.arange(METHODS) % 2, 1, -1)
-    return in_families(rng, directions_M[:, None] * (rng.exponential(size=(METHODS, FAMILIES)) - 1))
+def share_with_a_difference(field: Field, kinds_N: Array, num_arenas: int) -> float:
+    """Return the share of arenas, with names of methods shuffled in each kind, that show any difference."""
+    rng = np.random.default_rng(0)
+    scores_MN = np.stack([field.scores_of(method) for method in field.ranks])
+    pairs = np.array([*combinations(range(len(scores_MN)), 2)])
+    count = 0
+    for _ in range(num_arenas):
+        shuffled_MN = scores_MN.copy()
+        for kind in sorted({*kinds_N}):
+            of_kind = kinds_N == kind
+            shuffled_MN[:, of_kind] = scores_MN[rng.permutation(len(scores_MN))][:, of_kind]
+        words = judge(shuffled_MN[pairs[:, 0]] - shuffled_MN[pairs[:, 1]])
+        count += any(word != "not shown" for word in words)
+    return count / num_arenas
 
 
-def in_families(rng: np.random.Generator, draws_MF: Array) -> Array:
-    """Return the scores of runs: difficulty, and the draws of methods in families and in runs."""
-    spread_M = rng.uniform(0.01, 0.1, METHODS)
-    in_run_MFS = np.sqrt(1 - CORRELATION) * rng.normal(size=(METHODS, FAMILIES, SEEDS))
-    of_method_MFS = np.sqrt(CORRELATION) * draws_MF[..., None] + in_run_MFS
-    difficulty_FS = rng.normal(0.7, 0.15, (FAMILIES, 1)) + rng.normal(0, 0.02, (FAMILIES, SEEDS))
-    return np.asarray(difficulty_FS + spread_M[:, None, None] * of_method_MFS)
+def p_by_kind(field: Field, kinds_N: Array, rival: str) -> dict[str, tuple[float, float]]:
+    """Return method -> p of its difference from `rival` by kind, and p after Holm's correction."""
+    methods = [method for method in field.ranks if method != rival]
+    own_N = field.scores_of(rival)
+    ps = [flip_p(field.scores_of(method) - own_N, kinds_N) for method in methods]
+    return dict(zip(methods, zip(ps, holm(ps), strict=True), strict=True))
 
 
-def found_groups(rng: np.random.Generator, share_apart: float) -> Array:
-    """Return ARI: in most families all methods have 1; in the others each finds the groups or does not, in
-    both seeds alike but for one draw in five."""
-    apart_F = rng.random(FAMILIES) < share_apart
-    draws_MFS = np.where(
-        rng.random((METHODS, FAMILIES, SEEDS)) < 0.5, 1.0, np.round(rng.random((METHODS, FAMILIES, SEEDS)), 1)
-    )
-    repeats_MF = rng.random((METHODS, FAMILIES)) < CORRELATION
-    draws_MFS[..., 1] = np.where(repeats_MF, draws_MFS[..., 0], draws_MFS[..., 1])
-    return np.where(apart_F[:, None], draws_MFS, 1.0)
+def flip_p(differences_N: Array, kinds_N: Array) -> float:
+    """Return the two-sided exact p of a sum whose sign may flip kind by kind."""
+    sums = np.array([differences_N[kinds_N == kind].sum() for kind in sorted({*kinds_N})])
+    sums = sums[np.abs(sums) > 1e-12]
+    totals = np.zeros(1)
+    for size in sums:
+        totals = np.concatenate([totals + size, totals - size])
+    return float(np.mean(np.abs(totals) >= abs(sums.sum()) - 1e-12))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -20,7 +20,13 @@ from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome
-from fedgrid.tracking.verdicts.tables import diverged_in, false_split_table, names_in, words_of
+from fedgrid.tracking.verdicts.tables import (
+    FAMILIES_OF_A_KIND,
+    diverged_in,
+    false_split_table,
+    names_in,
+    words_of,
+)
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
 from fedgrid.tracking.verdicts.words import as_dict, sentence, tables_on
 
@@ -101,7 +107,8 @@ def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
 
 def _notes(arena: Arena, computed: Computed, stored: KeptResults) -> list[str]:
     _, _, outcomes, num_kept, rows = computed
-    notes = [*arena.left_out, *stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)]
+    lost = stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)
+    notes = [*arena.left_out, *lost, FAMILIES_OF_A_KIND]
     if arena.tuned_on is not None:
         notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
     if num_kept:
