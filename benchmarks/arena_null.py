@@ -4,7 +4,7 @@
 
 Families are variants of fewer kinds of clients, within which differences of two methods are alike. For each
 question the first line shuffles the methods' names kind by kind, so that methods are equal but families of a
-kind stay together: in how many of such arenas do the tests over families show a difference? At most 5 % should.
+kind stay together: in how many of such arenas do the tests over families show any? At most 5 % should.
 The lines below have the mean of each method, and how it differs from `evident-groups` and `fedavg` if a block
 is a kind: p of an exact test that flips the sign of whole kinds, and p after Holm's correction.
 """
