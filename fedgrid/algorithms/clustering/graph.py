@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedgrid.algorithms.updates.products import MODELS
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -65,6 +66,7 @@ def _logs(models: Sequence[Vector], layout: Layout) -> Matrix:
         layer = Updates(
             {index: model[where] for index, model in enumerate(models)},
             Layout(("layer",), ((width,),), width),
+            least=MODELS,
         )
         norms_K, distances_KK = layer.norms_K, layer.euclidean_distances_KK
         sizes_KK = np.maximum(norms_K[:, None], FLOOR * norms_K[None, :])

@@ -55,7 +55,7 @@ def clustering_distances(state: State, members: Updates, settings: CosineSetting
 def centred_cosines(cosines_MM: Matrix) -> Matrix:
     """Return the cosines between unit vectors after their mean is subtracted; 0 with a vector that is it.
 
-    `cosines_MM` are the vectors' cosines. The diagonal of the result is 1.
+    `cosines_MM` are the vectors' cosines. Equal vectors stay so: their cosine is 1, as is the diagonal.
     """
     means_M = cosines_MM.mean(axis=0)
     deviations_MM = cosines_MM - means_M[:, None] - means_M[None, :] + means_M.mean()
@@ -63,6 +63,7 @@ def centred_cosines(cosines_MM: Matrix) -> Matrix:
     products_MM = lengths_M[:, None] * lengths_M[None, :]
     zeros_MM = np.zeros_like(products_MM)
     centred_MM = np.divide(deviations_MM, products_MM, out=zeros_MM, where=products_MM > ROUNDING)
+    centred_MM[cosines_MM == 1] = 1.0
     np.fill_diagonal(centred_MM, 1.0)
     return np.asarray(np.clip(centred_MM, -1.0, 1.0))
 

@@ -38,6 +38,22 @@ multiply it. With AVX-512 it multiplies small factors as they lie: at most 1,200
 multiplications. An inner product then has the same bits wherever it stands in a tile. Without these
 kernels equal updates would not be at distance zero.
 """
+UPDATES = 2.0**-23
+"""The share of squared lengths below which a squared distance between updates is zero: float32's precision.
+
+|u - v|^2 = |u|^2 + |v|^2 - 2 <u, v>, and float32 rounds each of these by up to this share. Training rounds too:
+clients with the same rows in another order send updates whose cosine distance is 1e-12 (SGD) to 6e-8 (Adam,
+whose first steps are as long for a gradient of rounding errors as for any other). The least that matters is
+1e-6: clients of a ResNet over the whole state, whose updates share BatchNorm's counters.
+"""
+MODELS = 2.0**-34
+"""The same of models: lengths differ by 2^-17, 64 times what float32 rounds. Updates are only a small part of them."""
+PRODUCT_ERROR = 8 * 2.0**-23
+"""What the product of two differences from the reference errs by, as a share of their squared lengths.
+
+Measured: up to half of that, with 100 to 2,000,000 entries. It is more than the rounding of updates where two
+groups point apart, and less than any distance where all updates are nearly parallel.
+"""
 AS_THEY_LIE = {"SkylakeX", "Cooperlake", "SapphireRapids"}
 """Kinds of processors for which OpenBLAS has such kernels, by its names."""
 
@@ -68,6 +84,33 @@ class Products:
         dimensions = {"differences_KK": 2, "cross_K": 1, "common": 0}
         return {name: (np.float64, (count,) * number) for name, number in dimensions.items()}
 
+    def same_vectors(self, least: float) -> NDArray[np.bool_]:
+        """Return which vectors cannot be told apart, shape (K, K).
+
+        Their squared distance is less than its errors: `least` as a share of their squared lengths, and what
+        the products of their differences from the reference err by.
+        """
+        errors_K = self._errors_K(least)
+        return np.asarray(self.squared_distances_KK <= errors_K[:, None] + errors_K[None, :])
+
+    def same_directions(self, least: float) -> NDArray[np.bool_]:
+        """Return which vectors have directions that cannot be told apart, shape (K, K), as `same_vectors`.
+
+        A zero vector has no direction.
+        """
+        squares_K = self._squares_K
+        shares_K = np.divide(
+            self._errors_K(least), squares_K, out=np.zeros_like(squares_K), where=squares_K > 0
+        )
+        return np.asarray(self.cosine_distances_KK <= (shares_K[:, None] + shares_K[None, :]) / 2)
+
+    @property
+    def _squares_K(self) -> Matrix:
+        return np.maximum(np.diagonal(self.differences_KK) + 2 * self.cross_K + self.common, 0.0)
+
+    def _errors_K(self, least: float) -> Matrix:
+        return np.asarray(least * self._squares_K + PRODUCT_ERROR * np.diagonal(self.differences_KK))
+
     def select(self, positions: list[int]) -> "Products":
         """Return the products of the vectors at `positions`."""
         return Products(
@@ -91,8 +134,7 @@ class Products:
 
         From |u - v|^2 = (|u| - |v|)^2 + 2 |u| |v| (1 - cos), which cancels nothing when u is close to v.
         """
-        squares_K = np.maximum(np.diagonal(self.differences_KK) + 2 * self.cross_K + self.common, 0.0)
-        norms_K = np.sqrt(squares_K)
+        norms_K = np.sqrt(self._squares_K)
         excess_K = np.diagonal(self.differences_KK) + 2 * self.cross_K
         sums_KK = norms_K[:, None] + norms_K[None, :]
         gaps_KK = np.divide(
@@ -147,6 +189,15 @@ def standardised_products(
 
     total = np.asarray(sum(map_blocks(block_products, width, threads)))
     return Products(total[1:, 1:], total[0, 1:], float(total[0, 0]))
+
+
+def merged(distances_KK: Matrix, same_KK: NDArray[np.bool_]) -> Matrix:
+    """Return the distances in which vectors that cannot be told apart are one: at 0, and in the same rows.
+
+    Each has the distances of the first one that it is the same as.
+    """
+    first_K = same_KK.argmax(axis=1)
+    return distances_KK[np.ix_(first_K, first_K)]
 
 
 def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1) -> Matrix:

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.products import (
+    UPDATES,
     Products,
     cross_products,
     inner_products,
     manhattan_distances,
     mean_direction,
     mean_vector,
+    merged,
     shares_of,
     standardised_products,
 )
@@ -62,6 +64,8 @@ class Updates:
         sampled: clients that `participation` drew; others may have been asked too. None: all in the view.
         held_out: the absent clients that never train in the federation.
         noise: what the server adds to every mean that it takes; None: nothing.
+        least: the share of squared norms below which squared distances are zero. Updates that cannot be told
+            apart so have the same distances to all others, in every measure.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Updates:
         sampled: Iterable[int] | None = None,
         held_out: Iterable[int] = (),
         noise: MeanNoise | None = None,
+        least: float = UPDATES,
     ) -> None:
         if isinstance(vectors, Mapping):
             self.clients = tuple(sorted(vectors))
@@ -94,7 +99,7 @@ class Updates:
         self.weights = None if weights is None else dict(weights)
         self.sampled = frozenset(self.clients if sampled is None else sampled)
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
-        self._threads, self._noise = threads, noise
+        self._threads, self._noise, self._least = threads, noise, least
 
     def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
         """Return the view of those of `clients` that have an update; inner products are shared.
@@ -117,6 +122,7 @@ class Updates:
             sampled=self.sampled,
             held_out=self.held_out,
             noise=self._noise,
+            least=self._least,
         )
         part.products = self.products.select(positions)
         return part
@@ -160,32 +166,37 @@ class Updates:
     @property
     def cosine_distances_KK(self) -> Matrix:
         """1 - cosine similarity, in [0, 2]; see `Products.cosine_distances_KK` for zero updates."""
-        return self.products.cosine_distances_KK
+        return merged(self.products.cosine_distances_KK, self.products.same_directions(self._least))
 
     @property
     def euclidean_distances_KK(self) -> Matrix:
         """Euclidean distances, shape (K, K)."""
-        return np.sqrt(self.products.squared_distances_KK)
+        distances_KK = np.sqrt(self.products.squared_distances_KK)
+        return merged(distances_KK, self.products.same_vectors(self._least))
 
     @cached_property
     def standardised_distances_KK(self) -> Matrix:
         """1 - cosine of updates of length 1 whose entries are divided by their standard deviation over them.
 
-        So all entries count alike. Zero updates are at distance 1. Shape (K, K); a pass of its own.
+        So all entries count alike, also those in which clients differ by rounding only: updates of one
+        direction are at 0. Zero updates are at distance 1. Shape (K, K); a pass of its own.
         """
-        return self._products(
+        standardised = self._products(
             "standardised",
             lambda: standardised_products(self._vectors, self.norms_K, self._width, self._threads),
-        ).cosine_distances_KK
+        )
+        distances_KK = merged(standardised.cosine_distances_KK, standardised.same_directions(self._least))
+        return merged(distances_KK, self.products.same_directions(self._least))
 
     @cached_property
     def manhattan_distances_KK(self) -> Matrix:
         """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
-        return self._cached(
+        sums = self._cached(
             "manhattan",
             lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)},
             {"sums_KK": (np.float64, (len(self.clients),) * 2)},
-        )["sums_KK"]
+        )
+        return merged(sums["sums_KK"], self.products.same_vectors(self._least))
 
     def vectors(self) -> list[Vector]:
         """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""

@@ -24,7 +24,7 @@ from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
 from fedgrid.algorithms.contract.section import FirstRound
 from fedgrid.algorithms.contract.split import split
-from fedgrid.algorithms.updates.products import shares_of
+from fedgrid.algorithms.updates.products import MODELS, shares_of
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -219,7 +219,8 @@ class Communities(FedOpt):
         if self.settings.distance == "trusted":
             measure = graph.symmetric_trusted_distances if symmetric else graph.trusted_distances
             return measure(models, layout)
-        view = Updates(dict(enumerate(models)), layout, similarity_over=self.settings.similarity_over)
+        over = self.settings.similarity_over
+        view = Updates(dict(enumerate(models)), layout, similarity_over=over, least=MODELS)
         return view.cosine_distances_KK if self.settings.distance == "cosine" else view.euclidean_distances_KK
 
 
