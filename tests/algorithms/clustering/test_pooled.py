@@ -48,8 +48,13 @@ class TestCentred:
         np.testing.assert_allclose(centred_cosines(units @ units.T), cosines_of(left), atol=1e-12)
 
     def test_a_vector_that_is_the_mean_has_no_direction(self):
-        """Parallel vectors are their own mean: nothing is left of them, and nothing is like nothing."""
-        np.testing.assert_array_equal(centred_cosines(np.ones((3, 3))), np.eye(3))
+        """Rows have means 2/3, 2/3 and 1, all of them 7/9: the last is left with the square 1 - 2 + 7/9 < 0."""
+        cosines = np.array([[1.0, 0.0, 1 - 1e-12], [0.0, 1.0, 1 - 1e-12], [1 - 1e-12, 1 - 1e-12, 1.0]])
+        np.testing.assert_allclose(centred_cosines(cosines), [[1, -1, 0], [-1, 1, 0], [0, 0, 1]])
+
+    def test_parallel_vectors_stay_alike(self):
+        """They are their own mean, so nothing is left of them; but clients that are the same are no groups."""
+        np.testing.assert_array_equal(centred_cosines(np.ones((3, 3))), np.ones((3, 3)))
 
     def test_order_of_clients_does_not_matter(self):
         cosines = cosines_of(np.random.default_rng(1).standard_normal((5, 4)))
@@ -106,10 +111,10 @@ class TestDistances:
     LAST = clients((1, 0), (1, 0))
 
     @pytest.mark.parametrize(
-        ("settings", "distance"), [({}, 0), ({"pool_rounds": True}, 0.5), ({"centre": True}, 1)]
+        ("settings", "distance"), [({}, 0), ({"pool_rounds": True}, 0.5), ({"centre": True}, 0)]
     )
     def test_of_two_clients_by_hand(self, state, settings, distance):
-        """Cosine 1 in the last round, 1/2 over both; parallel updates are their mean, so nothing is left."""
+        """Cosine 1 in the last round, 1/2 over both; parallel updates are alike without their mean too."""
         found = clustering_distances(state, updates_of(self.LAST), CosineSettings(**settings))
         np.testing.assert_allclose(found, [[0, distance], [distance, 0]], atol=1e-12)
 

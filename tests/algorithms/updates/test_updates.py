@@ -597,3 +597,58 @@ class TestGroups:
         view = updates_of(clients((1, 0), (0, 2), (3, 4)))
         groups = view.groups(np.array([1, 0, 1]))
         assert [mean.tolist() for mean in view.means(list(groups.values()))] == [[0, 2], [2, 2]]
+
+
+def of_two_groups(noise, size=1000, factor=1.0):
+    """Return updates of four clients each of two groups, which in a group differ by `noise`; the last is longer.
+
+    The groups are nearly opposite, so that float32 products err by more than updates of one group differ.
+    """
+    first, other = rng(1).normal(size=(2, size))
+    rows = [first] * 4 + [0.1 * other - first] * 4
+    noisy = [row * (1 + noise * rng(2 + client).normal(size=size)) for client, row in enumerate(rows)]
+    return clients(*noisy[:-1], noisy[-1] * factor)
+
+
+DISTANCES = (
+    "cosine_distances_KK",
+    "euclidean_distances_KK",
+    "standardised_distances_KK",
+    "manhattan_distances_KK",
+)
+
+
+@pytest.mark.usefixtures("_block")
+@pytest.mark.parametrize("measure", DISTANCES)
+@pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-6, 1e-5])
+def test_updates_that_differ_by_rounding_are_one(measure, noise):
+    """Clients with the same rows in another order: their cosine distances are 1e-10 at most."""
+    distances_KK = getattr(updates_of(of_two_groups(noise)), measure)
+    assert not distances_KK[:4, :4].any()
+    assert not distances_KK[4:, 4:].any()
+    assert len(np.unique(distances_KK, axis=0)) == 2
+    assert distances_KK[:4, 4:].min() > 0.5
+
+
+def test_an_update_that_is_only_longer_has_the_same_direction():
+    view = updates_of(of_two_groups(1e-7, factor=10.0))
+    assert not view.cosine_distances_KK[4:, 4:].any()
+    assert not view.standardised_distances_KK[4:, 4:].any()
+    assert view.euclidean_distances_KK[6, 7] == pytest.approx(9 * view.norms_K[6], rel=1e-4)
+
+
+def test_updates_that_differ_by_more_than_rounding_keep_their_distances():
+    """Noise of 1e-3: cosine distances within a group are about 1e-6, as where BatchNorm's counters rule."""
+    vectors = of_two_groups(1e-3)
+    found_KK = updates_of({client: vectors[client] for client in range(4)}).cosine_distances_KK
+    exact_KK = exact_cosine_distances({client: frozen(vectors[client]) for client in range(4)})
+    assert exact_KK[0, 1] == pytest.approx(1e-6, rel=0.1)
+    np.testing.assert_allclose(found_KK, exact_KK, atol=1e-8)
+
+
+def test_of_models_far_smaller_differences_count():
+    """Two models of norm 31 that differ by 3e-3 are two, if they are not taken for updates."""
+    rows = rng().normal(size=1000) * (1 + 1e-4 * rng(1).normal(size=(2, 1000)))
+    assert not updates_of(clients(*rows)).euclidean_distances_KK.any()
+    apart = updates_of(clients(*rows), least=module.MODELS).euclidean_distances_KK[0, 1]
+    assert apart == pytest.approx(np.linalg.norm(rows[0] - rows[1]), rel=1e-3)

@@ -62,6 +62,7 @@ class FlisHc(FedOpt):
     - It rests on a single training: after a few local epochs the models of like clients agree on a third of
       the images at most, and nothing is found.
     - Models that predict one class for everything are alike, whatever their data.
+    - `ward5` finds five clusters also where all models predict the same.
     - Without `split.reference_images` it is refused.
 
     Absent clients: A client that was not there in round 1 trains the initial model once and joins the cluster

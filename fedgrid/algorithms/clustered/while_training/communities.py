@@ -82,7 +82,8 @@ class Communities(FedOpt):
 
     Degenerate cases:
 
-    - If all distances are equal, up to a share of 1e-6, there is one community; so two clients form one.
+    - If all distances are equal, up to a share of 1e-6, there is one community; so two clients form one. Models
+      that differ by rounding only are at distance 0.
     - Min-max scaling enlarges any difference: the farthest pair always loses its edge. A client that is far
       from all others leaves them with similarities near 1.
     - Where the graph has no clear communities, the result depends on the seeded order of the moves.

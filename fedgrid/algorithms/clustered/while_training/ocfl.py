@@ -82,7 +82,8 @@ class Ocfl(FedOpt):
 
     - Round 1 never clusters: a rise needs `window` + 1 temperatures. A round with fewer than two updates that
       are not zero has none.
-    - Some rise always comes, also in a federation without groups.
+    - Some rise always comes, also in a federation without groups; not if updates differ by rounding only, as
+      those of clients with identical rows: the temperature is then 0.
     - If the clusterer finds nothing, the next rise is tried; if it finds one cluster, the shot is taken.
     - A client without a usable update, or with a zero one, joins the largest cluster.
     - A later shot sees the clients of its round only, and the absent follow the majority of their cluster: a
