@@ -8,10 +8,10 @@ learning rate 1 it is the federated averaging that the OCFL papers call FedOpt a
 Shapes: K clients of the federation, C cluster models, P entries of a state vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -29,6 +29,7 @@ from fedgrid.algorithms.contract.local_method import (
 )
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
+from fedgrid.algorithms.contract.section import Condition
 from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -43,6 +44,10 @@ MOMENTS = {
     "yogi": (FIRST, SECOND),
 }
 """The arrays of shape (C, P) that each server optimizer keeps in the state."""
+SERVER = (
+    *("server_optimizer", "server_learning_rate"),
+    *("server_momentum", "server_beta2", "server_epsilon"),
+)
 RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
 """Default of `server_learning_rate`. The direction of an adaptive optimizer has entries of about 1, whatever
 the size of an update's."""
@@ -76,6 +81,18 @@ class FedOptSettings(Settings):
     averaged: `mean`, or `median`, of each entry. What an algorithm tests or clusters by stays as it is."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune", "aggregate")
+    acts_with: ClassVar[Mapping[str, Condition]] = {
+        "server_momentum": Condition(
+            lambda given: given.server_optimizer != "none", "a server_optimizer other than none"
+        ),
+        "server_beta2": Condition(
+            lambda given: given.server_optimizer in ("adam", "yogi"), "server_optimizer adam or yogi"
+        ),
+        "server_epsilon": Condition(
+            lambda given: SECOND in MOMENTS[given.server_optimizer],
+            "server_optimizer adagrad, adam or yogi",
+        ),
+    }
 
 
 class OwnRuleSettings(FedOptSettings):
@@ -263,11 +280,9 @@ class FedOpt(Algorithm):
                 second += (1 - beta2) * squares
 
 
-def idle_settings(settings: FedOptSettings, when: str) -> tuple[str, ...]:
-    """Return a warning if the server's optimizer is set `when` it has no effect, as in "without x"."""
-    if settings.server_optimizer == "none" and settings.server_learning_rate == 1:
-        return ()
-    return (f"server_optimizer and server_learning_rate have no effect {when}",)
+def server_acts(holds: Callable[[Any], bool], words: str) -> dict[str, Condition]:
+    """Return the `acts_with` of algorithms whose server takes no step of its own unless a condition holds."""
+    return dict.fromkeys(SERVER, Condition(holds, words))
 
 
 def select_moving(updates: Updates) -> Updates:

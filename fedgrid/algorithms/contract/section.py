@@ -1,9 +1,9 @@
 """What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,15 @@ PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 """A count: neither `3.0` nor `'3'` is one."""
 
 
+class Condition(NamedTuple):
+    """What a setting needs of its section so that it acts."""
+
+    holds: Callable[[Any], bool]
+    """Of the section."""
+    words: str
+    """The same for messages, as in `server_optimizer adam or yogi`."""
+
+
 class Section(BaseModel):
     """A part of the configuration: frozen, and a key it does not know is an error."""
 
@@ -31,6 +40,12 @@ class Section(BaseModel):
     """Keys that are written down only if they are not at their defaults, beside those of the base classes.
 
     They are the rare ones, and those added from 0.1.0 on: a run that does not name them keeps its id."""
+
+    acts_with: ClassVar[Mapping[str, Condition]] = {}
+    """Key -> with what it acts, beside what the base classes say of it; of a key that is not here: always.
+
+    New runs may not set a key that cannot act (`runtime.configuration.idle_settings`); stored ones may have
+    it."""
 
     @model_serializer(mode="wrap")
     def _without_omitted_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -103,3 +118,16 @@ def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[s
         if isinstance(mark, FirstRound) and values.get(name) is not None
     }
     return {name: values[name] + mark.later for name, mark in marks.items()}
+
+
+def idle_keys(section: Section, usual: Section) -> dict[str, str]:
+    """Return key -> with what it would act, for keys that cannot act and are not as in `usual`."""
+    kind, found = type(section), {}
+    for name in kind.model_fields:
+        if getattr(section, name) == getattr(usual, name):
+            continue
+        for base in kind.__mro__:
+            condition = vars(base).get("acts_with", {}).get(name)
+            if condition is not None and not condition.holds(section):
+                found[name] = condition.words
+    return found

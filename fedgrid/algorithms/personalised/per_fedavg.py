@@ -15,10 +15,10 @@ server's images w itself is tested.
 Shapes: W entries of a state vector that are parameters.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt
 
@@ -27,6 +27,7 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
 from fedgrid.algorithms.contract.orders import Adaptation, Order, Presence, Served
+from fedgrid.algorithms.contract.section import Condition
 from fedgrid.algorithms.updates.source import Rng
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ class PerFedAvgSettings(OwnAdaptationSettings):
     """Of the Hessian-free difference, times the gradient h; without effect in first order."""
     adapt_steps: NonNegativeInt = 1
     """Steps on the training images before a client tests the model."""
+
+    acts_with: ClassVar[Mapping[str, Condition]] = {
+        "delta": Condition(lambda given: given.variant == "hessian-free", "variant hessian-free")
+    }
 
 
 class MetaRule(LocalRule):

@@ -41,13 +41,13 @@ kernels equal updates would not be at distance zero.
 UPDATES = 2.0**-23
 """The share of squared lengths below which a squared distance between updates is zero: float32's precision.
 
-|u - v|^2 = |u|^2 + |v|^2 - 2 <u, v>, and float32 rounds each of these by up to this share. Training rounds too:
-clients with the same rows in another order send updates whose cosine distance is 1e-12 (SGD) to 6e-8 (Adam,
-whose first steps are as long for a gradient of rounding errors as for any other). The least that matters is
-1e-6: clients of a ResNet over the whole state, whose updates share BatchNorm's counters.
+|u - v|^2 = |u|^2 + |v|^2 - 2 <u, v>, and float32 rounds each of these by up to this share. Training
+rounds too: clients with the same rows in another order send updates whose cosine distance is 1e-12 (SGD) to
+6e-8 (Adam, whose first steps are as long for a gradient of rounding errors as for any other). The least that
+matters is 1e-6: of ResNets over the whole state, whose updates have BatchNorm's counters in common.
 """
 MODELS = 2.0**-34
-"""The same of models: lengths differ by 2^-17, 64 times what float32 rounds. Updates are only a small part of them."""
+"""The same of models, of which updates are a small part: distances below 2^-17 of their lengths are zero."""
 PRODUCT_ERROR = 8 * 2.0**-23
 """What the product of two differences from the reference errs by, as a share of their squared lengths.
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.configuration.idle_settings import check_idle
-from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
+from fedgrid.engine.runtime.data.datasets import default_data_dir, find
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -59,6 +59,7 @@ def run(
     whole = given if isinstance(given, RunConfig) else complete(given, images)
     if not isinstance(given, RunConfig):
         check_idle(whole, given)
+        check_keys(whole, find(whole.dataset, images))
     store = _store(storage)
     store.pull_marks()
     check_origins([whole], store, images, accept=accept_changes)

@@ -14,7 +14,7 @@ from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.configuration.idle_settings import check_idle
+from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
 from fedgrid.engine.runtime.configuration.validation import explain, is_of_one_value, key_of
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.data.partition_files import facts_of
@@ -72,7 +72,7 @@ class _Expander:
             if kind not in self._templates:
                 self._templates[kind] = self._complete(items, held)
             run = self._vary(self._templates[kind], items)
-            self._check_split(run)
+            self._check_parts(run)
         return run
 
     def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
@@ -106,15 +106,15 @@ class _Expander:
         except ValidationError as error:
             raise explain(error, RunConfig) from error
 
-    def _check_split(self, run: RunConfig) -> None:
-        """Check, without the images, that the data set has enough classes and clients for the split."""
-        if (run.scenario, run.split) in self._checked:
-            return
+    def _check_parts(self, run: RunConfig) -> None:
+        """Check, without the images, that the split fits the data set, and that every key acts."""
         if run.dataset not in self._datasets:
             self._datasets[run.dataset] = find(run.dataset, self._data_dir)
-        facts = facts_of(self._datasets[run.dataset], run.split)
-        kinds.check(run.split_scenario, facts, run.split, run.seed)
-        self._checked.add((run.scenario, run.split))
+        dataset = self._datasets[run.dataset]
+        if (run.scenario, run.split) not in self._checked:
+            kinds.check(run.split_scenario, facts_of(dataset, run.split), run.split, run.seed)
+            self._checked.add((run.scenario, run.split))
+        check_keys(run, dataset, self._preset.searched)
 
     @contextmanager
     def _locate(self, items: Mapping[str, Item], held: Sequence[Override]) -> Iterator[None]:

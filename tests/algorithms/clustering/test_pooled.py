@@ -48,12 +48,12 @@ class TestCentred:
         np.testing.assert_allclose(centred_cosines(units @ units.T), cosines_of(left), atol=1e-12)
 
     def test_a_vector_that_is_the_mean_has_no_direction(self):
-        """Rows have means 2/3, 2/3 and 1, all of them 7/9: the last is left with the square 1 - 2 + 7/9 < 0."""
+        """Rows have means 2/3, 2/3 and 1, all of them 7/9: of the last 1 - 2 + 7/9 < 0 is left."""
         cosines = np.array([[1.0, 0.0, 1 - 1e-12], [0.0, 1.0, 1 - 1e-12], [1 - 1e-12, 1 - 1e-12, 1.0]])
         np.testing.assert_allclose(centred_cosines(cosines), [[1, -1, 0], [-1, 1, 0], [0, 0, 1]])
 
     def test_parallel_vectors_stay_alike(self):
-        """They are their own mean, so nothing is left of them; but clients that are the same are no groups."""
+        """They are their own mean, so nothing is left of them; but the same clients are no groups."""
         np.testing.assert_array_equal(centred_cosines(np.ones((3, 3))), np.ones((3, 3)))
 
     def test_order_of_clients_does_not_matter(self):

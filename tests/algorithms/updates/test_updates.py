@@ -600,7 +600,7 @@ class TestGroups:
 
 
 def of_two_groups(noise, size=1000, factor=1.0):
-    """Return updates of four clients each of two groups, which in a group differ by `noise`; the last is longer.
+    """Return updates of four clients each of two groups, which differ by `noise`; the last is longer.
 
     The groups are nearly opposite, so that float32 products err by more than updates of one group differ.
     """

@@ -10,6 +10,7 @@ client not met yet is counted to the largest cluster.
 Shapes: N clients, D entries of a vector.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,7 +27,7 @@ from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Message
-from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.contract.section import Condition, PositiveInt
 from fedgrid.algorithms.updates.source import Rng
 
 BIBTEX = r"""@inproceedings{prigent2024efficient,
@@ -77,6 +78,16 @@ class EmbeddingsSettings(BeforeTrainingSettings):
     clients that send the same bits and many that are alone can have the greatest index."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("num_clusters",)
+    acts_with: ClassVar[Mapping[str, Condition]] = {
+        **dict.fromkeys(("flip", "normalise"), Condition(lambda given: given.quantise, "quantise true")),
+        **dict.fromkeys(
+            ("least_clusters", "least_members"),
+            Condition(
+                lambda given: given.num_clusters is None and isinstance(given.threshold, str),
+                f"num_clusters null and threshold {', '.join(RULES)}",
+            ),
+        ),
+    }
 
     @model_validator(mode="after")
     def _one_cut(self) -> Self:

@@ -10,6 +10,7 @@ adaptation, layers by name) are not here. Deviation: a missing class is uniform 
 Shapes: N images or clients, L classes, W entries of a style, D of a client's vector.
 """
 
+from collections.abc import Mapping
 from math import floor, prod
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -25,7 +26,7 @@ from fedgrid.algorithms.clustered.before_training.class_means import VECTOR, Pri
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.orders import Message, Payload
-from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.contract.section import Condition, PositiveInt
 from fedgrid.algorithms.updates.source import Rng
 
 if TYPE_CHECKING:
@@ -102,6 +103,10 @@ class LaddSettings(BeforeTrainingSettings):
     """Share of an image's side that is a low frequency."""
     per_class: bool = True
     """Whether there is a style for each class; the original has one a client."""
+
+    acts_with: ClassVar[Mapping[str, Condition]] = {
+        "most_clusters": Condition(lambda given: given.num_clusters is None, "num_clusters null")
+    }
 
 
 class Ladd(BeforeTraining):

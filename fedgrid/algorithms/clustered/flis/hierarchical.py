@@ -16,21 +16,27 @@ Shapes: K clients of the federation, N that took part, C clusters, M reference i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, server_acts
 from fedgrid.algorithms.clustered.flis import inference, lists
 from fedgrid.algorithms.clustering.clusterers import agglomerate, labels_to_groups
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step, Traits
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence, Served
+from fedgrid.algorithms.contract.section import Condition
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 WARD_CLUSTERS = 5
+CLUSTERS = "variant text or ward5"
+
+
+def _has_clusters(given: Any) -> bool:
+    return bool(given.variant != "neighbours")
 
 
 class FlisHcSettings(FedOptSettings):
@@ -49,6 +55,14 @@ class FlisHcSettings(FedOptSettings):
     """Whether predicted classes are compared, or probabilities."""
     similarity: inference.SimilarityKind = "agreement"
     """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
+
+    acts_with: ClassVar[Mapping[str, Condition]] = {
+        **server_acts(_has_clusters, CLUSTERS),
+        **dict.fromkeys(("labels", "similarity"), Condition(_has_clusters, CLUSTERS)),
+        **dict.fromkeys(
+            ("threshold", "linkage"), Condition(lambda given: given.variant == "text", "variant text")
+        ),
+    }
 
 
 class FlisHc(FedOpt):
@@ -130,7 +144,6 @@ class FlisHc(FedOpt):
                 state,
                 updates,
                 self.settings.aggregate,
-                idle_settings(self.settings, "with variant neighbours") if round_index == 0 else (),
             )
         if inference.CLASSES not in state.arrays:
             state = self._form(state, updates)

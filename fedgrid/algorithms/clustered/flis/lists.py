@@ -31,7 +31,7 @@ def starts(state: State) -> Labels:
     return state.arrays.get(STARTS, state.labels_K)
 
 
-def step(state: State, updates: Updates, aggregate: Aggregator, warnings: tuple[str, ...]) -> Step:
+def step(state: State, updates: Updates, aggregate: Aggregator) -> Step:
     """Note the latest models, find neighbours of clients seen for the first time, and average.
 
     Memory: `client_model_<id>` (float32, shape (P,)) of each client that has taken part, and `weights_K`
@@ -64,7 +64,7 @@ def step(state: State, updates: Updates, aggregate: Aggregator, warnings: tuple[
         models.append(state.arrays[INITIAL])
     members = {client: tuple(groups[owner]) for client, owner in zip(seen, owner_N, strict=True)}
     state = replace(state, models=tuple(models), labels_K=labels_K).keep(**{STARTS: start_K})
-    return state, Diagnostics(clustered=bool(new), members=members, warnings=warnings)
+    return state, Diagnostics(clustered=bool(new), members=members)
 
 
 def _refresh(state: State, updates: Updates, clients: Sequence[int] | frozenset[int]) -> State:

@@ -8,21 +8,21 @@ symmetric without regard to the order of the clients.
 Shapes: K clients of the federation, N of them asked, C communities, P entries of a state vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, idle_settings
+from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings, server_acts
 from fedgrid.algorithms.clustering import graph
 from fedgrid.algorithms.clustering.measures import silhouette
 from fedgrid.algorithms.contract.base import Diagnostics, Fresh, Labels, State, Step, Traits
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import refusal
 from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.algorithms.contract.section import FirstRound
+from fedgrid.algorithms.contract.section import Condition, FirstRound
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.updates.products import MODELS, shares_of
 from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
@@ -61,6 +61,15 @@ class CommunitiesSettings(FedOptSettings):
     """Rounds after which a client's model leaves graph and means until the client takes part again; 0:
     this round's models only. None: never (as published)."""
 
+    acts_with: ClassVar[Mapping[str, Condition]] = {
+        **server_acts(lambda given: given.late is not None, "late"),
+        "attribution": Condition(lambda given: given.late is None, "late null"),
+        **dict.fromkeys(
+            ("neighbours", "beta"),
+            Condition(lambda given: given.attribution == "wnn" and given.late is None, "attribution wnn"),
+        ),
+    }
+
 
 class Communities(FedOpt):
     """What `Louvain` and `Leiden` share.
@@ -82,12 +91,11 @@ class Communities(FedOpt):
 
     Degenerate cases:
 
-    - If all distances are equal, up to a share of 1e-6, there is one community; so two clients form one. Models
-      that differ by rounding only are at distance 0.
+    - If all distances are equal, up to a share of 1e-6, there is one community; so two clients form one.
+      Models that differ by rounding only are at distance 0.
     - Min-max scaling enlarges any difference: the farthest pair always loses its edge. A client that is far
       from all others leaves them with similarities near 1.
     - Where the graph has no clear communities, the result depends on the seeded order of the moves.
-    - Without `late` the server's optimizer and learning rate have no effect, and a warning says so.
 
     Absent clients: A client keeps its latest model in the graph, until it is older than `max_age`; then it is
     labelled with the community nearest to that model. One that has never taken part starts from the global
@@ -143,8 +151,7 @@ class Communities(FedOpt):
             return super().step(state, round_index, updates, rng)
         state = _refresh(state, round_index, updates)
         groups, score = self._communities(state, round_index, updates.layout, rng)
-        warnings = idle_settings(self.settings, "without `late`") if round_index == 0 else ()
-        diagnostics = Diagnostics(clustered=True, silhouette=score, warnings=warnings)
+        diagnostics = Diagnostics(clustered=True, silhouette=score)
         return self._attribute(state, groups, updates.layout), diagnostics
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:

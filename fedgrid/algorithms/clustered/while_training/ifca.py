@@ -9,9 +9,9 @@ one with the entries of each tensor shuffled, and every attempt costs the round 
 Shapes: K clients of the federation, C models, P entries of a state vector.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from fedgrid.algorithms.contract.base import Diagnostics, Fresh, State, Step, Tr
 from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.contract.local_method import one_model_each
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY, ChooseOn, Order, Presence, Served, Traffic
-from fedgrid.algorithms.contract.section import PositiveInt
+from fedgrid.algorithms.contract.section import Condition, PositiveInt
 from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
@@ -54,6 +54,10 @@ class IfcaSettings(SharedLayersSettings):
     """With `rejection`: the share of the clients asked that each model must be chosen by."""
     redraws: Annotated[int, Field(ge=0)] = 10
     """With `rejection`: how often the models are drawn again at most; each time costs a round."""
+
+    acts_with: ClassVar[Mapping[str, Condition]] = dict.fromkeys(
+        ("least_share", "redraws"), Condition(lambda given: given.start == "rejection", "start rejection")
+    )
 
 
 class Ifca(SharedLayers):

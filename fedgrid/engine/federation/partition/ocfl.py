@@ -38,13 +38,6 @@ from fedgrid.engine.federation.partition.scenarios import (
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
-OPTIONS: tuple[str, ...] = ("alpha", "proportions", "num_clusters", "draws", "sizes")
-DEFAULTS: Mapping[str, object] = MappingProxyType({})
-TAKES: Collection[str] = KINDS
-BY_CLASS = True
-IMAGES_ARE_SHARED: bool = True
-TRANSFORM: Transform | None = None
-
 Shares = NDArray[np.float64]
 
 
@@ -183,3 +176,28 @@ def _about(prefix: str, *key: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{prefix}{error}", key) from error
+
+
+class Drawn:
+    """Clients draw images from the classes of their hidden group."""
+
+    OPTIONS: tuple[str, ...] = ("num_clusters", "draws", "sizes")
+    IDLE: tuple[str, ...] = ("alpha", "proportions")
+    DEFAULTS: Mapping[str, object] = MappingProxyType({})
+    TAKES: Collection[str] = KINDS
+    BY_CLASS: bool = True
+    IMAGES_ARE_SHARED: bool = True
+    TRANSFORM: Transform | None = None
+
+    check, deal, expected_images = staticmethod(check), staticmethod(deal), staticmethod(expected_images)
+    groups, draw_again = staticmethod(groups), staticmethod(draw_again)
+
+
+class DrawnByShares(Drawn):
+    """Clients draw images from the classes of their hidden group, by class shares of the group's own."""
+
+    OPTIONS: tuple[str, ...] = (*Drawn.OPTIONS, "alpha", "proportions")
+    IDLE: tuple[str, ...] = ()
+
+
+BALANCED, IMBALANCED = Drawn(), DrawnByShares()

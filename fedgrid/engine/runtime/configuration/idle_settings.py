@@ -1,4 +1,4 @@
-"""Settings of an algorithm that cannot act within a run's rounds: unnoticed, it would be another one."""
+"""Keys that cannot act: unnoticed, a run would be another one, or two ids would be the same numbers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.algorithms.contract.section import first_rounds
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.contract.section import first_rounds, idle_keys
+from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
+from fedgrid.engine.federation.dealing.kinds import check_given
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.uplink.privacy import is_private
+from fedgrid.engine.runtime.data.partition_files import facts_of
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.federation.data.dataset import Dataset
 
 
 def idle_settings(config: RunConfig) -> dict[str, str]:
@@ -45,6 +49,49 @@ def check_idle(config: RunConfig, given: Mapping[str, Any], searched: Collection
             raise ConfigError(
                 f"{sentence}, both by default; set algorithm.{key}, or training.rounds", ("algorithm",)
             )
+
+
+def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = ()) -> None:
+    """Check that every key of a new run that is not at its default changes what is trained or recorded.
+
+    Settings of an algorithm that are `searched` may have values beside which others do not act. Not asked of
+    stored runs: earlier versions took such keys, and their ids stay.
+
+    Raises:
+        ConfigError: one has no effect; with its key, and with what it would act.
+    """
+    check_given(config.split_scenario, facts_of(dataset, config.split), config.split)
+    for key, words in _idle_keys(config, dataset).items():
+        section, name = key.split(".")
+        if section == "algorithm" and name in searched:
+            continue
+        where = f" with algorithm {config.algorithm['name']}" if section == "algorithm" else ""
+        problem = f"{key} has no effect{where}, only with {words}; leave it out"
+        raise ConfigError(problem, (section, name))
+
+
+def _idle_keys(config: RunConfig, dataset: Dataset) -> dict[str, str]:
+    name, given = name_and_settings(config.algorithm)
+    settings, usual = create(name, given).settings, ALGORITHMS[name].settings
+    found = {f"algorithm.{key}": words for key, words in idle_keys(settings, usual).items()}
+    if getattr(settings, "sample", "all") == "cluster" and config.participation == 1:
+        found["algorithm.sample"] = "a participation below 1"
+    meets_again = config.joins or config.held_out or getattr(settings, "recluster_every", None)
+    if not getattr(settings, "update_centroids", True) and not meets_again:
+        found["algorithm.update_centroids"] = "recluster_every, joins or held_out"
+    if config.training.buffers != "mean" and not _has_buffers(config.model, dataset):
+        found["training.buffers"] = "a model that has BatchNorm"
+    if not is_private(config.uplink, config.privacy):
+        changed = config.privacy.model_dump(exclude_defaults=True)
+        found |= dict.fromkeys(map("privacy.{}".format, changed), "noise in the uplink or central_noise")
+    return found
+
+
+def _has_buffers(model: str, dataset: Dataset) -> bool:
+    from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
+
+    made = layout(model, dataset.inputs, dataset.num_classes)
+    return made.size > made.num_parameters
 
 
 def idle_lines(runs: Iterable[RunConfig]) -> list[str]:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustered.while_training.communities import nearest_weights, starts
-from fedgrid.algorithms.registry import create
+from fedgrid.algorithms.contract.section import idle_keys
+from fedgrid.algorithms.registry import ALGORITHMS, create
 from tests.helpers.small_cases import (
     Federation,
     check_valid,
@@ -283,11 +284,10 @@ def test_late_knows_clients_that_are_not_there_in_its_round(attribution):
 
 def test_the_server_optimizer_acts_with_late_only():
     settings = {"server_learning_rate": 0.5}
-    _, diagnostics = visits(euclidean(**settings), 4, FOUR)
-    assert "server_learning_rate" in diagnostics.warnings[0]
-    assert visits(euclidean(**settings), 4, FOUR, FOUR)[1].warnings == ()
-    state, diagnostics = visits(euclidean(late=5, **settings), 4, FOUR)
-    assert diagnostics.warnings == ()
+    usual = ALGORITHMS["louvain"].settings
+    assert idle_keys(euclidean(**settings).settings, usual)["server_learning_rate"] == "late"
+    assert "server_learning_rate" not in idle_keys(euclidean(late=5, **settings).settings, usual)
+    state, _ = visits(euclidean(late=5, **settings), 4, FOUR)
     assert places_of(state) == [6.75 / 2]
 
 
