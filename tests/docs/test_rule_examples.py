@@ -16,7 +16,8 @@ from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector,
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
-from tests.helpers.small_runs import NOWHERE, config, differing, files, play, rows
+from tests.helpers.plugin_files import DROPOUT
+from tests.helpers.small_runs import NOWHERE, config, differing, files, numbers, play, rows
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 RATE = 0.1
@@ -162,6 +163,28 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
     for row in rows(run, tmp_path, "rounds"):
         assert row["bytes_down"] == run.clients * (4 * 10 * 96 + 10)
         assert row["bytes_up"] == run.clients * 4 * (10 * 96 + 10)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "fedem",
+        "fedproto",
+        {"name": "fedrep", "head_epochs": 1},
+        {"name": "fedavg", "local": {"name": "signs"}},
+    ],
+    ids=str,
+)
+def test_rules_train_models_that_draw_whatever_was_drawn_before(algorithm, tmp_path):
+    model = tmp_path / "drawing.py"
+    model.write_text(DROPOUT.replace("build=function)", 'build=function, head="last")'))
+    active.use([model, *(EXAMPLES / f"{name}.py" for name in ("fedem", "fedproto", "fedrep", "my_local"))])
+    run = config(algorithm, model="dropout-function", clients=3, training={"rounds": 2, "local_epochs": 2})
+    folders = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        folders.append(numbers(play(run, tmp_path / str(seed))))
+    assert folders[0] == folders[1]
 
 
 @pytest.mark.parametrize(("name", "num_entries"), [("fedproto", 0), ("fedem", 2)])

@@ -15,10 +15,13 @@ from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.plugin import digest_of
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
+from tests.engine.federation.clients.test_worker import comparable, initial, setup, task
+from tests.helpers import module_zoo
 from tests.helpers.client_actors import client_actors
 from tests.helpers.plugin_files import DROPOUT
 
@@ -215,3 +218,24 @@ def test_model_that_draws_as_it_trains_gives_the_same_bytes_in_any_place(actors,
     assert {name: array.tobytes() for name, array in one.items()} == {
         name: array.tobytes() for name, array in other.items()
     }
+
+
+@pytest.fixture
+def zoo():
+    file = Path(module_zoo.__file__)
+    active.use([file])
+    yield digest_of(file.read_bytes())
+    active.use()
+
+
+def test_modules_of_many_kinds_train_to_the_same_bytes_in_one_actor_and_in_three(actors, zoo):
+    """The second round's training follows tests, and other clients: four of one process, then of two."""
+    for name in module_zoo.ON_RAY:
+        given, replies = setup(model=name, plugins=(zoo,)), []
+        for pool in (InProcessPool(), first(actors, 1), first(actors, 3)):
+            pool.prepare(given)
+            for number in range(2):
+                tasks = [task(client, round_index=number, evaluate=True) for client in range(4)]
+                found = pool.train(tasks, [initial(name)], {})
+            replies.append([comparable(reply)[1:] for reply in found])
+        assert replies[0] == replies[1] == replies[2], name

@@ -5,6 +5,7 @@ columns, once, with matrix products. Shapes: K clients in the view, P entries of
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -43,6 +44,9 @@ Combine = Callable[[Sequence[Vector], Sequence[float] | None, int], Vector]
 MeanNoise = Callable[[Vector, Sequence[int], Sequence[float] | None, str], Vector]
 """A mean, its clients, their shares (None: equal), the output it is of -> the mean that the server takes."""
 
+Around = Callable[[Callable[..., Any], str], AbstractContextManager[Any]]
+"""What computes a statistic, and the statistic's name -> the block that it is called in."""
+
 
 class Updates:
     """The usable updates of one round, keyed by client id.
@@ -66,6 +70,7 @@ class Updates:
         noise: what the server adds to every mean that it takes; None: nothing.
         least: the share of squared norms below which squared distances are zero. Updates that cannot be told
             apart so have the same distances to all others, in every measure.
+        around: the block in which a statistic is computed, where it is not cached.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Updates:
         held_out: Iterable[int] = (),
         noise: MeanNoise | None = None,
         least: float = UPDATES,
+        around: Around = lambda *_: nullcontext(),
     ) -> None:
         if isinstance(vectors, Mapping):
             self.clients = tuple(sorted(vectors))
@@ -99,7 +105,7 @@ class Updates:
         self.weights = None if weights is None else dict(weights)
         self.sampled = frozenset(self.clients if sampled is None else sampled)
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
-        self._threads, self._noise, self._least = threads, noise, least
+        self._threads, self._noise, self._least, self._around = threads, noise, least, around
 
     def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
         """Return the view of those of `clients` that have an update; inner products are shared.
@@ -123,6 +129,7 @@ class Updates:
             held_out=self.held_out,
             noise=self._noise,
             least=self._least,
+            around=self._around,
         )
         part.products = self.products.select(positions)
         return part
@@ -214,7 +221,14 @@ class Updates:
         Runs that share this round compute it once; `name` tells what it is from anything else that is made
         of the same output; what another run computed is taken if it `fits`, by default if it has any array.
         """
-        return self._statistic(f"{output}-{name}", lambda: compute(self.outputs(output)), fits)
+        name = f"{output}-{name}"
+
+        def computed() -> Arrays:
+            outputs = self.outputs(output)
+            with self._around(compute, name):
+                return compute(outputs)
+
+        return self._statistic(name, computed, fits)
 
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
         """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
@@ -269,7 +283,11 @@ class Updates:
             vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
             rows = [[vectors[client] for client in group] for group in missing_groups]
             shares = [shares_of(group, weights) for group in missing_groups]
-            return [{"vector_P": combine(*pair, self._threads)} for pair in zip(rows, shares, strict=True)]
+            return [combined(*of_group) for of_group in zip(missing, rows, shares, strict=True)]
+
+        def combined(name: str, rows: Sequence[Vector], shares: Sequence[float] | None) -> Arrays:
+            with self._around(combine, name):
+                return {"vector_P": combine(rows, shares, self._threads)}
 
         fits = of_form({"vector_P": (np.float32, (self.layout.size if output == UPDATE else None,))})
         cached = dict(zip(by_key, self._source.cached(by_key, compute, fits), strict=True))

@@ -1,4 +1,6 @@
-"""Random generators: a run has one for each (root seed, purpose, client, round), and no global one.
+"""Random generators: a run has one for each (root seed, purpose, client, round), and reads no global one.
+
+Own code may draw from those of the whole process: they are seeded from a generator of the run for each call.
 
 A root seed is a digest of a scenario's name and the run's seed. All algorithms of a scenario and seed share
 their numbers; runs of different scenarios are independent, as tests over scenarios assume.
@@ -34,7 +36,10 @@ def root_seed(scenario: str, seed: int) -> int:
 
 @contextmanager
 def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
-    """Seed torch's generators of the CPU and of `device` from `rng`; restore their states afterwards."""
+    """Seed the generators of the whole process from `rng`; restore their states afterwards.
+
+    They are torch's, of the CPU and of `device`, NumPy's and Python's: own code may draw from any of them.
+    """
     import torch  # Takes a second, and most of what needs seeds does without.
 
     sources = [torch.default_generator]
@@ -42,28 +47,28 @@ def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
         index = torch.cuda.current_device() if place.index is None else place.index
         sources.append(torch.cuda.default_generators[index])
     before = [source.get_state() for source in sources]
+    before_numpy, before_python = np.random.get_state(), random.getstate()
     seed = int(rng.integers(2**63))
     try:
         for source in sources:
             source.manual_seed(seed)
+        np.random.seed(int(rng.integers(2**32)))
+        random.seed(int(rng.integers(2**63)))
         yield
     finally:
         for source, state in zip(sources, before, strict=True):
             source.set_state(state)
-
-
-@contextmanager
-def all_seeded(rng: np.random.Generator) -> Iterator[None]:
-    """Seed the global generators of torch (CPU), NumPy and Python, as `seeded`, for a model's own code."""
-    before, before_python = np.random.get_state(), random.getstate()
-    try:
-        with seeded("cpu", rng):
-            np.random.seed(int(rng.integers(2**32)))
-            random.seed(int(rng.integers(2**63)))
-            yield
-    finally:
-        np.random.set_state(before)
+        np.random.set_state(before_numpy)
         random.setstate(before_python)
+
+
+def global_states() -> tuple[object, ...]:
+    """Return the states of the generators that `seeded` seeds on the CPU, to compare."""
+    import torch
+
+    name, keys, *rest = np.random.get_state()
+    state = torch.default_generator.get_state().numpy().tobytes()
+    return state, (name, np.asarray(keys).tobytes(), *rest), random.getstate()
 
 
 def _number(text: str) -> int:

@@ -17,6 +17,8 @@ from time import perf_counter
 from typing import Any
 
 from fedgrid.engine.federation.errors import FedgridError, RunError
+from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.clients.placement import Placement, Request, plan
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.leases.driver import check_driver
@@ -218,7 +220,9 @@ def _try(analysis: Analysis, job: Job, context: Context, may_write: Callable[[],
     files = JobFiles(context.storage, analysis.folder, job)
     try:
         context.storage.pull(files.run.name, skip=(f"{analysis.folder}/",))
-        artifacts = analysis.compute(job, context)
+        rng = generator(job.config.root_seed, f"own analysis {analysis.name}", round_index=job.round - 1)
+        with own_code(analysis, "compute", rng, context.device):
+            artifacts = analysis.compute(job, context)
         may_write()
         files.write(artifacts)
     except Stopped:

@@ -1,5 +1,7 @@
 """The view of a round's updates, against float64 NumPy."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -652,3 +654,24 @@ def test_of_models_far_smaller_differences_count():
     assert not updates_of(clients(*rows)).euclidean_distances_KK.any()
     apart = updates_of(clients(*rows), least=module.MODELS).euclidean_distances_KK[0, 1]
     assert apart == pytest.approx(np.linalg.norm(rows[0] - rows[1]), rel=1e-3)
+
+
+def test_own_code_computes_each_statistic_in_a_block_of_its_own():
+    """What it draws from the process' generators must not depend on which other statistics are cached."""
+    entered = []
+
+    def around(compute, name):
+        entered.append((compute, name))
+        return nullcontext()
+
+    def first(rows, shares, threads):
+        return rows[0]
+
+    updates = updates_of({0: (1, 0), 1: (2, 1)}, around=around)
+    assert [vector.tolist() for vector in updates.combine([[0], [1], [0, 1]], first, "first")] == [
+        [1, 0],
+        [2, 1],
+        [1, 0],
+    ]
+    names = [name for compute, name in entered if compute is first]
+    assert len(set(names)) == len(names) == 3

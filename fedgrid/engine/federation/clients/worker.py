@@ -134,13 +134,17 @@ class ClientWorker:
         for client in clients:
             held = self._holdings.train(client, message.round_index)
             when = {"round_index": message.round_index} if message.draws_anew else {}
-            rng, started = generator(self._setup.seed, "message", client=client, **when), perf_counter()
+            rng, own_rng = (
+                generator(self._setup.seed, purpose, client=client, **when)
+                for purpose in ("message", "own message")
+            )
+            started = perf_counter()
             by = f"{type(message).__name__}.describe"
             with (
                 self._fix_numerics(),
                 of_client(client, None),
                 held.only_read(by),
-                own_code(message, "describe"),
+                own_code(message, "describe", own_rng, self._device),
             ):
                 images = codec.encode_classes(held.images, held.labels) if codec else held.images
                 payload = message.describe(images, held.labels, self._setup.num_classes, rng)

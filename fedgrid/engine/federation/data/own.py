@@ -13,9 +13,9 @@ from fedgrid.engine.federation.data.images import ImageSet, Pair
 from fedgrid.engine.federation.errors import DataError, FedgridError, in_plugin, plugin_of
 from fedgrid.engine.federation.inputs import DTYPES, Inputs
 from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.settings import Training
 
-SEEDED = "draw from np.random.default_rng(0)"
 DIMENSIONS = {"uint8": (4,), "float32": (2, 3, 4), "int64": (2,)}
 """Of an array of examples."""
 
@@ -62,7 +62,7 @@ def _read(own: OwnDataset, folder: Path) -> Pair:
     """Return what a plugin reads: once a process, unless it has several such data sets."""
     place = plugin_of(own.read)
     try:
-        with own_code(own, "read", SEEDED):
+        with own_code(own, "read", generator(0, "own read")):
             pool, test = own.read(folder)
     except FedgridError:
         raise

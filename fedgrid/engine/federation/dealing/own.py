@@ -79,8 +79,11 @@ class OwnKind:
         rule = self.rule(**{name: getattr(split, name) for name in self.fields if hasattr(split, name)})
         place, num_clients = plugin_of(self.rule, "deal"), scenario.num_clients
         try:
-            with own_code(rule, "deal"):
-                groups, dealt = rule.deal(pool, num_clients, generator(seed, f"deal of {scenario.seed_text}"))
+            rng, own_rng = (
+                generator(seed, f"{purpose} of {scenario.seed_text}") for purpose in ("deal", "own deal")
+            )
+            with own_code(rule, "deal", own_rng):
+                groups, dealt = rule.deal(pool, num_clients, rng)
                 group_K, held_K = np.asarray(groups), [np.asarray(positions) for positions in dealt]
         except FedgridError:
             raise

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedgrid.algorithms.updates.source import Layout, Vector
 from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models import registry
-from fedgrid.engine.federation.seeds import all_seeded, generator
+from fedgrid.engine.federation.seeds import generator, seeded
 
 NORM_BLOCK = 1 << 18
 """Entries of an update squared at a time, in float64: two megabytes."""
@@ -117,12 +117,25 @@ class FlatModule:
         """Shape (W,)."""
         self.gradient = torch.zeros_like(self.weights)
         """Shape (W,); `backward` accumulates into it."""
-        views = zip(self._views(self.weights), self._views(self.gradient), strict=True)
+        self._weights = self._views(self.weights)
+        views = zip(self._weights, self._views(self.gradient), strict=True)
         for parameter, (weight, gradient) in zip(parameters, views, strict=True):
             weight.copy_(parameter.detach())
             parameter.data, parameter.grad = weight, gradient
-        self._state = [tensor.detach() for tensor in _tensors(module)]
-        self._parts = [self.weights, *self._state[len(parameters) :]]
+        # Their places: a module may put another tensor into a buffer's.
+        parts = ((*name.rpartition(".")[::2],) for name in buffers_of(module))
+        self._buffers = [(module.get_submodule(path)._buffers, name) for path, name in parts]
+
+    @property
+    def _of_buffers(self) -> list[Tensor]:
+        return [tensor.detach() for of_part, name in self._buffers if (tensor := of_part[name]) is not None]
+
+    @property
+    def replaced(self) -> list[str]:
+        """The parameters whose values the module has put into tensors of its own; they no longer train."""
+        here = self.weights.untyped_storage().data_ptr()
+        places = {name: one.untyped_storage().data_ptr() for name, one in parameters_of(self.module).items()}
+        return [name for name, place in places.items() if place != here]
 
     @property
     def features(self) -> Tensor | None:
@@ -131,16 +144,16 @@ class FlatModule:
 
     def read(self) -> Vector:
         """Return a copy of the module's state, as `read_vector`."""
-        return _read(self._state)
+        return _read([*self._weights, *self._of_buffers])
 
     def write(self, vector: Vector) -> None:
         """Copy a state into the module, as `write`; features of an earlier one are forgotten."""
         self._into_head.clear()
-        _write(self._state, vector)
+        _write([*self._weights, *self._of_buffers], vector)
 
     def snapshot(self) -> Tensor:
         """Return a copy of the state on the device, shape (P,): `weights`, then the buffers."""
-        return _join(self._parts)
+        return _join([self.weights, *self._of_buffers])
 
     def load(self, snapshot: Tensor) -> None:
         """Copy a snapshot into the module; values of integer buffers (counters) are rounded.
@@ -148,7 +161,7 @@ class FlatModule:
         Raises:
             ValueError: a tensor of another shape.
         """
-        _load(self._parts, snapshot)
+        _load([self.weights, *self._of_buffers], snapshot)
 
     def gather(self, flat: Tensor) -> Vector:
         """Convert a flat tensor, shape (W,), or a snapshot, (P,), to a vector in the layout's order."""
@@ -161,7 +174,8 @@ class FlatModule:
         Raises:
             ValueError: a vector of another length.
         """
-        size, whole = len(self.weights), sum(tensor.numel() for tensor in self._state)
+        size = len(self.weights)
+        whole = size + sum(tensor.numel() for tensor in self._of_buffers)
         if vector.shape not in {(size,), (whole,)}:
             raise ValueError(f"an array of shape {vector.shape} does not fit a model of {size} parameters")
         flat = torch.empty_like(self.weights)
@@ -198,7 +212,7 @@ def blank(name: str, inputs: Inputs, num_classes: int, seed: int = 0, number: in
 
     Its constants are in place; the state is to be written. The global generators stay as they are.
     """
-    with all_seeded(generator(seed, f"module {number}")):
+    with seeded("cpu", generator(seed, f"module {number}")):
         return registry.build(name, inputs, num_classes)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Algorithm, Fresh, Labels, State
-from fedgrid.algorithms.contract.checks import BrokenContract, check_state
+from fedgrid.algorithms.contract.checks import BrokenContract, check_served, check_state
 from fedgrid.algorithms.contract.local_rule import LocalRule
 from fedgrid.algorithms.contract.orders import Adaptation, Served
 from fedgrid.algorithms.updates.source import Layout
@@ -21,7 +21,7 @@ from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.record_names import GROUP
 from fedgrid.engine.federation.round.participation import Participation, updates_sent
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, seeded
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.federation.uplink.ledger import Accountant
 
@@ -74,12 +74,22 @@ class Changes:
 
 
 @contextmanager
-def in_round(number: int) -> Iterator[None]:
-    """Name the round, 0 before the first, and the plugin that the algorithm is of."""
+def in_round(number: int, seed: int) -> Iterator[None]:
+    """Name the round, 0 before the first, and the plugin that the algorithm is of.
+
+    The generators of the process are seeded, for what has none of its own, from the run's root seed.
+    """
     try:
-        yield
+        with seeded("cpu", generator(seed, "own code", round_index=number - 1)):
+            yield
     except BrokenContract as error:
         raise FinalError(f"round {number}: {plugin_of(error.of, error.method)}{error}") from error
+
+
+def served_after(algorithm: Algorithm, state: State, size: int, seed: int, round_index: int) -> Served:
+    """Return which models, of `size` entries, are tested after a round, from 0; `seed` is the root seed."""
+    with own_code(algorithm, "served", generator(seed, "own served", round_index=round_index)):
+        return check_served(algorithm, state, size)
 
 
 @dataclass(frozen=True)
@@ -165,6 +175,11 @@ class Federation:
         own = [(start, min(stop, end)) for start, stop in rule.personal if start < end]
         return rule.model_copy(update={"personal": (*own, (end, size))})
 
+    def served_after(self, state: State, round_index: int) -> Served:
+        """Return what is tested after a round, from 0."""
+        served = served_after(self.algorithm, state, self.layout.size, self.seed, round_index)
+        return self.served(served)
+
     def served(self, served: Served) -> Served:
         """Return what is tested: with each client's own buffers, if they keep them."""
         adaptation = served.adaptation or Adaptation()
@@ -175,9 +190,9 @@ class Federation:
 
     def begin(self, fresh: Fresh) -> RunState:
         """Return the run's state before the first round; `fresh` draws initial models."""
-        with in_round(0):
+        with in_round(0, self.seed):
             rng = generator(self.seed, "init")
-            with own_code(self.algorithm, "init"):
+            with own_code(self.algorithm, "init", generator(self.seed, "own init")):
                 state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
             state = self.checked("init", state)
             return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))

@@ -6,7 +6,8 @@ temperature and cluster, aggregate inside the clusters, test the new cluster mod
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,13 @@ import numpy as np
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
-from fedgrid.algorithms.contract.checks import check_global_model, check_served, check_step
+from fedgrid.algorithms.contract.checks import check_global_model, check_step
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
-from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.errors import FinalError, plugin_of
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
@@ -34,7 +35,7 @@ from fedgrid.engine.federation.round.record import (
     timing_row,
     warnings_of,
 )
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, seeded
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
@@ -59,7 +60,7 @@ def next_round(
         FinalError: no client has a usable update, or the algorithm breaks its contract; `run_state` is still
             good.
     """
-    with in_round(run_state.rounds_done + 1):
+    with in_round(run_state.rounds_done + 1, federation.seed):
         try:
             return _run(federation, run_state, pool, cache)
         except OtherBits:
@@ -89,7 +90,9 @@ def _run(
             # What other runs find in the cache is without this run's noise.
             without_noise = _updates(federation, plan, work, reports, noisy=False)
             aggregate = getattr(federation.algorithm.settings, "aggregate", MEAN)
-            _cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
+            own_rng = generator(federation.seed, "own aggregate", round_index=plan.round_index)
+            with own_code(aggregate, "of", own_rng):
+                _cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
     after = run_state.after_round(state, memories, plan.ledger.spent_K)
     if after.rounds_done == federation.rounds:
         with watch.step("evaluate_seconds"):
@@ -127,6 +130,13 @@ def _updates(
     noisy: bool = True,
 ) -> Updates:
     """Return the view of the usable updates, with the noise that the server adds to their means."""
+
+    def around(compute: Callable[..., object], name: str) -> AbstractContextManager[None]:
+        # What a plugin draws here must not depend on what else is cached.
+        if not plugin_of(compute):
+            return nullcontext()
+        return seeded("cpu", generator(federation.seed, f"own {name}", round_index=plan.round_index))
+
     usable = [report for report in reports if report.usable]
     if reports and not usable:
         clients = ", ".join(str(report.client) for report in reports)
@@ -151,6 +161,7 @@ def _updates(
         sampled=plan.attendance.sampled,
         held_out=federation.participation.held_out,
         noise=plan.ledger.noise if noisy else None,
+        around=around,
     )
 
 
@@ -160,8 +171,11 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
         return plan.state, Diagnostics()
     if not updates.clients:
         return plan.state, Diagnostics(warnings=("every sampled client dropped out: nothing has changed",))
-    rng = generator(federation.seed, "algorithm", round_index=plan.round_index)
-    with own_code(federation.algorithm, "step"):
+    rng, own_rng = (
+        generator(federation.seed, purpose, round_index=plan.round_index)
+        for purpose in ("algorithm", "own step")
+    )
+    with own_code(federation.algorithm, "step", own_rng):
         stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
     state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
     state = federation.checked("step", state)
@@ -204,11 +218,10 @@ def _run_tests(
     testing: Collection[int] = plan.attendance.present
     if federation.evaluation.clients == "asked":
         testing = [order.client for order in plan.orders]
-    size = federation.layout.size
-    served = federation.served(check_served(federation.algorithm, state, size))
+    served = federation.served_after(state, plan.round_index)
     model = None
     if federation.evaluation.global_model:
-        model = check_global_model(federation.algorithm, state, size)
+        model = check_global_model(federation.algorithm, state, federation.layout.size)
     of_served = _tests(served, work, memories, testing)
     tests = [(SERVED_TESTS, of_served)]
     if model is not None and served.adaptation is None and all(other is model for other in served.models):
@@ -246,7 +259,7 @@ def _serve_held_out(
             plan = plan_round(alone, replace(run_state, state=state), pool)
             with _work(alone, plan, run_state, pool, None, Stopwatch()) as work:
                 state, own = _placed(alone, plan, work)
-                served = alone.served(check_served(alone.algorithm, state, alone.layout.size))
+                served = alone.served_after(state, plan.round_index)
                 of_client = _tests(served, work, work.memories(), [client])
             if state.labels_K[client] == plan.state.labels_K[client]:
                 break
@@ -261,7 +274,8 @@ def _placed(federation: Federation, plan: Plan, work: ClientRound) -> tuple[Stat
     reports = work.reports()
     if not any(report.usable for report in reports):
         return plan.state, reports
-    with own_code(federation.algorithm, "place"):
+    own_rng = generator(federation.seed, "own place", round_index=plan.round_index)
+    with own_code(federation.algorithm, "place", own_rng):
         state = federation.algorithm.place(plan.state, _updates(federation, plan, work, reports))
     return federation.checked("place", state), reports
 

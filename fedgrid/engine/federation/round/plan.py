@@ -116,7 +116,8 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     ledger.charge(meeting.messages, meeting.again)
     algorithm, presence = federation.algorithm, attendance.presence
     rng = generator(federation.seed, "orders", round_index=round_index)
-    with own_code(algorithm, "orders"):
+    own_rng = generator(federation.seed, "own orders", round_index=round_index)
+    with own_code(algorithm, "orders", own_rng):
         orders = algorithm.orders(state, round_index, presence, rng)
     ordered = [
         replace(order, rule=federation.keep_buffers(order.rule))
@@ -149,6 +150,7 @@ def _meet(
     meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)
     rng = generator(federation.seed, "messages", round_index=round_index)
     hear = algorithm.meet_again if again else algorithm.meet
-    with own_code(algorithm, hear.__name__):
+    own_rng = generator(federation.seed, "own messages", round_index=round_index)
+    with own_code(algorithm, hear.__name__, own_rng):
         state = hear(state, meeting.messages, federation.layout, rng)
     return federation.checked(hear.__name__, state), meeting

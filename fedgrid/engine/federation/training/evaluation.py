@@ -35,15 +35,13 @@ def to_inputs(images: Tensor) -> Tensor:
 
 
 def set_mode(module: nn.Module, *, training: bool) -> None:
-    """Put the module into a mode unless it is in it.
+    """Put all parts of the module into a mode, whatever mode each is in.
 
-    As `nn.Module.train` does, but without torch's checks of each attribute that is set. A model may have a
-    `train` of its own, which is called.
+    As `nn.Module.train` does, but without torch's checks of each attribute that is set. A model, or a part of
+    it, may have a `train` of its own, which is called.
     """
-    if module.training is training:
-        return
     parts = list(module.modules())
-    if any(type(part).train is not nn.Module.train for part in parts):
+    if any(type(part).train is not nn.Module.train or "train" in vars(part) for part in parts):
         module.train(training)
     else:
         for part in parts:

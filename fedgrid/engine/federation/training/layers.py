@@ -1,7 +1,7 @@
 """Layers that need care: BatchNorm in stacks of clients, and those that draw random numbers as they train.
 
-Of a batch in a stack only some images count. What a model draws itself, as dropout does, comes from torch's
-global generators, which are seeded for a while.
+Of a batch in a stack only some images count. What a model draws itself, as dropout does, comes from the
+generators of the process, which are seeded for a while.
 
 Shapes: B images of a batch, C channels.
 """
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.seeds import seeded
+from fedgrid.engine.federation.seeds import global_states, seeded
 
 
 class MaskedNorm(nn.Module):
@@ -86,9 +86,9 @@ def draws(module: nn.Module, batch: Tensor) -> bool:
     The module is left in training mode; its buffers may change.
     """
     with seeded("cpu", np.random.default_rng(0)):
-        before = torch.default_generator.get_state()
+        before = global_states()
         module.train()(batch)
-        return not torch.equal(before, torch.default_generator.get_state())
+        return global_states() != before
 
 
 def smallest_batch(module: nn.Module, batch_size: int) -> int:

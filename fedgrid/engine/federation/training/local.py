@@ -16,7 +16,7 @@ from torch import Tensor
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.own_code import BY_TORCH, own_code
+from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.seeds import seeded
 from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import batches, channels_last, draw_moves
@@ -69,7 +69,7 @@ def train(
     size, smallest = training.batch_size, smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
     is_round, max_steps = max_steps is None, training.local_steps if max_steps is None else max_steps
-    with seeded(str(flat.weights.device), own), own_code(rule, "start", BY_TORCH):
+    with seeded(str(flat.weights.device), own), own_code(rule, "start", None):
         flat.write(_restore_own_entries(start, rule, memory))
         if is_round and training.buffers == "reset":
             reset_norms(flat.module)

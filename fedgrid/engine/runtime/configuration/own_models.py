@@ -14,15 +14,25 @@ from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
 from fedgrid.engine.federation.inputs import Inputs, random_examples
 from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import blank
-from fedgrid.engine.federation.seeds import all_seeded, generator
-from fedgrid.engine.federation.training.evaluation import to_inputs
+from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.training import local
+from fedgrid.engine.federation.training.evaluation import predict, to_inputs
 from fedgrid.engine.federation.training.layers import draws
+from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.training.stacked import Stack
+from fedgrid.engine.runtime.configuration.module_contents import Item, contents, shared_memory
 
 OfModel = tuple[str, Inputs, int]
 """Its name, and what it is built for: inputs and the number of classes."""
 IMAGES = 3
 """That a model is tried on."""
+TRAINING = LocalTraining(local_epochs=1, batch_size=IMAGES, optimizer="adam", learning_rate=0.01)
+AGES = 10, 1000, 10**6
+"""What a module counts that has trained so often: a warm-up may end only then."""
+NOT_SENT = (
+    "{} changes in training, but is not sent, so that a client's numbers would depend on who trained before; "
+    "make it a persistent buffer of float32, and draw from torch's, NumPy's or Python's global generator"
+)
 
 
 @cache
@@ -43,7 +53,7 @@ def check_own_model(
     """
     plugin = plugin_of(registry.entry(name).function)
     try:
-        with all_seeded(generator(0, "check")):
+        with seeded("cpu", generator(0, "check")):
             problem = _problem((name, inputs, num_classes), is_stacked)
     except Exception as error:
         # Whatever the plugin's code raises.
@@ -56,19 +66,28 @@ def check_own_model(
 
 def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
     """Return in one line what is wrong with a model, and what to do; None if nothing is."""
-    _, inputs, num_classes = of_model
+    num_classes = of_model[-1]
     module, again = blank(*of_model), blank(*of_model)
-    images = to_inputs(torch.from_numpy(random_examples(inputs, IMAGES, np.random.default_rng(0))))
+    images = to_inputs(_examples(of_model, IMAGES)[0])
     problem = (
         _of_tensors(module)
+        or shared_memory(module)
         or _of_first_values(of_model)
         or _of_outputs(module, again, images, num_classes)
         or _of_head(blank(*of_model), registry.entry(of_model[0]).head, images)
-        or _of_training(module, again, images)
+        or _of_training(of_model)
     )
     if problem is None and is_stacked and not draws(again, images):
         problem = _of_stack(blank(*of_model), blank(*of_model), images)
     return problem
+
+
+def _examples(of_model: OfModel, count: int) -> tuple[Tensor, Tensor]:
+    """Return examples and labels: classes, or numbers for a model with one output."""
+    _, inputs, num_classes = of_model
+    examples = torch.from_numpy(random_examples(inputs, count, np.random.default_rng(0)))
+    labels = torch.arange(count)
+    return examples, labels % num_classes if num_classes > 1 else labels / count
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -140,13 +159,52 @@ def _differing(module: nn.Module, again: nn.Module) -> list[str]:
     return [key for key, tensor in _tensors(module).items() if not torch.equal(tensor, others[key])]
 
 
-def _of_training(module: nn.Module, again: nn.Module, images: Tensor) -> str | None:
-    """Name a constant that training changes: it would depend on which clients came before."""
-    module.train()(images).sum().backward()
-    state = flat_vectors.layout_of(module).names
-    for key in _differing(module, again):
-        if key not in state:
-            return f"{key} changes in training, but is not sent; make it a persistent buffer of float32"
+def _of_training(of_model: OfModel) -> str | None:
+    """Name what a training changes and no message carries: numbers would depend on which clients came before.
+
+    A client trains in a fresh module, and after others in another one: from one state, with the same seeds.
+    """
+    fresh, used = (flat_vectors.FlatModule(blank(*of_model)) for _ in range(2))
+    start, examples = fresh.read(), _examples(of_model, 5 * IMAGES)
+    sent = flat_vectors.layout_of(fresh.module).names
+
+    def train(flat: flat_vectors.FlatModule, where: slice) -> bytes:
+        images, labels = (part[where] for part in examples)
+        result = local.train(flat, start, images, labels, TRAINING, np.random.default_rng(0))
+        outputs = predict(flat.module, images)
+        return b"".join([result.model.tobytes(), outputs.tobytes(), repr(result.losses).encode()])
+
+    def unsent() -> dict[str, Item]:
+        used.write(start)
+        return {item.name: item for item in contents(used.module) if item.name not in sent}
+
+    def digests() -> dict[str, object]:
+        return {name: item.digest for name, item in unsent().items()}
+
+    one, others = slice(2 * IMAGES), slice(2 * IMAGES, None)
+    expected = train(fresh, one)
+    if fresh.replaced:
+        return f"{fresh.replaced[0]} gets new .data in forward; write to it in place, as by .data.copy_()"
+    built = digests()
+    train(used, others)
+    after_others = digests()
+    again, after_one = train(used, one), digests()
+    changed = [name for name, digest in after_one.items() if digest != after_others.get(name)]
+    named = [name for name in changed if name in _tensors(used.module)]
+    if named or again != expected:
+        first = [name for name, digest in after_others.items() if digest != built.get(name)]
+        return NOT_SENT.format(next(iter([*named, *changed, *first]), "something that it holds"))
+    for number in AGES:
+        aged = [item for name, item in unsent().items() if name in changed and item.age(number)]
+        if not aged:
+            return None
+        try:
+            is_same = train(used, one) == expected
+        except Exception:
+            # Whatever the plugin's code raises: what it counts matters.
+            is_same = False
+        if not is_same:
+            return NOT_SENT.format(aged[0].name)
     return None
 
 

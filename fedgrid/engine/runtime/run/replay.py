@@ -24,7 +24,7 @@ from fedgrid.engine.federation.clients.workspace import module_of
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import HeldImages, ImageSet
 from fedgrid.engine.federation.encoders.encoder import Encoder
-from fedgrid.engine.federation.round.federation import Federation, fresh_models
+from fedgrid.engine.federation.round.federation import Federation, fresh_models, served_after
 from fedgrid.engine.federation.round.plan import plan_round
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
@@ -121,8 +121,9 @@ def observe(
     sent = {}
     if federation.algorithm.traits.sends_updates and before is not None:
         sent = _train_again(federation, setup, before)
-    served = federation.algorithm.served(after.state)
     labels_K, at = after.state.labels_K, after.rounds_done - 1
+    size, seed = federation.layout.size, config.root_seed
+    served = served_after(federation.algorithm, after.state, size, seed, at)
     return Observed(config, setup, federation.layout, labels_K, served.models, served.model_K, sent, at)
 
 

@@ -15,6 +15,8 @@ from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.clients.workspace import layer_prefix
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.models.flat_vectors import layout
+from fedgrid.engine.federation.round.federation import served_after
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
@@ -77,7 +79,10 @@ class ServedModels:
         self.num_server_images = len(setup.server_set)
         self.inputs = setup.inputs
         self.worker = ServingWorker(setup, device)
-        self._served = algorithm_of(config).served(after.state)
+        size = layout(setup.model, setup.inputs, setup.num_classes).size
+        self._served = served_after(
+            algorithm_of(config), after.state, size, config.root_seed, self.round_index
+        )
         self._memories: Memories = after.memories
 
     def module(self, client: int) -> nn.Module:

@@ -82,6 +82,15 @@ def test_keys_that_it_has_not_are_refused(use, given, key, named):
     assert [part for part in named if part not in str(caught.value)] == []
 
 
+def test_draws_from_any_generator_are_seeded(use):
+    use("        order = np.random.permutation(12)\n        return [0, 0, 0], order.reshape(3, 4)\n")
+    parts = []
+    for seed in range(2):
+        np.random.seed(seed)  # noqa: NPY002
+        parts.append([sorted([*part.train, *part.test]) for part in dealt()])
+    assert parts[0] == parts[1]
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [
@@ -94,7 +103,6 @@ def test_keys_that_it_has_not_are_refused(use, given, key, named):
         ("return [0, 0, 0], [pool.labels_N == 0] * 3", ("client 0", "bool", "flatnonzero")),
         ("return 3", ("TypeError",)),
         ("return pool.labels", ("mine.py, line 13", "AttributeError", "labels")),
-        ("np.random.rand()\n        return [0, 0, 0], np.arange(12).reshape(3, 4)", ("np.random", "rng")),
     ],
 )
 def test_what_is_no_dealing_is_refused_with_the_place(use, body, named):

@@ -1,15 +1,18 @@
 """An algorithm that writes to what it is handed, or returns what none may, fails its run by name."""
 
+import random
 import re
 
 import numpy as np
 import pytest
+import torch
 
 from fedgrid.algorithms.clustering.clusterers import KMeans
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.contract.checks import BrokenContract, check_labels
 from fedgrid.algorithms.contract.split import split
 from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.seeds import global_states
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
@@ -201,30 +204,20 @@ RETURNS = {
 }
 
 
-DREW = r"{} drew from {}, which no seed of a run sets; draw from rng"
 HIDDEN = {
     "an attribute": (
         "recluster",
         "self.count = 3",
         r"line \d+: AttributeError: Own.count is set.*state.keep",
     ),
-    "NumPy's generator": ("recluster", "np.random.rand()", DREW.format("Own.step", "np.random")),
-    "Python's generator": (
-        "orders",
-        "import random; random.random()",
-        DREW.format("Own.orders", "random"),
-    ),
-    "torch's generator": (
-        "describe",
-        "__import__('torch').rand(2)",
-        DREW.format("Say.describe", "torch's generator"),
-    ),
-    "a client's generator": (
-        "steps",
-        "np.random.rand()",
-        r"client 0, round 1: .*Rule.start drew from np.random, .* draw with torch",
-    ),
 }
+DRAWN: list[tuple[str, float, float, float]] = []
+DRAW = """
+        import random, sys, torch
+        sys.modules["tests.engine.federation.round.test_contract_checks"].DRAWN.append(
+            ("{method}", float(torch.rand(1)), np.random.rand(), random.random())
+        )
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -235,6 +228,7 @@ def no_plugins_after():
 
 def message_of(tmp_path, **bodies):
     """Return why a run stops whose algorithm has these statements; None if it does not."""
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "mine.py"
     path.write_text(PLUGIN.format(**dict.fromkeys(NOTHING, "pass") | bodies))
     active.use([path])
@@ -271,6 +265,26 @@ def test_what_comes_out_or_would_differ_when_repeated_is_refused(method, body, e
     assert message is not None, "it was not noticed"
     assert re.search(expected, message), message
     assert "mine.py" in message
+
+
+def test_draws_from_any_generator_are_the_runs_own_in_each_method_and_leave_no_trace(tmp_path):
+    """Of three clients there are as many messages and rules; the server's methods are called once."""
+    methods = [method for method in NOTHING if method != "problem"]
+    bodies = {method: DRAW.format(method=method).strip() for method in methods}
+    found = []
+    for seed in range(2):
+        DRAWN.clear()
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
+        torch.manual_seed(seed)
+        before = global_states()
+        assert message_of(tmp_path / str(seed), **bodies) is None
+        assert global_states() == before
+        found.append(list(DRAWN))
+    assert found[0] == found[1]
+    assert {method for method, *_ in found[0]} == set(methods)
+    numbers = [number for _, *drawn in found[0] for number in drawn]
+    assert len(set(numbers)) == len(numbers)
 
 
 @pytest.mark.parametrize("labels", [None, [0, 1], [0.0, 1.0, 1.0], [[0], [1, 2]]], ids=str)

@@ -1,0 +1,143 @@
+"""What a torch module holds: tensors, and plain attributes, also in lists, dicts and objects of its own."""
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
+
+OF_TORCH = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
+NUMBERS = int | float | np.number
+OPAQUE = Tensor | np.ndarray | np.random.Generator | torch.Generator | random.Random
+WITHOUT_CONTENTS = type | ModuleType | FunctionType | MethodType
+
+
+@dataclass(frozen=True)
+class Item:
+    """A value, and where it is: `place[key]`."""
+
+    name: str
+    """As in `teacher.weight` or `queue[0]`."""
+    place: Any
+    """A dict, a list or the like."""
+    key: Any
+    value: Any
+
+    @property
+    def digest(self) -> object:
+        """What tells the value from a later one; None if it is of no kind that is compared."""
+        value = self.value
+        if isinstance(value, Tensor):
+            cells = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            return tuple(value.shape), crc32(cells.numpy().tobytes())
+        if isinstance(value, np.ndarray):
+            return value.shape, crc32(np.ascontiguousarray(value).tobytes())
+        if isinstance(value, np.random.Generator):
+            return repr(value.bit_generator.state)
+        if isinstance(value, torch.Generator):
+            return value.get_state().numpy().tobytes()
+        if isinstance(value, random.Random):
+            return value.getstate()
+        if isinstance(value, list | deque):
+            return len(value)
+        return value if isinstance(value, str | NUMBERS) else None
+
+    def age(self, number: int) -> bool:
+        """Put a number in a number's place, or make a list as long; return whether it is one of them."""
+        value = self.value
+        if isinstance(value, NUMBERS) and not isinstance(value, bool) and not isinstance(self.place, tuple):
+            self.place[self.key] = type(value)(number)
+        elif isinstance(value, Tensor) and value.numel() == 1:
+            value.detach().fill_(number)
+        elif isinstance(value, list | deque) and value:
+            value.extend([value[-1]] * min(number, 1000))
+        else:
+            return False
+        return True
+
+
+def contents(module: nn.Module) -> Iterator[Item]:
+    """Yield all that a module holds, each object once: tensors first, then plain attributes."""
+    tensors = (module.named_parameters(), module.named_buffers())
+    named = {name: tensor for each in tensors for name, tensor in each}
+    seen = set()
+    for name, tensor in named.items():
+        seen.add(id(tensor))
+        path, _, key = name.rpartition(".")
+        part = module.get_submodule(path)
+        yield Item(name, part._parameters if key in part._parameters else part._buffers, key, tensor)
+    yield from _inside("", module, seen)
+
+
+def _inside(name: str, value: object, seen: set[int]) -> Iterator[Item]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for item in _members(name, value):
+        if isinstance(item.value, OPAQUE):
+            if id(item.value) not in seen:
+                seen.add(id(item.value))
+                yield item
+        else:
+            if not isinstance(item.value, nn.Module):
+                yield item
+            yield from _inside(item.name, item.value, seen)
+
+
+def _members(name: str, value: object) -> Iterator[Item]:
+    dot = f"{name}." if name else ""
+    if isinstance(value, nn.Module):
+        for held in (value._parameters, value._buffers, value._modules):
+            yield from (Item(f"{dot}{key}", held, key, held[key]) for key in list(held))
+        own = vars(value)
+        yield from (Item(f"{dot}{key}", own, key, own[key]) for key in list(own) if key not in OF_TORCH)
+    elif isinstance(value, dict):
+        yield from (Item(f"{name}[{key!r}]", value, key, value[key]) for key in list(value))
+    elif isinstance(value, list | tuple | deque):
+        yield from (Item(f"{name}[{index}]", value, index, one) for index, one in enumerate(list(value)))
+    elif hasattr(value, "__dict__") and not isinstance(value, WITHOUT_CONTENTS):
+        own = vars(value)
+        yield from (Item(f"{dot}{key}", own, key, own[key]) for key in list(own))
+
+
+def shared_memory(module: nn.Module) -> str | None:
+    """Say which tensor of the module's state shares memory with another one, or within itself; None: none.
+
+    A workspace gives each its own place, so that they would no longer follow one another.
+    """
+    state = {**parameters_of(module), **buffers_of(module)}
+    held = [item for item in contents(module) if isinstance(item.value, Tensor) and item.value.numel()]
+    by_storage: dict[int, list[Item]] = {}
+    for item in held:
+        if item.value.layout == torch.strided:
+            by_storage.setdefault(item.value.untyped_storage().data_ptr(), []).append(item)
+    for name, tensor in state.items():
+        if not tensor.is_contiguous() and len(np.unique(_cells(tensor))) < tensor.numel():
+            return f"entries of {name} share memory, but would be trained apart; take .clone() of it"
+        if not tensor.numel():
+            continue
+        for other in by_storage[tensor.untyped_storage().data_ptr()]:
+            if other.value is not tensor and np.isin(_cells(tensor), _cells(other.value)).any():
+                return (
+                    f"{other.name} shares memory with {name}, but would not follow it in training; tie them "
+                    "as one parameter, as in b.weight = a.weight, or take .clone()"
+                )
+    return None
+
+
+def _cells(tensor: Tensor) -> NDArray[np.int64]:
+    """Return the places of a tensor's entries in its storage."""
+    count = tensor.untyped_storage().nbytes() // tensor.element_size()
+    places = torch.arange(count).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    cells: NDArray[np.int64] = places.flatten().numpy()
+    return cells
