@@ -1,10 +1,11 @@
 """Calls of a plugin's methods: their errors name its file, and the generators of the process are seeded."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
 
+from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import FinalError, in_plugin, is_of_code, plugin_of
 from fedgrid.engine.federation.seeds import seeded
 
@@ -27,10 +28,14 @@ def own_code(
     Raises:
         FinalError: a plugin's code returned or took something else than what it should.
     """
-    parts = (item, *(value for _, value in getattr(item, "settings", ())))
-    places = plugin_of(getattr(item, method)), *(plugin_of(type(part), method) for part in parts)
-    plugin = next(filter(None, places), "")
-    if not plugin:
+    settings = getattr(item, "settings", None)
+    parts = (
+        [value for _, value in settings if isinstance(value, Section)]
+        if isinstance(settings, Section)
+        else []
+    )
+    called, kinds = getattr(item, method), [type(part) for part in (item, *parts)]
+    if not any(map(is_own, (called, *kinds))):
         yield
         return
     try:
@@ -39,7 +44,13 @@ def own_code(
     except Exception as error:
         # An error of ours has its own message, and one within the plugin's code its line.
         is_ours = type(error).__module__.startswith("fedgrid.")
-        if is_ours or in_plugin(error) or not is_of_code(error):
+        plugin = next(filter(None, (plugin_of(called), *(plugin_of(kind, method) for kind in kinds))), "")
+        if not plugin or is_ours or in_plugin(error) or not is_of_code(error):
             raise
         where = f"{plugin}{type(item).__name__}.{method}"
         raise FinalError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def is_own(item: type | Callable[..., object]) -> bool:
+    """Return whether a class or a function is not of this package, but of a plugin's file or package."""
+    return str(item.__module__).partition(".")[0] != "fedgrid"

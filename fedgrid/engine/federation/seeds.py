@@ -10,8 +10,12 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import torch
 
 
 def generator(seed: int, purpose: str, *, client: int = -1, round_index: int = -1) -> np.random.Generator:
@@ -36,30 +40,47 @@ def root_seed(scenario: str, seed: int) -> int:
 
 @contextmanager
 def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
-    """Seed the generators of the whole process from `rng`; restore their states afterwards.
+    """Seed the generators of the whole process from `rng`, as `seed_all`; restore their states afterwards."""
+    with restored(device):
+        seed_all(device, rng)
+        yield
 
-    They are torch's, of the CPU and of `device`, NumPy's and Python's: own code may draw from any of them.
+
+def seed_all(device: str, rng: np.random.Generator) -> None:
+    """Seed torch's generators of the CPU and of `device`, NumPy's and Python's: own code may draw from any.
+
+    A tenth as long as to restore them too, which is done once for many clients.
     """
-    import torch  # Takes a second, and most of what needs seeds does without.
+    seed = int(rng.integers(2**63))
+    for source in _of_torch(device):
+        source.manual_seed(seed)
+    np.random.seed(int(rng.integers(2**32)))
+    random.seed(int(rng.integers(2**63)))
 
-    sources = [torch.default_generator]
-    if (place := torch.device(device)).type == "cuda":
-        index = torch.cuda.current_device() if place.index is None else place.index
-        sources.append(torch.cuda.default_generators[index])
+
+@contextmanager
+def restored(device: str) -> Iterator[None]:
+    """Restore the states of the generators that `seed_all` seeds after the block."""
+    sources = _of_torch(device)
     before = [source.get_state() for source in sources]
     before_numpy, before_python = np.random.get_state(), random.getstate()
-    seed = int(rng.integers(2**63))
     try:
-        for source in sources:
-            source.manual_seed(seed)
-        np.random.seed(int(rng.integers(2**32)))
-        random.seed(int(rng.integers(2**63)))
         yield
     finally:
         for source, state in zip(sources, before, strict=True):
             source.set_state(state)
         np.random.set_state(before_numpy)
         random.setstate(before_python)
+
+
+def _of_torch(device: str) -> list["torch.Generator"]:
+    import torch  # Takes a second, and most of what needs seeds does without.
+
+    sources = [torch.default_generator]
+    if (place := torch.device(device)).type == "cuda":
+        index = torch.cuda.current_device() if place.index is None else place.index
+        sources.append(torch.cuda.default_generators[index])
+    return sources
 
 
 def global_states() -> tuple[object, ...]:

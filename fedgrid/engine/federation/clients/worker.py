@@ -4,8 +4,8 @@ A worker keeps nothing that a round depends on: the same tasks give the same bit
 was trained there before.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import sqrt
@@ -43,7 +43,7 @@ from fedgrid.engine.federation.encoders.encoder import Codec, Encoder
 from fedgrid.engine.federation.errors import FinalError, of_client, plugin_of
 from fedgrid.engine.federation.models.flat_vectors import squared_norm
 from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.seeds import generator
+from fedgrid.engine.federation.seeds import generator, restored
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.results import LocalResult
@@ -284,8 +284,10 @@ class ClientWorker:
         held = self._holdings.chosen_on(task.client, task.round_index, on)
         return {place: self._test_of(models[place], held) for place in candidates}
 
-    def _fix_numerics(self) -> AbstractContextManager[None]:
-        return fixed_numerics(self._setup.training.tf32)
+    @contextmanager
+    def _fix_numerics(self) -> Iterator[None]:
+        with fixed_numerics(self._setup.training.tf32), restored(self._device):
+            yield
 
     def _test_of(self, model: Vector, held: DeviceSet) -> Counts:
         self._flat.write(model)

@@ -22,8 +22,8 @@ from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
-from fedgrid.engine.federation.errors import FinalError, plugin_of
-from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.own_code import is_own, own_code
 from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
 from fedgrid.engine.federation.round.federation import Federation, in_round
 from fedgrid.engine.federation.round.plan import Plan, plan_round
@@ -133,7 +133,7 @@ def _updates(
 
     def around(compute: Callable[..., object], name: str) -> AbstractContextManager[None]:
         # What a plugin draws here must not depend on what else is cached.
-        if not plugin_of(compute):
+        if not is_own(compute):
             return nullcontext()
         return seeded("cpu", generator(federation.seed, f"own {name}", round_index=plan.round_index))
 

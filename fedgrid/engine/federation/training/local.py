@@ -17,7 +17,7 @@ from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
 from fedgrid.algorithms.updates.source import Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.seeds import seeded
+from fedgrid.engine.federation.seeds import seed_all
 from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import batches, channels_last, draw_moves
 from fedgrid.engine.federation.training.confusion import Counts
@@ -46,7 +46,8 @@ def train(
 ) -> LocalResult:
     """Train from `start` on all images for `training.local_epochs` epochs, or `training.local_steps` steps.
 
-    A last batch of a single image is left out for models with BatchNorm, which has no variance there.
+    A last batch of a single image is left out for models with BatchNorm, which has no variance there. Model
+    and rule may draw from the generators of the process, which are seeded here; the caller restores them.
 
     Args:
         flat: the workspace; its former content is overwritten.
@@ -69,7 +70,8 @@ def train(
     size, smallest = training.batch_size, smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
     is_round, max_steps = max_steps is None, training.local_steps if max_steps is None else max_steps
-    with seeded(str(flat.weights.device), own), own_code(rule, "start", None):
+    seed_all(str(flat.weights.device), own)
+    with own_code(rule, "start", None):
         flat.write(_restore_own_entries(start, rule, memory))
         if is_round and training.buffers == "reset":
             reset_norms(flat.module)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedgrid.engine.federation.seeds import global_states
+from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
@@ -12,6 +14,7 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from tests.engine.federation.clients.test_worker import CLIENTS, comparable, host, initial, task
+from tests.helpers import module_zoo
 from tests.helpers.plugin_files import DROPOUT
 
 NAMES = ["dropout-layer", "dropout-function"]
@@ -56,13 +59,21 @@ def test_each_round_draws_its_own(model):
     assert np.abs(first - second).max() > 1e-4
 
 
-def test_torch_is_left_as_it_was():
+def test_generators_of_the_process_are_left_as_they_were():
     torch.manual_seed(3)
-    before = torch.get_rng_state()
+    before = global_states()
     for model in ("digitnet", *NAMES):
         updates(host(model=model, stacked=2), model, range(2))
         updates(host(model=model), model, range(2))
-    assert torch.equal(torch.get_rng_state(), before)
+    assert global_states() == before
+
+
+@pytest.mark.parametrize("name", ["dropout", "dropout-by-numpy", "layer-drop"])
+def test_model_draws_from_any_generator(name):
+    """Clients of such a model are not stacked, where all would draw alike."""
+    make = module_zoo.TRAINS[name]
+    assert draws(make(), torch.ones(2, 1, 8, 8))
+    assert not draws(module_zoo.TRAINS["layer-norm"](), torch.ones(2, 1, 8, 8))
 
 
 def test_two_runs_of_one_id_have_the_same_models(tmp_path):
