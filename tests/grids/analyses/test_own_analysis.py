@@ -5,6 +5,7 @@ import pickle
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
@@ -105,6 +106,21 @@ def test_changed_code_is_computed_again(storage, tmp_path, capsys):
     run(storage)
     first, second = map(json.loads, capsys.readouterr().out.splitlines())
     assert (first["done_before"], second["done_before"]) == (0, 0)
+
+
+def test_draws_from_any_generator_are_seeded_for_each_job(storage, tmp_path, capsys):
+    drawing = tmp_path / "drawing.py"
+    drawing.write_text(PLUGIN.read_text().replace("float(distances_C.mean())", "float(np.random.rand())"))
+    active.use([drawing])
+    found = []
+    for seed in range(2):
+        np.random.seed(seed)  # noqa: NPY002
+        run(storage)
+        found.append(json.loads(capsys.readouterr().out)["rows"])
+        for folder in storage.root.glob("*/analyses"):
+            shutil.rmtree(folder)
+    assert found[0] == found[1]
+    assert len({row["spread/distance"] for row in found[0]}) == 2
 
 
 @pytest.fixture

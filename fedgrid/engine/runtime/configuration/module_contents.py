@@ -18,7 +18,8 @@ from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters
 OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
 NUMBERS = int | float | np.number
-OPAQUE = Tensor | np.ndarray | np.random.Generator | torch.Generator | random.Random
+GENERATORS = np.random.Generator | torch.Generator | random.Random
+OPAQUE = Tensor | np.ndarray | GENERATORS
 WITHOUT_CONTENTS = type | ModuleType | FunctionType | MethodType
 
 

@@ -3,6 +3,7 @@
 Imports torch, which takes seconds: for such models only.
 """
 
+from collections.abc import Mapping
 from functools import cache
 
 import numpy as np
@@ -20,7 +21,7 @@ from fedgrid.engine.federation.training.evaluation import predict, to_inputs
 from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.training.stacked import Stack
-from fedgrid.engine.runtime.configuration.module_contents import Item, contents, shared_memory
+from fedgrid.engine.runtime.configuration.module_contents import GENERATORS, Item, contents, shared_memory
 
 OfModel = tuple[str, Inputs, int]
 """Its name, and what it is built for: inputs and the number of classes."""
@@ -29,10 +30,9 @@ IMAGES = 3
 TRAINING = LocalTraining(local_epochs=1, batch_size=IMAGES, optimizer="adam", learning_rate=0.01)
 AGES = 10, 1000, 10**6
 """What a module counts that has trained so often: a warm-up may end only then."""
-NOT_SENT = (
-    "{} changes in training, but is not sent, so that a client's numbers would depend on who trained before; "
-    "make it a persistent buffer of float32, and draw from torch's, NumPy's or Python's global generator"
-)
+SENT = "make it a persistent buffer of float32"
+SEEDED = "draw from torch's, NumPy's or Python's global generator"
+SOMETHING = "something that it holds"
 
 
 @cache
@@ -193,7 +193,7 @@ def _of_training(of_model: OfModel) -> str | None:
     named = [name for name in changed if name in _tensors(used.module)]
     if named or again != expected:
         first = [name for name, digest in after_others.items() if digest != built.get(name)]
-        return NOT_SENT.format(next(iter([*named, *changed, *first]), "something that it holds"))
+        return _not_sent(next(iter([*named, *changed, *first]), SOMETHING), unsent())
     for number in AGES:
         aged = [item for name, item in unsent().items() if name in changed and item.age(number)]
         if not aged:
@@ -204,8 +204,17 @@ def _of_training(of_model: OfModel) -> str | None:
             # Whatever the plugin's code raises: what it counts matters.
             is_same = False
         if not is_same:
-            return NOT_SENT.format(aged[0].name)
+            return _not_sent(aged[0].name, unsent())
     return None
+
+
+def _not_sent(name: str, items: Mapping[str, Item]) -> str:
+    draws_itself = name in items and isinstance(items[name].value, GENERATORS)
+    instead = SEEDED if draws_itself else SENT if name in items else f"{SENT}, and {SEEDED}"
+    return (
+        f"{name} changes in training, but is not sent, so that a client's numbers would depend on who "
+        f"trained before; {instead}"
+    )
 
 
 def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None:
