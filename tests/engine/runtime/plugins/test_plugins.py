@@ -197,6 +197,19 @@ class TestLoading:
                 drawn.append(np.random.rand())  # noqa: NPY002
         assert drawn[0] == drawn[1] != drawn[2]
 
+    def test_draws_of_an_installed_package_are_its_own_too(self):
+        """Its classes have no file that was named: what counts is that they are not of fedgrid."""
+
+        class OfPackage:
+            def step(self):
+                return np.random.rand()  # noqa: NPY002
+
+        drawn = []
+        for _ in range(2):
+            with own_code(OfPackage(), "step", np.random.default_rng(0)):
+                drawn.append(OfPackage().step())
+        assert drawn[0] == drawn[1]
+
     def test_missing_file_is_named(self):
         with pytest.raises(ConfigError, match=r"nowhere\.py"):
             active.use(["nowhere.py"])
