@@ -80,6 +80,7 @@ def run_grid(
     accept_changes: bool = False,
     in_process: bool = False,
     supersede: bool = False,
+    trust: bool = False,
 ) -> Study:
     """Run a grid as `fedgrid run` does, and return its results.
 
@@ -95,6 +96,8 @@ def run_grid(
         in_process: whether the runs go one after another in this process, and not on Ray.
         supersede: whether finished runs of the name may be superseded, if the file or dict says something
             else than before and does not ask for them any longer. More rounds, or more runs, need no leave.
+        trust: whether plugins that the file names are executed also where others may have written one of the
+            two: in an unpacked bundle, or a grid's folder of a storage.
 
     Raises:
         ConfigError: for a key, name or value that does not exist, or changes that are not accepted, as of
@@ -108,7 +111,7 @@ def run_grid(
     from fedgrid.grids.execution.run import run_grid as launch_grid
     from fedgrid.grids.planning.options import LaunchOptions
 
-    active.use(plugins)
+    active.use(plugins, trust=trust)
     images, store = _images(data_dir), _store(storage)
     loaded = load_grid(str(grid) if isinstance(grid, Path) else grid, {}, [], images, name=name)
     options = LaunchOptions(images, in_process=in_process, by_round=False, accept_changes=accept_changes)

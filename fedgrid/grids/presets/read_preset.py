@@ -103,7 +103,7 @@ def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
         raise ConfigError(f"{place}: plugins = {given!r}: expected a list of files, as in [my_algorithms.py]")
     for index, name in enumerate(given):
         with at(place.under(index)):
-            active.add(Path(trail[-1]).parent / name)
+            active.add_named(Path(trail[-1]).parent / name, Path(trail[-1]))
 
 
 def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:

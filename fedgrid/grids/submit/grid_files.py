@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.plugins.checks import check_trust
 from fedgrid.grids.presets.preset_files import is_path, preset_names
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
 from fedgrid.grids.submit.images import Shipment, relative_names
@@ -15,7 +16,7 @@ FOLDER = "grid"
 """Where the files lie in the job's working directory, as they lie to one another here."""
 
 
-def stage_argument(argument: str, folder: Path, shipment: Shipment, *, is_first: bool) -> str:
+def stage_argument(argument: str, folder: Path, shipment: Shipment, *, is_first: bool, trust: bool) -> str:
     """Copy an argument that names a grid's file; return its name there, or else the argument.
 
     Only the first argument may be a file without the suffix of YAML.
@@ -23,10 +24,10 @@ def stage_argument(argument: str, folder: Path, shipment: Shipment, *, is_first:
     is_yaml = is_path(argument) if is_first else Path(argument).suffix in (".yaml", ".yml")
     if not is_yaml or argument.startswith("-"):
         return argument
-    return stage(argument, folder, shipment)
+    return stage(argument, folder, shipment, trust=trust)
 
 
-def stage(name: str, folder: Path, shipment: Shipment) -> str:
+def stage(name: str, folder: Path, shipment: Shipment, *, trust: bool = False) -> str:
     """Copy a grid's file, its bases, plugins and images into `folder`; return the file's name there.
 
     Raises:
@@ -39,7 +40,7 @@ def stage(name: str, folder: Path, shipment: Shipment) -> str:
         shipment.take(file.values)
         copy = folder / FOLDER / path.relative_to(root)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        stage_listed(path, copy.parent)
+        stage_listed(path, copy.parent, trust=trust)
         copy.write_text(shipment.rewrite(path.read_text()))
         if left := next(relative_names(read_yaml(copy).values), None):
             raise ConfigError(f"{path}: {left}: write this name in one piece, without escapes")
@@ -87,11 +88,12 @@ def stage_options(arguments: Sequence[str], folder: Path) -> Iterator[str]:
         before = argument
 
 
-def stage_listed(grid: Path, folder: Path) -> None:
+def stage_listed(grid: Path, folder: Path, *, trust: bool = False) -> None:
     """Copy what `plugins:` of a grid's file names into `folder`, where the file itself is copied.
 
     Raises:
-        ConfigError: if one is missing, or lies outside of the folder of the grid's file.
+        ConfigError: if one is missing, lies outside of the folder of the grid's file, or where others may
+            have written it, without `trust`: in the job's folder nothing tells that any longer.
     """
     listed = YamlFile(str(grid), grid.read_bytes()).values.get("plugins", [])
     for name in listed if isinstance(listed, list) else []:
@@ -101,6 +103,8 @@ def stage_listed(grid: Path, folder: Path) -> None:
                 f"{grid}: plugins = {name}: a job takes files beside the grid's file; move it there, or "
                 f"name it with {OPTION}"
             )
+        if not trust:
+            check_trust(grid.parent / path, grid)
         _copy(grid.parent / path, folder / path)
 
 

@@ -112,7 +112,13 @@ def stage(arguments: Sequence[str], folder: Path) -> list[str]:
         shipment.take_argument(argument)
     with_plugins = grid_files.stage_options(checked, folder)
     return [
-        grid_files.stage_argument(shipment.rewrite(argument), folder, shipment, is_first=index == 0)
+        grid_files.stage_argument(
+            shipment.rewrite(argument),
+            folder,
+            shipment,
+            is_first=index == 0,
+            trust="--trust" in arguments,
+        )
         for index, argument in enumerate(with_plugins)
     ]
 

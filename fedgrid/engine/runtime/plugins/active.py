@@ -23,7 +23,7 @@ from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS as SPLITS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
-from fedgrid.engine.runtime.plugins.checks import check_algorithm, check_code
+from fedgrid.engine.runtime.plugins.checks import check_algorithm, check_code, check_trust
 from fedgrid.engine.runtime.plugins.plugin import (
     KINDS,
     Plugin,
@@ -70,14 +70,21 @@ _sources: dict[str, PluginSource] = {}
 _loaded: dict[str, Plugin] = {}
 """By digest."""
 _active: list[Plugin] = []
+_is_trusting = False
+"""Whether the command executes also what others may have sent: `--trust`."""
 
 
-def use(files: Iterable[Path | str] = ()) -> None:
+def use(files: Iterable[Path | str] = (), *, trust: bool = False) -> None:
     """Use the installed plugins and these files, and nothing that was in use before.
+
+    The user has named these files. With `trust`, those that a grid's file names are executed wherever they
+    lie, until the next call.
 
     Raises:
         ConfigError: if one of them cannot be loaded, or two of them (or one and the package) share a name.
     """
+    global _is_trusting
+    _is_trusting = trust
     _register(())
     for plugin in installed():
         _register((*_active, _check(_plugin(plugin.source.digest))))
@@ -98,6 +105,18 @@ def add(file: Path | str) -> None:
         # The same bytes may have been loaded under another name, which messages would show.
         _loaded[source.digest] = replace(_plugin(source.digest), source=source)
         _register((*_active, _check(_loaded[source.digest])))
+
+
+def add_named(file: Path, grid_file: Path) -> None:
+    """Use one more file, which a grid's file names.
+
+    Raises:
+        ConfigError: as `use`; or one of the two lies where others may have written it, it is not trusted, and
+            the user has named no file of the same bytes.
+    """
+    if not _is_trusting and read_source(file).digest not in _digests(_active):
+        check_trust(file, grid_file)
+    add(file)
 
 
 def know(sources: Iterable[PluginSource]) -> None:

@@ -10,6 +10,32 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
 
 PACKAGE = __name__.partition(".")[0]
+BUNDLE, GRIDS, RUNS = "bundle.json", "grids", "runs.jsonl"
+"""A file of an unpacked bundle; a storage's folder of grids, and a file in the folder of each."""
+
+
+def check_trust(plugin: Path, grid_file: Path) -> None:
+    """Check that neither a plugin's file nor the grid's file that names it lies in a bundle or a storage.
+
+    Others may have sent these, and a grid's file in them is not the user's own word.
+
+    Raises:
+        ConfigError: one of them does; nothing of the plugin was executed.
+    """
+    for file in (grid_file, plugin):
+        if folder := _received_folder(file):
+            raise ConfigError(
+                f"plugin {plugin} was not executed: {file} lies in {folder}, which others may have written; "
+                "read it, then add --trust, or name your own copy with --plugin"
+            )
+
+
+def _received_folder(file: Path) -> Path | None:
+    """Return the unpacked bundle, or a storage's folder of a grid, in which a file lies; None: in neither."""
+    for folder in file.resolve().parents:
+        if (folder / BUNDLE).exists() or (folder.parent.name == GRIDS and (folder / RUNS).exists()):
+            return folder
+    return None
 
 
 def check_code(code: bytes, path: Path) -> None:

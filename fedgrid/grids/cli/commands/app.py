@@ -38,11 +38,14 @@ def starting(*, quiet: bool) -> Iterator[None]:
         yield
 
 
-def use_plugins(files: Sequence[Path] | None) -> None:
-    """Register the plugins that a command names, and those of installed packages."""
+def use_plugins(files: Sequence[Path] | None, *, trust: bool = False) -> None:
+    """Register the plugins that a command names, and those of installed packages.
+
+    With `trust`, later those too that a grid's file names which others may have written.
+    """
     from fedgrid.engine.runtime.plugins import active
 
-    active.use(files or [])
+    active.use(files or [], trust=trust)
 
 
 def open_storage(place: str) -> "Storage":

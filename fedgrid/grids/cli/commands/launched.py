@@ -248,11 +248,12 @@ def cite(
         ),
     ],
     plugins: Plugins = None,
+    trust: Trust = False,
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
 ) -> None:
     """Print a methods paragraph (LaTeX) and the BibTeX of the algorithms and data sets that a grid uses."""
     from fedgrid.grids.cli.actions.cite import cite as cite_it
 
-    use_plugins(plugins)
+    use_plugins(plugins, trust=trust)
     cite_it(grid, open_storage(storage), data_folder(data_dir))

@@ -78,7 +78,9 @@ Plugins = Annotated[
 ]
 Trust = Annotated[
     bool,
-    typer.Option("--trust", help="Execute the plugins that the storage keeps for these runs."),
+    typer.Option(
+        "--trust", help="Execute plugins that lie in a storage or a bundle, which others may have written."
+    ),
 ]
 DataDir = Annotated[
     Path | None,

@@ -26,6 +26,7 @@ from fedgrid.grids.cli.commands.options import (
     Launch,
     ScenarioOptions,
     Seeds,
+    Trust,
     Yes,
 )
 
@@ -86,6 +87,7 @@ def run(
         bool, typer.Option("--fresh", help="Delete what these runs have stored, and start over.")
     ] = False,
     yes: Yes = False,
+    trust: Trust = False,
     dry_run: DryRun = False,
     per_run: Annotated[
         bool,
@@ -103,7 +105,7 @@ def run(
         from fedgrid.grids.presets.load import load_grid
         from fedgrid.grids.search.tuned import add_notes, read_tuned
 
-        use_plugins(launch.plugins)
+        use_plugins(launch.plugins, trust=trust)
     options = launch.options(
         may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run, imported=imported or ()
     )

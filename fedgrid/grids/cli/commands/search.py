@@ -14,6 +14,7 @@ from fedgrid.grids.cli.commands.options import (
     Launch,
     ScenarioOptions,
     Seeds,
+    Trust,
 )
 
 app = typer.Typer()
@@ -83,6 +84,7 @@ def search(
         str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
     ] = None,
     launch: Launch,
+    trust: Trust = False,
     in_process: InProcess = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the runs of the first trials, and roughly how long.")
@@ -96,7 +98,7 @@ def search(
     from fedgrid.grids.search.run import plan_search, run_search
 
     options = launch.options(in_process=in_process)
-    use_plugins(launch.plugins)
+    use_plugins(launch.plugins, trust=trust)
     definition = load_search(
         what,
         scenario.axes(dataset=dataset),
