@@ -69,7 +69,9 @@ def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, wit
 
 def environment() -> str:
     """Return all installed distributions with their versions, a line each, and nothing of where they are."""
-    return "".join(sorted({f"{one.name}=={one.version}\n" for one in distributions()}, key=str.lower))
+    # Ray's own copies of packages are found too, once it is imported.
+    found = [one for one in distributions() if "thirdparty_files" not in Path(f"{one.locate_file('')}").parts]
+    return "".join(sorted({f"{one.name}=={one.version}\n" for one in found}, key=str.lower))
 
 
 def readme(told: About) -> str:

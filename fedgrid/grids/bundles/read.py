@@ -19,7 +19,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.mark import BYTES, SHA256
+from fedgrid.engine.runtime.integrity.mark import BYTES, SHA256, Listed, listed_files
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -31,6 +31,8 @@ from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 
 MOST_PACKED = 100
 """How many bytes a byte of a bundle can stand for: text is packed to a tenth, records hardly at all."""
+OVERHEAD = 2000
+"""Bytes that a zip needs for a file beside its content, at most: its name and times, twice."""
 DAMAGED = (BadZipFile, EOFError, LZMAError, NotImplementedError, RuntimeError, ValueError, zlib.error)
 """What zipfile raises for damaged files. RuntimeError: encrypted."""
 
@@ -48,6 +50,8 @@ class Bundle:
     runs: tuple[RunConfig, ...]
     version: str
     """Of the fedgrid that made it, as it says."""
+    files: Listed
+    """All but its list of them."""
 
 
 @contextmanager
@@ -68,9 +72,8 @@ def opened(path: Path) -> Iterator[Bundle]:
 
 def _open(path: Path, folder: Path) -> Bundle:
     try:
-        digest = checksum(path)
-        version = _unpack(path, folder)
-        return _checked(path, digest, version, Storage.of(folder / STORAGE))
+        about = _unpack(path, folder)
+        return _checked(path, checksum(path), about, Storage.of(folder / STORAGE))
     except FileNotFoundError as error:
         raise ConfigError(f"no file {path}; name a bundle, which `fedgrid bundle` writes") from error
     except OSError as error:
@@ -100,8 +103,8 @@ def grid_at(text: str, storage: Storage) -> Iterator[GridFolder]:
     yield grid
 
 
-def _unpack(path: Path, folder: Path) -> str:
-    """Unpack a bundle; return the version of fedgrid that made it, as it says."""
+def _unpack(path: Path, folder: Path) -> dict[str, Any]:
+    """Unpack a bundle whose names and sizes are those of one; return what `bundle.json` says."""
     try:
         with open_file(path, LARGEST_STATE) as file, ZipFile(file) as archive:
             about = _manifest(path, archive)
@@ -110,7 +113,7 @@ def _unpack(path: Path, folder: Path) -> str:
                     target = folder / info.filename
                     target.parent.mkdir(parents=True, exist_ok=True)
                     _extract(archive, info, target, about["files"][info.filename])
-            return str(about.get("fedgrid"))
+            return about
     except FedgridError:  # Some are a ValueError.
         raise
     except DAMAGED as error:
@@ -134,14 +137,7 @@ def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
             raise ConfigError(f"{path} has a file {name!r:.200}, which no bundle has")
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
             raise ConfigError(f"{path}: {name} is a link, or something else that is no file")
-    size, free, packed = sum(info.file_size for info in infos), free_space(), path.stat().st_size
-    if size > MOST_PACKED * packed or by_name[MANIFEST].file_size > LARGEST_LIST:
-        raise ConfigError(f"{path} of {packed:,} bytes would take {size:,}: no bundle packs so well")
-    if size > free // 2:
-        raise ConfigError(
-            f"{path} would take {size:,} bytes, and {free:,} are free for temporary files: set TMPDIR to a "
-            "folder with more"
-        )
+    _check_sizes(path, by_name)
     values = unseal(path / MANIFEST, archive.read(MANIFEST))
     listed = values.get("files")
     if not isinstance(listed, dict) or not all(map(_is_entry, listed.values())):
@@ -150,6 +146,24 @@ def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
         where = "is missing" if name in listed else f"is not in its {MANIFEST}"
         raise ConfigError(f"{path}: {name} {where}; get the bundle again")
     return values
+
+
+def _check_sizes(path: Path, infos: Mapping[str, ZipInfo]) -> None:
+    """Check sizes, from the list at the end of a zip; nothing else of it was read."""
+    size, free, packed = sum(info.file_size for info in infos.values()), free_space(), path.stat().st_size
+    used = sum(info.compress_size + OVERHEAD for info in infos.values()) + OVERHEAD
+    if packed > used:
+        raise ConfigError(f"{path} has {packed:,} bytes, and its files take {used:,} of them: no bundle does")
+    for name, info in infos.items():
+        if info.file_size > LARGEST_LIST and not name.endswith((".parquet", ".safetensors")):
+            raise ConfigError(f"{path}: {name} has {info.file_size:,} bytes, which it has in no bundle")
+    if size > MOST_PACKED * packed:
+        raise ConfigError(f"{path} of {packed:,} bytes would take {size:,}: no bundle packs so well")
+    if size > free // 2:
+        raise ConfigError(
+            f"{path} would take {size:,} bytes, and {free:,} are free for temporary files: set TMPDIR to a "
+            "folder with more"
+        )
 
 
 def free_space() -> int:
@@ -173,7 +187,7 @@ def _extract(archive: ZipFile, info: ZipInfo, target: Path, listed: Mapping[str,
         raise ConfigError(f"plugin {name} is not the code that its name says: it was changed")
 
 
-def _checked(path: Path, digest: str, version: str, storage: Storage) -> Bundle:
+def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage) -> Bundle:
     """Return a bundle whose files are those of finished runs of one grid."""
     grids = [place.name for place in storage.root.glob(f"{GRIDS}/*")]
     if len(grids) != 1:
@@ -190,11 +204,15 @@ def _checked(path: Path, digest: str, version: str, storage: Storage) -> Bundle:
         how, folder = look(storage, run), folder_of(storage.root, run)
         if not how.is_finished or not all((folder / name).exists() for name in RECORDS):
             raise ConfigError(f"{path}: {run.name}: {how.damage or 'its files are not all there'}")
+        for name, entry in listed_files(folder, run).items():
+            there = about["files"].get(f"{STORAGE}/{folder.name}/{name}")
+            if there is not None and there[SHA256] != entry[SHA256]:
+                raise ConfigError(f"{path}: {run.name}: {name} is not the file that its mark lists")
         check_paths(path, run)
     # They are there, and can be read.
     grid.preset()
     kept_plugins.copies(grid.path, runs)
-    return Bundle(path, digest, grid, storage, runs, version)
+    return Bundle(path, digest, grid, storage, runs, str(about.get("fedgrid")), about["files"])
 
 
 def check_paths(path: Path, run: RunConfig) -> None:

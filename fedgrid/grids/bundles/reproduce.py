@@ -3,6 +3,7 @@
 Which runs these are the bundle's checksum says: its author cannot choose them.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,21 +20,30 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset
 from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, differing, parts_of
+from fedgrid.engine.runtime.integrity.mark import CONFIG, listed_files
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles.layout import REPORT
+from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE
 from fedgrid.grids.bundles.needed import check_plugins, know_data, lacking
 from fedgrid.grids.bundles.read import Bundle, opened
-from fedgrid.grids.bundles.verdicts import Verdict, compare_run, other_scores, other_tables
+from fedgrid.grids.bundles.verdicts import TOLERANCE, Verdict, compare_run, other_scores, other_tables
 from fedgrid.grids.display.tables import titled_table
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
+from fedgrid.grids.results.kept_plugins import FOLDER
+from fedgrid.grids.results.outcome import SCORES
+from fedgrid.record_columns import DONE
 from fedgrid.tracking.tables.table import Table
 
 CONFIDENCE = 0.95
 TABLES = "tables"
+ALIKE = re.compile(
+    rf"(?<=^{REPORT}/tables/)[^/]+(?=\.\w+$)|(?<=^{REPORT}/figures/)[^/]+(?=\.\w+$)"
+    rf"|(?<=^{STORAGE}/)[^/]+-[0-9a-f]{{12}}(?=/)"
+)
+"""What differs in the names of files of one kind: the name of a table or figure, and of a run's folder."""
 HERE = version("fedgrid")
 
 
@@ -86,15 +96,21 @@ def reproduce(
             for run, verdict in zip(drawn, before, strict=True)
         ]
         root = bundle.storage.root
-        scores = [line for run in bundle.runs for line in other_scores(run, folder_of(root, run))]
+        older = {run.run_id: made_by for run in bundle.runs if (made_by := _version_of(run, bundle)) != HERE}
+        scores = [
+            line
+            for run in bundle.runs
+            for line in other_scores(run, folder_of(root, run), names_too=run.run_id not in older)
+        ]
         tables = None
         if bundle.version == HERE:
             tables = other_tables(tables_of(bundle.grid.name, bundle.storage), root.parent / REPORT / TABLES)
-        _show(bundle, verdicts, scores, tables, launcher)
+        claims = _claims(bundle, [verdict for _, verdict in verdicts], older)
+        _show(bundle, verdicts, scores, tables, claims, launcher)
         outcomes = {verdict.outcome: verdict.why for _, verdict in verdicts}
         if outcomes.keys() == {"not tried"}:
             raise ConfigError(f"{path}: no run could be tried: {outcomes['not tried']}")
-        return not ("differs" in outcomes or scores or tables)
+        return not (outcomes.keys() & {"differs", "not confirmed"} or scores or tables)
 
 
 def draw(runs: Sequence[RunConfig], sample: int | None, digest: str) -> list[RunConfig]:
@@ -184,6 +200,7 @@ def _show(
     verdicts: Sequence[tuple[RunConfig, Verdict]],
     scores: Sequence[str],
     tables: Sequence[str] | None,
+    claims: Sequence[str],
     launcher: Launcher,
 ) -> None:
     table = titled_table("Computed again", launcher.console.width)
@@ -195,11 +212,12 @@ def _show(
         launcher.console.print(table)
     runs = len(bundle.runs)
     proof = _proof(runs, Counter(verdict.outcome for _, verdict in verdicts))
-    launcher.say(*proof, *_of_records(bundle, scores, tables))
+    unchecked = _unchecked(bundle, verdicts, with_tables=tables is not None)
+    launcher.say(*proof, *_of_records(bundle, scores, tables), *_of_rest(unchecked, claims))
     rows = [{"run": run.name, "run_id": run.run_id, **asdict(verdict)} for run, verdict in verdicts]
     tried = sum(verdict.outcome != "not tried" for _, verdict in verdicts)
     facts = {"runs": runs, "tried": tried, "verdicts": rows, "wrong_scores": scores}
-    facts |= {"wrong_tables": tables, "proof": proof[0]}
+    facts |= {"wrong_tables": tables, "unchecked": unchecked, "claims": claims, "proof": proof[0]}
     launcher.event("reproduced", bundle=bundle.digest, grid=bundle.grid.name, **facts)
 
 
@@ -208,8 +226,9 @@ def _proof(runs: int, counts: Counter[str]) -> list[str]:
     drawn, left = counts.total(), counts["not tried"]
     tried = drawn - left
     line = f"{tried} of {runs} recomputed"
-    if counts["differs"]:
-        line += f", {counts['differs']} of them differ"
+    if counts["differs"] or counts["not confirmed"]:
+        found = {"differ": counts["differs"], "not confirmed": counts["not confirmed"]}
+        line += "".join(f", {count} of them {word}" for word, count in found.items() if count)
     elif tried:
         line += ", all the same" if counts["same bytes"] == tried else ", all with the same decisions"
         share = 100 * most_that_differ(runs, tried) / runs
@@ -220,7 +239,7 @@ def _proof(runs: int, counts: Counter[str]) -> list[str]:
 
 
 def _of_records(bundle: Bundle, scores: Sequence[str], tables: Sequence[str] | None) -> list[str]:
-    """Return what was compared with the records, and what was not."""
+    """Return what follows from the records, or does not."""
     lines = [
         f"{what} that do not follow from the records: {'; '.join(wrong[:5])}"
         for what, wrong in (("Scores", scores), ("Tables", tables))
@@ -229,12 +248,59 @@ def _of_records(bundle: Bundle, scores: Sequence[str], tables: Sequence[str] | N
     if not lines:
         also = "" if tables is None else ", and the tables (csv),"
         lines.append(f"The scores of all {len(bundle.runs)} runs{also} follow from their records.")
-    if tables is None:
-        lines.append(
-            f"Made by fedgrid {bundle.version}, this is {HERE}, which may draw other tables: not compared."
-        )
-    lines.append(
-        "Not checked: times, figures, index.html, tables that are no csv; `fedgrid import`, then `report`, "
-        "makes them from the records."
-    )
     return lines
+
+
+def _unchecked(
+    bundle: Bundle, verdicts: Sequence[tuple[RunConfig, Verdict]], *, with_tables: bool
+) -> list[str]:
+    """Return the files of a bundle that were compared with nothing; a pattern for those of one kind."""
+    grid = f"{STORAGE}/{GRIDS}/{bundle.grid.name}"
+    checked = {f"{grid}/{RUNS}"}
+    for run in bundle.runs:
+        checked |= {f"{_place(run)}/{CONFIG}", f"{_place(run)}/{SCORES}"}
+        checked |= {f"{grid}/{FOLDER}/{digest}.py" for digest in run.plugin_digests}
+    for run, verdict in verdicts:
+        if verdict.outcome != "not tried":
+            checked |= {f"{_place(run)}/{name}" for name in (*RECORDS, DONE)}
+        if verdict.outcome == "same bytes":
+            models = listed_files(folder_of(bundle.storage.root, run), run)
+            checked |= {f"{_place(run)}/{name}" for name in models if name.startswith("state-")}
+    if with_tables:
+        checked |= {name for name in bundle.files if re.fullmatch(rf"{REPORT}/{TABLES}/.*\.csv", name)}
+    groups = Counter(ALIKE.sub("*", name) for name in bundle.files if name not in checked)
+    return [f"{name} ({count})" if "*" in name else name for name, count in sorted(groups.items())]
+
+
+def _place(run: RunConfig) -> str:
+    return folder_of(Path(STORAGE), run).as_posix()
+
+
+def _version_of(run: RunConfig, bundle: Bundle) -> str:
+    """Return the version of fedgrid that made a run, as the bundle says; this one if it does not."""
+    parts = parts_of(folder_of(bundle.storage.root, run) / MADE_WITH)
+    return parts[-1].made_with.get("fedgrid", HERE) if parts else HERE
+
+
+def _claims(bundle: Bundle, verdicts: Sequence[Verdict], older: Mapping[str, str]) -> list[str]:
+    """Return what is compared less strictly, or not at all, because of what the bundle says of itself.
+
+    `older` has the ids of runs of another version of fedgrid, with that version.
+    """
+    lines = []
+    if within := [verdict for verdict in verdicts if verdict.claims]:
+        said = dict.fromkeys(claim for verdict in within for claim in verdict.claims)
+        lines.append(f"{len(within)} runs agree within {TOLERANCE:g}, not to the byte ({', '.join(said)})")
+    if older:
+        made_by = ", ".join(sorted({*older.values()}))
+        which = f"of {len(older)} runs (made by fedgrid {made_by}, this is {HERE})"
+        lines.append(f"scores that only one of the two has are not compared, {which}")
+    if bundle.version != HERE:
+        lines.append(f"tables are not compared (made by fedgrid {bundle.version}, this is {HERE})")
+    return lines
+
+
+def _of_rest(unchecked: Sequence[str], claims: Sequence[str]) -> list[str]:
+    """Return what was not compared, and last what rests on the bundle's own word."""
+    lines = [f"Not checked: {', '.join(unchecked)}; `fedgrid import`, then `report`, draws the report anew."]
+    return [*lines, f"On the author's word alone: {'; '.join(claims)}."] if claims else lines

@@ -26,7 +26,7 @@ from fedgrid.tracking.scoring.scores import score_run
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import Table
 
-Outcome = Literal["same bytes", "same decisions", "differs", "not tried"]
+Outcome = Literal["same bytes", "same decisions", "not confirmed", "differs", "not tried"]
 TOLERANCE = 1e-6
 """Of a number of at most 1; of a larger one it is a share."""
 
@@ -37,6 +37,8 @@ class Verdict:
 
     outcome: Outcome
     why: str = ""
+    claims: tuple[str, ...] = ()
+    """What the bundle says of itself for which numbers within the tolerance count as the same."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Difference:
 def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[str]) -> Verdict:
     """Return the verdict on a run whose files lie in `theirs`, computed again in `ours`.
 
-    `elsewhere` names in which versions, code or processors the two differ: only if there are any are last
-    bits allowed to.
+    `elsewhere` names in which versions, code or processors the two differ, as the bundle says: only if there
+    are any are last bits allowed to.
     """
     try:
         exact = [*_differences(theirs, ours, 0.0)]
@@ -66,20 +68,36 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
     if not exact:
         names = [] if elsewhere else _other_models(run, theirs, ours)
         return Verdict("differs", f"in its final models: {names[0]}") if names else Verdict("same bytes")
+    if not beyond:
+        claims = (*elsewhere, *_unrecorded(theirs, ours))
+        return Verdict("same decisions", "; ".join((f"numbers within {TOLERANCE:g}", *claims)), claims)
     decisions = [difference for difference in beyond if difference.is_decision]
-    last = min((one.round for one in beyond if not one.is_decision), default=run.training.rounds + 1) - 1
-    within = f"numbers within {TOLERANCE:g} up to round {last}"
-    if last < run.training.rounds:
-        widest = max((one for one in beyond if not one.is_decision), key=lambda one: one.gap)
-        within += f", then up to {widest.gap:.2g} apart ({widest.column})"
-    within = "; ".join((within, *elsewhere))
+    last = min(one.round for one in beyond) - 1
     if elsewhere and last and not decisions:
-        return Verdict("same decisions", within)
-    first = min(beyond if not elsewhere else decisions or beyond, key=_order)
-    return Verdict(
-        "differs",
-        f"from round {first.round} in {first.column}{first.words}" + (f"; {within}" if elsewhere else ""),
-    )
+        why = f"agrees to round {last} only", _final_gap(run, theirs, ours), *elsewhere
+        return Verdict("not confirmed", "; ".join(why))
+    first = min(decisions if elsewhere and decisions else beyond, key=_order)
+    why = f"from round {first.round} in {first.column}{first.words}", *elsewhere
+    return Verdict("differs", "; ".join(why))
+
+
+def _final_gap(run: RunConfig, theirs: Path, ours: Path) -> str:
+    """Return how far the final scores of two records of a run are apart at most, and which score that is."""
+    then, now = (score_run(folder, row_in_papers(run.algorithm["name"])) for folder in (theirs, ours))
+    gaps = {
+        name: np.inf if then[name] is None or now[name] is None else abs(then[name] - now[name])
+        for name in then.keys() & now.keys()
+        if then[name] != now[name]
+    }
+    widest = max(sorted(gaps), key=gaps.__getitem__, default="")
+    return f"final scores up to {gaps[widest]:.2g} apart ({widest})" if gaps else "final scores are the same"
+
+
+def _unrecorded(theirs: Path, ours: Path) -> list[str]:
+    """Return in words which columns the records have here, and not there."""
+    tables = ([table(folder, Path(file).stem) for folder in (theirs, ours)] for file in (ROUNDS, CLIENTS))
+    columns = [name for there, here in tables for name in here.column_names if name not in there.column_names]
+    return [f"not recorded there: {', '.join(dict.fromkeys(columns))}"] if columns else []
 
 
 def _order(difference: Difference) -> tuple[int, bool]:
@@ -142,17 +160,20 @@ def _short(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else f"{value!s:.60}"
 
 
-def other_scores(run: RunConfig, folder: Path) -> list[str]:
-    """Return in words which final scores of a run, which its tables show, do not follow from its records."""
+def other_scores(run: RunConfig, folder: Path, *, names_too: bool) -> list[str]:
+    """Return in words which final scores of a run, which its tables show, do not follow from its records.
+
+    With `names_too`, one that only the file or only the records give is one of them.
+    """
     stored = read_scores(folder, run.run_id)
     try:
         scores = score_run(folder, row_in_papers(run.algorithm["name"]))
     except RecordsError as error:
         return [f"{run.name}: {_without_place(error, folder)}"]
     return [
-        f"{run.name}: {name} is {stored[name]}, by the records {scores[name]}"
-        for name in sorted(stored.keys() & scores.keys())
-        if not _are_equal(stored[name], scores[name])
+        f"{run.name}: {name} is {stored.get(name, 'missing')}, by the records {scores.get(name, 'no score')}"
+        for name in sorted(stored.keys() | scores.keys() if names_too else stored.keys() & scores.keys())
+        if not (name in stored and name in scores and _are_equal(stored[name], scores[name]))
     ]
 
 

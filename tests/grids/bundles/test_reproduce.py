@@ -11,7 +11,7 @@ import pytest
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.made_with import Part, parts_of, seal_parts
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, Part, parts_of, seal_parts
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.format import seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -19,13 +19,13 @@ from fedgrid.grids.bundles import reproduce as reproduce_module
 from fedgrid.grids.bundles.layout import MANIFEST
 from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.bundles.reproduce import most_that_differ
-from fedgrid.grids.bundles.verdicts import compare_run
+from fedgrid.grids.bundles.verdicts import Verdict, compare_run
 from fedgrid.grids.planning import checks
+from fedgrid.tracking.scoring.scores import score_run
 from tests.helpers.bundles import RUNS, changed, forge, mark_again, run_in
 from tests.helpers.command_line import Result, fedgrid
 
 Change = Callable[[pa.Table], pa.Table]
-WITHIN = "numbers within 1e-06 up to round"
 
 
 @pytest.fixture(autouse=True)
@@ -81,6 +81,12 @@ def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
     with changed(bundle, tmp_path / "older.zip") as folder:
         (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
         (folder / "report/tables/runs.csv").write_bytes(b"\xff")
+        run, place = run_in(folder, "digits", "fedavg", 0)
+        claim(run, place, fedgrid="0.0.8")
+        scores = unseal(place / "scores.json")
+        del scores["ari"]
+        (place / "scores.json").write_text(seal({**scores, "of_old": 0.5}))
+        mark_again(run, place)
     result = reproduce(tmp_path / "older.zip", "--all", "--trust")
     assert result.code == 0, result.err
     for words in (
@@ -90,7 +96,11 @@ def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
         "seed 1 is",
     ):
         assert words in result.out
-    assert "Made by fedgrid 0.0.9" in result.out
+    last = result.out.splitlines()[-1]
+    for word in ("author's word", "scores that only one", "fedgrid 0.0.8", "tables", "fedgrid 0.0.9"):
+        assert word in last
+    # They were not compared.
+    assert "report/tables/*.csv" in result.out
 
 
 def without(column: str) -> Change:
@@ -110,6 +120,62 @@ def add_to(number: float, column: str, row: int = -1) -> Change:
     return change
 
 
+def claim(run: RunConfig, folder: Path, **made_with: str) -> None:
+    """Let a run say that it was made with something else."""
+    parts = [Part(p.from_round, {**p.made_with, **made_with}) for p in parts_of(folder / MADE_WITH)]
+    (folder / MADE_WITH).write_text(seal_parts(tuple(parts), run.run_id))
+
+
+def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path, tmp_path: Path) -> None:
+    """Of digits: last digits of one run; of another a final accuracy, and its scores."""
+    forged = tmp_path / "forged.zip"
+    with changed(bundle, forged) as folder:
+        run, place = run_in(folder, "digits", "fedavg", 0)
+        claim(run, place, processor="another")
+        forge(run, place, "clients", add_to(1e-8, "personalised_loss"))
+        run, place = run_in(folder, "digits", "fedavg", 1)
+        claim(run, place, processor="another", torch="1.0.0")
+        forge(run, place, "clients", add_to(0.5, "personalised_accuracy"))
+        stored = unseal(place / "scores.json")
+        (place / "scores.json").write_text(seal({**stored, **score_run(place)}))
+    result = reproduce(forged, "--all", "--trust")
+    assert result.code == 1, result.err
+    assert "agrees to round 1 only" in result.out
+    assert f"4 of {RUNS} recomputed, 1 of them not confirmed." in result.out
+    last = result.out.splitlines()[-1]
+    assert "author's word" in last
+    assert "1 runs agree within 1e-06" in last
+    assert "processor another" in last
+    assert "torch 1.0.0" not in last
+
+
+def test_what_was_not_compared_is_listed_from_the_files(bundle: Path, tmp_path: Path) -> None:
+    """All but what a run was asked for, its scores, its plugin, and the tables as csv; and what was drawn."""
+    with changed(bundle, tmp_path / "more.zip") as folder:
+        (folder / "report/tables/notes.txt").write_text("all of it is true")
+        run, _ = run_in(folder, "digits", "fedavg", 0)
+    with opened(tmp_path / "more.zip") as theirs:
+        drawn = [(run, Verdict("same bytes")), (theirs.runs[0], Verdict("not tried"))]
+        listed = reproduce_module._unchecked(theirs, drawn, with_tables=True)
+    assert [name for name in listed if "report/figures" not in name] == [
+        "README.md",
+        "environment.txt",
+        "report/index.html",
+        "report/tables/*.md (23)",
+        "report/tables/*.tex (23)",
+        "report/tables/*.txt (1)",
+        "ro-crate-metadata.json",
+        f"storage/*/clients.parquet ({RUNS - 1})",
+        f"storage/*/done.json ({RUNS - 1})",
+        f"storage/*/made_with.json ({RUNS})",
+        f"storage/*/rounds.parquet ({RUNS - 1})",
+        f"storage/*/timings.parquet ({RUNS})",
+        f"storage/*/timings.sha256 ({RUNS})",
+        "storage/grids/mine/plugins.json",
+        "storage/grids/mine/preset.yaml",
+    ]
+
+
 def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None:
     """Of digits: a number in its last digits, a run of another seed, other data, and a score of one's own."""
     forged = tmp_path / "forged.zip"
@@ -122,16 +188,16 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
             of_other = pa.parquet.read_table(other / f"{table}.parquet")
             forge(run, place, table, lambda _, of_other=of_other: of_other)
         run, place = run_in(folder, "digits", "own", 0)
-        made_with = place / "made_with.json"
-        parts = [Part(p.from_round, {**p.made_with, "images": "0" * 64}) for p in parts_of(made_with)]
-        made_with.write_text(seal_parts(tuple(parts), run.run_id))
+        claim(run, place, images="0" * 64)
         mark_again(run, place)
         scored = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
         scored.write_text(scored.read_text().replace("0.", "0.1"))
         (folder / "report/tables/extra.csv").write_text("algorithm,accuracy\nmine,0.99\n")
         _, place = run_in(folder, "digits", "own", 1)
         scores = unseal(place / "scores.json")
-        (place / "scores.json").write_text(seal({**scores, "personalised_accuracy": 0.99}))
+        del scores["mean_ari"]
+        scores |= {"personalised_accuracy": 0.99, "won": 1.0}
+        (place / "scores.json").write_text(seal(scores))
     result = reproduce(forged, "--all", "--trust", "--json")
     assert result.code == 1, result.err
     said = facts(result)
@@ -144,7 +210,12 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
     assert verdicts["own-s0"] == ("differs", verdicts["own-s0"][1])
     assert "digits has digest" in verdicts["own-s0"][1]
     assert verdicts["own-s1"] == ("same bytes", "")
-    assert ["own-s1: personalised_accuracy is 0.99" in line for line in said["wrong_scores"]].count(True) == 1
+    wrong = [line.partition("-own-s1: ")[2] for line in said["wrong_scores"] if "-own-s1: " in line]
+    assert [line.split(",")[0] for line in wrong] == [
+        "mean_ari is missing",
+        "personalised_accuracy is 0.99",
+        "won is 1.0",
+    ]
     assert {scored.name, "extra.csv"} <= {*said["wrong_tables"]}
     assert said["proof"] == f"4 of {RUNS} recomputed, 3 of them differ."
 
@@ -152,12 +223,19 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "elsewhere", "outcome", "why"),
     [
-        (add_to(1e-8, "personalised_accuracy"), ["with P"], "same decisions", f"{WITHIN} 2; with P"),
+        (add_to(1e-8, "personalised_accuracy"), ["with P"], "same decisions", "numbers within 1e-06; with P"),
         (
-            add_to(1e-3, "personalised_accuracy"),
+            # Of four clients whose mean is the score one has 0.2 more.
+            add_to(0.2, "personalised_loss"),
             ["with P"],
-            "same decisions",
-            f"{WITHIN} 1, then up to 0.001",
+            "not confirmed",
+            "agrees to round 1 only; final scores up to 0.05 apart (",
+        ),
+        (
+            add_to(0.2, "personalised_loss", row=0),
+            ["with P"],
+            "differs",
+            "from round 1 in personalised_loss of client 0: ",
         ),
         (add_to(1.0, "cluster"), ["with P"], "differs", "from round 2 in cluster of client 3: 0, here 1"),
         (without("train_loss"), [], "differs", "from round 1 in train_loss, recorded only there"),

@@ -7,6 +7,8 @@ import pytest
 
 import fedgrid as public
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.submit.grid_files import stage
+from fedgrid.grids.submit.images import Shipment
 from tests.helpers.bundles import changed
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
@@ -46,7 +48,6 @@ def executed(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         ("run", "linked.yaml", "--dry-run"),
         ("cite", OTHERS),
         ("search", "ocfl-affinity", "--base", OTHERS, "--dry-run"),
-        ("submit", OTHERS, "--address", "http://127.0.0.1:1"),
     ],
 )
 def test_no_command_executes_what_a_bundle_names(executed: Path, command: tuple[str, ...]) -> None:
@@ -59,6 +60,13 @@ def test_no_command_executes_what_a_bundle_names(executed: Path, command: tuple[
     assert "was not executed" in result.err
     assert "--trust" in result.err
     assert not executed.exists()
+
+
+def test_job_takes_what_a_bundle_names_only_with_trust(executed: Path) -> None:
+    """In the job's folder nothing tells where it came from."""
+    with pytest.raises(ConfigError, match="was not executed"):
+        stage(OTHERS, Path("job"), Shipment(Path("job")))
+    stage(OTHERS, Path("job"), Shipment(Path("job")), trust=True)
 
 
 def test_python_executes_it_only_with_trust(executed: Path) -> None:

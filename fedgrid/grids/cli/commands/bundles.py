@@ -79,7 +79,8 @@ def reproduce(
 ) -> None:
     """Compute some runs of a bundle again, compare all numbers, and say what that shows of all of its runs.
 
-    The exit code is 0 if nothing differs, 1 if something does, 2 if it is no bundle or nothing can be tried.
+    The exit code is 0 if all that was compared is confirmed, 1 if something differs or is not confirmed, 2 if
+    it is no bundle or nothing can be tried.
     """
     from fedgrid.grids.bundles.reproduce import Asked
     from fedgrid.grids.bundles.reproduce import reproduce as compute
