@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from hashlib import sha256
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -58,8 +57,8 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
     if run.config.run_id not in tracker.runs:
         return False
     tracker.log(run.config.run_id, analysis.finite(result))
-    with TemporaryDirectory() as folder:
-        for path in (*result.files.values(), *analysis.pictures(result, Path(folder))):
+    with scratch_folder() as folder:
+        for path in (*result.files.values(), *analysis.pictures(result, folder)):
             tracker.artifact(run, path, analysis.folder)
     files = JobFiles(storage, analysis.folder, result.job)
     with disk_errors(files.run):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lzma import LZMAError
 from pathlib import Path
 from shutil import copyfileobj, disk_usage
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -20,6 +20,7 @@ from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.integrity.files import checksum
 from fedgrid.engine.runtime.integrity.mark import BYTES, SHA256, Listed, listed_files
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -61,12 +62,12 @@ def opened(path: Path) -> Iterator[Bundle]:
     Raises:
         ConfigError: there is no such file, it is no bundle, is too large, or does not hold what it lists.
     """
-    with TemporaryDirectory(prefix="fedgrid-bundle-") as place:
+    with scratch_folder() as place:
         try:
-            yield _open(path, Path(place))
+            yield _open(path, place)
         except FedgridError as error:
             # Somebody who reads it knows the file, not the temporary folder.
-            error.args = (f"{error}".replace(place, f"{path}"),)
+            error.args = (f"{error}".replace(f"{place}", f"{path}"),)
             raise
 
 

@@ -12,7 +12,6 @@ from hashlib import sha256
 from importlib.metadata import version
 from math import comb
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
@@ -21,6 +20,7 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset
 from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, differing, parts_of
 from fedgrid.engine.runtime.integrity.mark import CONFIG, listed_files
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE
@@ -138,8 +138,8 @@ def _storage_for(asked: Asked) -> Iterator[Storage]:
         asked.storage.pull_marks()
         yield asked.storage
         return
-    with TemporaryDirectory(prefix="fedgrid-reproduce-") as folder:
-        yield Storage.of(folder)
+    with scratch_folder() as folder:
+        yield Storage.of(folder / "runs")
 
 
 def _before(run: RunConfig, bundle: Bundle, data_dir: Path) -> Verdict | None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from shutil import copyfile
-from tempfile import TemporaryDirectory
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data.own_images import PLACES
 from fedgrid.engine.runtime.integrity.mark import listed_files
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.format import seal
@@ -69,8 +69,8 @@ def write_bundle(
     if waiting:
         names = ", ".join(waiting[:3])
         warn(f"{len(waiting)} of {len(runs)} runs are not finished, and not in the bundle, such as {names}")
-    with TemporaryDirectory(prefix="fedgrid-bundle-") as place, disk_errors(target):
-        folder = Path(place)
+    with scratch_folder() as place, disk_errors(target):
+        folder = place / "bundle"
         staged = Storage.named(folder / STORAGE)
         for run in finished:
             _stage_run(run, storage, staged, with_models=with_models)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
@@ -25,6 +24,7 @@ from ray.tune.experiment import Trial as TuneTrial
 from ray.tune.stopper import Stopper
 
 from fedgrid.engine.federation.errors import FedgridError, RunError
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.grids.execution.run_events import RoundDone, RunFailed
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.ray_cluster.local import light_tune
@@ -70,7 +70,7 @@ def _give(
     listener: _Listener,
 ) -> None:
     """Give Tune the runs of these indices, given that many times before; it may retry them."""
-    with TemporaryDirectory(prefix="fedgrid-driver-") as folder:
+    with scratch_folder() as folder:
         tune.run(
             tune.with_resources(
                 trainable,
@@ -78,7 +78,7 @@ def _give(
             ),
             config={"index": tune.grid_search(indices), "failures": given},
             name="tune",
-            storage_path=folder,
+            storage_path=str(folder),
             reuse_actors=True,
             max_failures=retries,
             raise_on_failed_trial=False,

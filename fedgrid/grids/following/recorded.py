@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.record_files import write_joined
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -48,18 +48,18 @@ def files_of(run: TrackedRun, *, drawn: bool) -> Iterator[list[tuple[Path, str]]
 
     Records in segments are joined for it.
     """
-    with TemporaryDirectory(prefix="fedgrid-") as scratch:
+    with scratch_folder() as scratch:
         paths = {name: run.folder / name for name in FILES}
         with suppress(FileNotFoundError, DamagedFile):  # As they are: the next launch says what is wrong.
             columns = schemas(own_columns(run.config))
-            paths |= {path.name: path for path in write_joined(run.folder, Path(scratch), columns)}
+            paths |= {path.name: path for path in write_joined(run.folder, scratch, columns)}
         files = [(path, "") for path in paths.values() if path.is_file()]
         if drawn:
             # Imports matplotlib, which takes a second; a figure takes as long as two rounds on digits.
             from fedgrid.tracking.figures.runs import write
 
             with suppress(RecordsError, DamagedFile):  # The next launch says what is wrong.
-                files.append((write(run.folder, Path(scratch)), "figures"))
+                files.append((write(run.folder, scratch), "figures"))
         yield files
 
 
@@ -73,8 +73,8 @@ def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
         RunError: the URI cannot be read.
     """
     folder = folder_of(storage.root, config).name
-    with TemporaryDirectory(prefix="fedgrid-") as scratch:
-        copy = Path(scratch, folder)
+    with scratch_folder() as scratch:
+        copy = scratch / folder
         copy.mkdir()
         for name in storage.sizes(folder):
             path = copy / Path(name).name

@@ -15,13 +15,14 @@ they do here; else some ten of them listen on all of the machine's addresses.
 """
 
 import os
-import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import gettempdir
 from types import MappingProxyType
 from typing import Any
+
+from fedgrid.engine.runtime.leases.scratch import PREFIX, scratch_folder
 
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"enable_metrics_collection": False, "idle_worker_killing_time_threshold_ms": 20_000}
@@ -79,31 +80,16 @@ def light_tune() -> None:
 def private_folder() -> Iterator[Path]:
     """Give a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
 
-    It lies in RAY_TMPDIR, if that is set, and stays. If another user has taken its name or opened it, or its
-    path leaves no room for the name of a socket, a new one takes its place until the end of the block.
+    It lies in RAY_TMPDIR, if that is set and its path leaves room for the name of a socket, until the end of
+    the block.
 
     Raises:
         OSError: no folder can be made.
     """
     base = Path(os.environ.get("RAY_TMPDIR") or gettempdir())
-    folder = base / f"fedgrid-ray-{os.getuid()}"
-    if len(str(folder)) <= LONGEST and _make_private(folder):
+    is_short = len(str(base / PREFIX)) + RANDOM <= LONGEST
+    with scratch_folder(base if is_short else SHORT) as folder:
         yield folder
-        return
-    prefix = "fedgrid-ray-"
-    is_short = len(str(base / prefix)) + RANDOM <= LONGEST
-    place = base if is_short else SHORT
-    with TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as made:
-        yield Path(made)
-
-
-def _make_private(folder: Path) -> bool:
-    """Make a folder, if it is missing; return whether it is this user's and nobody else may enter."""
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    about = folder.lstat()
-    is_own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
-    return is_own and stat.S_IMODE(about.st_mode) == 0o700
 
 
 def _nothing(node: Any) -> None:

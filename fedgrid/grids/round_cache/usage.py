@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.round_cache.files import StoredFile, kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
@@ -136,8 +136,8 @@ def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
     if not storage.uri:
         yield storage.root
         return
-    with TemporaryDirectory(prefix="fedgrid-") as folder:
-        copy = Storage(Path(folder), storage.uri)
+    with scratch_folder() as folder:
+        copy = Storage(folder, storage.uri)
         copy.refresh(*(f"{folder_of(copy.root, run).name}/{TIMINGS}" for run in runs))
         for run in runs:
             if not is_finished(storage, run):

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.runtime.integrity.commit import commit
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.ray_cluster.token import make_private, token_file
 from fedgrid.grids.submit import grid_files, tunnel
@@ -73,8 +73,10 @@ def submit(
     if cluster is not None:
         tunnel.check_cluster_file(cluster)
     job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    with TemporaryDirectory(prefix="fedgrid-job-") as folder:
-        entrypoint = command(stage(arguments, Path(folder)))
+    with scratch_folder() as place:
+        folder = place / "job"
+        folder.mkdir()
+        entrypoint = command(stage(arguments, folder))
         with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
             with _one_line_errors(url, ConfigError, "nothing was started; is the cluster up?"):
                 client = _client(url)
@@ -84,7 +86,7 @@ def submit(
                     entrypoint=entrypoint,
                     submission_id=job,
                     runtime_env={
-                        "working_dir": folder,
+                        "working_dir": str(folder),
                         "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
                     },
                 )

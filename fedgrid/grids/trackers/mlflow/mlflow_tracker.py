@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.hints import command
@@ -222,8 +222,8 @@ class MlflowTracker(Tracker):
         shown = view([*metric_meanings()], self.grid.axes, self.grid.searched)
         descriptions.describe_experiment(self._client, self._experiment_id, self.grid.name, shown)
         if self.grid.text:
-            with TemporaryDirectory(prefix="fedgrid-") as scratch:
-                preset = Path(scratch, "preset.yaml")
+            with scratch_folder() as scratch:
+                preset = scratch / "preset.yaml"
                 preset.write_text(redacted(self.grid.text))
                 self.artifact(None, preset)
         self._is_begun = True

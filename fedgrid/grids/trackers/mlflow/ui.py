@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
+from tempfile import TemporaryFile, gettempdir
 from types import FrameType, MappingProxyType
 from typing import IO
 
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import own_user
 from fedgrid.grids.trackers.mlflow.store import find_experiment, one_line, with_upgrade
@@ -97,7 +98,7 @@ def started(
         TrackerFailed: if `port` is in use, or `uri` is a server itself.
     """
     with ExitStack() as stack:
-        at = Path(stack.enter_context(TemporaryDirectory(prefix="fedgrid-ui-", dir=_short()))) / "mlflow"
+        at = stack.enter_context(scratch_folder(_short())) / "mlflow"
         arguments = command(uri, artifacts, port, at)
         stack.enter_context(own_user.pass_on(stack.enter_context(_bound(port)), at, pages))
         # A process group of its own: MLflow leaves its workers running, the group is terminated with them.

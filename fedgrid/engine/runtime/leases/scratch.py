@@ -1,0 +1,42 @@
+"""Folders for temporary files; what a killed process left is deleted by the next that makes such a folder."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+
+from fedgrid.engine.runtime.leases.held_file import read_holder
+from fedgrid.engine.runtime.leases.processes import has_ended, identity
+from fedgrid.engine.runtime.storage.atomic import write_text
+from fedgrid.regular_files import read_file
+
+PREFIX = "fedgrid-"
+HOLDER = ".held-by.json"
+"""Of a folder: which process works in it."""
+
+
+@contextmanager
+def scratch_folder(place: Path | str | None = None) -> Iterator[Path]:
+    """Yield a new folder of this user alone, which is deleted at the end of the block.
+
+    A file in it names this process. `place` is where it lies; None: where temporary files do.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    where = Path(place or gettempdir())
+    delete_abandoned_folders(where)
+    with TemporaryDirectory(prefix=PREFIX, dir=where, ignore_cleanup_errors=True) as name:
+        write_text(Path(name, HOLDER), json.dumps(identity()))
+        yield Path(name)
+
+
+def delete_abandoned_folders(where: Path) -> None:
+    """Delete such folders whose processes have ended; all others stay, as do those of another machine."""
+    for file in where.glob(f"{PREFIX}*/{HOLDER}"):
+        # Another user's, or deleted just now, or not written completely.
+        with suppress(OSError, ValueError):
+            if has_ended(read_holder(read_file(file).decode())):
+                shutil.rmtree(file.parent)

@@ -1,0 +1,62 @@
+"""Temporary folders of killed processes go; all others stay."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedgrid.engine.runtime.leases.processes import identity
+from fedgrid.engine.runtime.leases.scratch import HOLDER, delete_abandoned_folders, scratch_folder
+
+CODE = """
+import os, signal, sys
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
+with scratch_folder(sys.argv[1]) as folder:
+    (folder / "inner").mkdir()
+    (folder / "inner" / "file").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_folder_is_private_and_deleted_at_the_end(tmp_path: Path) -> None:
+    with scratch_folder(tmp_path) as folder:
+        assert folder.parent == tmp_path
+        assert folder.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(KeyError), scratch_folder(tmp_path):
+        raise KeyError
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_folder_of_a_killed_process_is_deleted_by_the_next(tmp_path: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", CODE, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    [left] = tmp_path.iterdir()
+    assert (left / "inner" / "file").exists()
+    with scratch_folder(tmp_path) as folder:
+        assert [*tmp_path.iterdir()] == [folder]
+        # It is held.
+        delete_abandoned_folders(tmp_path)
+        assert folder.exists()
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        None,
+        "",
+        "[]",
+        json.dumps({**identity(), "pid": 2**22 + 1, "host": "another"}),
+        json.dumps({**identity(), "pid": 2**22 + 1, "machine": "another boot"}),
+    ],
+)
+def test_folder_whose_process_is_not_known_to_have_ended_stays(tmp_path: Path, holder: str | None) -> None:
+    """It may be a user's own of such a name, just made, or of another machine."""
+    own = tmp_path / "fedgrid-results1"
+    own.mkdir(mode=0o700)
+    if holder is not None:
+        (own / HOLDER).write_text(holder)
+    delete_abandoned_folders(tmp_path)
+    assert own.exists()
