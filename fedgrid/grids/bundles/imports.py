@@ -10,6 +10,7 @@ from rich.console import Console
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.integrity.files import checksum
+from fedgrid.engine.runtime.integrity.mark import CONFIG
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
@@ -24,6 +25,9 @@ from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.imported import IMPORTED, grid_of, seal_import
 
+BUNDLE = "bundle "
+"""Before the SHA-256 of the file that a grid's runs are from."""
+
 
 def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, console: Console) -> None:
     """Take the runs of a bundle into a storage as grid `name`; those that were computed there stay.
@@ -36,9 +40,8 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
         storage.pull_marks()
         storage.check_writable()
         grid = GridFolder(storage, name)
-        before = grid.read().every if grid.is_there else ()
-        if any(grid_of(folder_of(storage.root, run)) != name for run in before):
-            raise ConfigError(f"grid {name} has runs that were computed here; choose another --name")
+        if grid.is_there and not _is_import(grid):
+            raise ConfigError(f"grid {name} was launched here, not imported; choose another --name")
         new = [run for run in bundle.runs if _is_lacking(run, bundle, name, storage)]
         with Lease(storage, name, launch_claims(bundle.runs, new), warn):
             claim(storage)
@@ -46,7 +49,8 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
                 _take(run, bundle, name, storage)
             for file, data in kept_plugins.copies(bundle.grid.path, bundle.runs).items():
                 grid.write(file, data)
-            grid.keep(bundle.runs, bundle.grid.preset().decode(errors="replace"))
+            text = bundle.grid.preset().decode(errors="replace")
+            grid.keep(bundle.runs, text, f"{BUNDLE}{bundle.digest}")
         if others := [run.name for run in bundle.runs if _is_other(run, bundle, storage, RECORDS)]:
             warn(
                 f"{len(others)} runs, such as {others[0]}, are here with other records; the bundle's "
@@ -60,10 +64,21 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
     print_plain(console, f"Next:  {command(storage, 'report', name)}")
 
 
+def _is_import(grid: GridFolder) -> bool:
+    """Return whether a grid is an import, of which runs may be here by other ways: its source says so.
+
+    Imports of earlier versions have none, and runs that came with them alone.
+    """
+    stored = grid.read()
+    came = (grid_of(folder_of(grid.storage.root, run)) == grid.name for run in stored.every)
+    return stored.source.startswith(BUNDLE) or (not stored.source and all(came))
+
+
 def _is_lacking(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> bool:
     """Return whether a run is not there, or was imported as grid `name` with other files, or in part."""
     folder = folder_of(storage.root, run)
-    if not folder.exists():
+    # An import that was killed may have left a folder with neither.
+    if not any((folder / file).exists() for file in (CONFIG, IMPORTED)):
         return True
     storage.pull(folder.name, skip=("state-",))
     return grid_of(folder) == name and _is_other(run, bundle, storage, RUN_FILES)

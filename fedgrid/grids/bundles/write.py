@@ -15,9 +15,10 @@ from fedgrid.engine.runtime.data.own_images import PLACES
 from fedgrid.engine.runtime.integrity.mark import listed_files
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors
+from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.storage.user_files import new_file
 from fedgrid.grids.analyses.choose import find_runs, split_finished
 from fedgrid.grids.bundles import crate
 from fedgrid.grids.bundles.layout import (
@@ -58,31 +59,35 @@ def write_bundle(
         report: writes the report of a grid of a storage into a folder.
 
     Raises:
-        ConfigError: `target` is no zip, there is no such grid or run, or none of the runs is finished.
+        ConfigError: `target` is no zip or cannot be written, there is no such grid or run, or none of the
+            runs is finished.
         RunError: files of the grid are damaged, or the bundle cannot be written.
     """
     if target.suffix != SUFFIX:
         raise ConfigError(f"--output {target}: expected a file's name that ends in {SUFFIX}")
+    target = new_file(target, "--output")
     storage.pull_marks()
     name, runs = find_runs(what, storage, filters)
     finished, waiting = split_finished(name, runs, storage, "bundle")
     if waiting:
         names = ", ".join(waiting[:3])
         warn(f"{len(waiting)} of {len(runs)} runs are not finished, and not in the bundle, such as {names}")
-    with scratch_folder() as place, disk_errors(target):
+    with scratch_folder() as place:
         folder = place / "bundle"
-        staged = Storage.named(folder / STORAGE)
-        for run in finished:
-            _stage_run(run, storage, staged, with_models=with_models)
-        _stage_grid(name, finished, storage, staged)
-        report(name, staged, folder / REPORT)
-        told = crate.about(name, finished, staged.root, version("fedgrid"), with_models=with_models)
-        (folder / README).write_text(crate.readme(told))
-        (folder / ENVIRONMENT).write_text(crate.environment())
-        (folder / CRATE).write_text(crate.metadata(told, list_files(folder)))
-        facts = {"grid": name, "filters": [*filters], "runs": len(finished), "fedgrid": told.version}
-        (folder / MANIFEST).write_text(seal({**facts, "files": list_files(folder)}, indent=1))
-        pack(folder, target)
+        with disk_errors(place, REPEATS):
+            staged = Storage.named(folder / STORAGE)
+            for run in finished:
+                _stage_run(run, storage, staged, with_models=with_models)
+            _stage_grid(name, finished, storage, staged)
+            report(name, staged, folder / REPORT)
+            told = crate.about(name, finished, staged.root, version("fedgrid"), with_models=with_models)
+            (folder / README).write_text(crate.readme(told))
+            (folder / ENVIRONMENT).write_text(crate.environment())
+            (folder / CRATE).write_text(crate.metadata(told, list_files(folder)))
+            facts = {"grid": name, "filters": [*filters], "runs": len(finished), "fedgrid": told.version}
+            (folder / MANIFEST).write_text(seal({**facts, "files": list_files(folder)}, indent=1))
+        with disk_errors(target, REPEATS):
+            pack(folder, target)
     return len(finished)
 
 

@@ -1,6 +1,7 @@
 """Runs of a bundle in a storage, and beside a grid's own."""
 
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 
@@ -49,6 +50,25 @@ def test_imported_runs_are_not_computed_again_but_imported(home: Path, imported:
     assert "1 runs imported" in fedgrid("import", home / "mine.zip", "--name", "theirs").out
     other = fedgrid("import", "forged.zip", "--name", "others")
     assert f"1 runs, such as {run.name}, are here with other records" in other.err
+
+
+def test_second_import_changes_nothing_whoever_computed_the_runs(home: Path, imported: Path) -> None:
+    """Under a further name; beside one's own runs, which stay; and after one that was killed at a run."""
+    for count in (0, 0):
+        again = fedgrid("import", home / "mine.zip", "--name", "others")
+        assert (again.code, f"others: {count} runs imported, {RUNS} were there" in again.out) == (0, True)
+    copytree(home / "runs", "own")
+    before = {path: path.read_bytes() for path in Path("own").glob("*-*/*")}
+    for _ in range(2):
+        again = fedgrid("import", home / "mine.zip", "--name", "theirs", "--storage", "own")
+        assert (again.code, f"0 runs imported, {RUNS} were there" in again.out) == (0, True)
+    assert {path: path.read_bytes() for path in Path("own").glob("*-*/*")} == before
+    own = fedgrid("import", home / "mine.zip", "--name", "mine", "--storage", "own")
+    assert (own.code, "--name" in own.err) == (2, True)
+    place = next(imported.glob("digits*"))
+    rmtree(place)
+    place.mkdir()
+    assert "1 runs imported" in fedgrid("import", home / "mine.zip", "--name", "theirs").out
 
 
 def test_bundle_compares_with_a_grid_of_any_storage(home: Path, imported: Path, bundle: Path) -> None:

@@ -15,7 +15,7 @@ from fedgrid.grids.bundles import read
 from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, pack
 from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.results.grid_folder import GridFolder
-from tests.helpers.bundles import changed, run_in
+from tests.helpers.bundles import changed, make_bundle, run_in
 
 
 def refusal(path: Path) -> str:
@@ -157,6 +157,43 @@ def test_no_zip_second_file_link_and_size_are_refused(
     monkeypatch.setattr(read, "free_space", lambda: 10**5)
     assert "100,000" in refusal(bundle)
     assert not (tmp_path / "evil.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [("before the files", "b.zip has 21,475,"), ("in a file", "README.md has 21,474,836,480 bytes")],
+)
+def test_large_sparse_zip_is_refused_by_its_list_of_files(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, named: str
+) -> None:
+    """Of 20 GB of zeros nothing is read."""
+    path, size = tmp_path / "b.zip", 20 << 30
+    with path.open("wb") as file:
+        if place == "before the files":
+            file.seek(size)
+            file.write(bundle.read_bytes())
+        else:
+            with ZipFile(file, "w") as archive:
+                archive.writestr(MANIFEST, "")
+                with archive.open("README.md", "w", force_zip64=True) as member:
+                    # As if that many zeros had been written.
+                    member._file_size = member._compress_size = size  # type: ignore[attr-defined]
+                    file.seek(size, 1)
+    monkeypatch.setattr(read, "checksum", None)
+    monkeypatch.setattr(read, "_extract", None)
+    assert named in refusal(path)
+
+
+def test_model_other_than_that_of_its_run_is_refused(home: Path, tmp_path: Path) -> None:
+    """Its size is right, and the bundle lists it."""
+    chosen = ("--models", "--filter", "algorithm=fedavg,seed=0")
+    with changed(make_bundle(home / "runs", tmp_path / "a.zip", *chosen), tmp_path / "b.zip") as folder:
+        path = run_in(folder, "digits", "fedavg", 0)[1] / "state-000002.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+    said = refusal(tmp_path / "b.zip")
+    assert "digits-4-nonoverlapping-balanced-fedavg-s0: state-000002.safetensors" in said
 
 
 def test_data_named_by_a_path_are_refused(bundle: Path) -> None:

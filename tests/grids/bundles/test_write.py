@@ -5,9 +5,11 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyarrow.parquet as pq
+import pytest
 from rocrate.rocrate import ROCrate
 
 from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.bundles import RUNS, USER, make_bundle
 from tests.helpers.command_line import fedgrid
 
@@ -49,6 +51,18 @@ def test_crate_says_what_was_run_on_which_data(bundle: Path, tmp_path: Path) -> 
     assert files == {*listed, "bundle.json"}
     assert "torch==" in (tmp_path / "environment.txt").read_text()
     assert (tmp_path / "report" / "index.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("target", ["nowhere/mine.zip", "folder.zip", "file/mine.zip"])
+def test_file_that_cannot_be_written_is_refused_before_the_work(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder.zip").mkdir()
+    Path("file").touch()
+    monkeypatch.setattr(Storage, "pull_marks", None)
+    result = fedgrid("bundle", "mine", "-o", target, "--storage", home / "runs")
+    assert (result.code, "--output" in result.err, target in result.err) == (2, True, True)
 
 
 def test_models_go_in_only_if_asked_for_and_filters_choose_runs(home: Path, bundle: Path) -> None:

@@ -138,24 +138,30 @@ def is_full(error: Exception) -> bool:
     return _reason(error)[0] in (ENOSPC, EDQUOT)
 
 
+CONTINUES = "the same command continues from the last stored state"
+REPEATS = "the same command starts over"
+
+
 @contextmanager
-def disk_errors(folder: Path) -> Iterator[None]:
-    """Convert disk errors in the block to a StorageError that names `folder`, the cause and what to do."""
+def disk_errors(folder: Path, then: str = CONTINUES) -> Iterator[None]:
+    """Convert disk errors in the block to a StorageError that names `folder`, the cause and what to do.
+
+    `then` says what the same command does when the cause is gone.
+    """
     try:
         yield
     except (OSError, SafetensorError) as error:
         number, reason = _reason(error)
         if is_denied(error):
             raise DeniedError(
-                f"{folder} cannot be written: {reason}; make it writable, and the same command continues, or "
-                "name another folder"
+                f"{folder} cannot be written: {reason}; make it writable, then {then}, or name another folder"
             ) from error
         if number == ENOSPC:
             cause = f"the disk of {folder} is full; free some space"
         else:
             cause = f"{folder} cannot be written: {reason}; fix that"
         kind = DiskFull if is_full(error) else StorageError
-        raise kind(f"{cause}, then the same command continues from the last stored state") from error
+        raise kind(f"{cause}, then {then}") from error
 
 
 def _reason(error: Exception) -> tuple[int | None, str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeAlias
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
@@ -34,6 +35,25 @@ def absolute(given: str | Path, what: str) -> Path:
         cause = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{what} {str(given)[:100]}: {cause}; name another path") from error
     return path
+
+
+def new_file(given: str | Path, what: str) -> Path:
+    """Return the absolute path of a file that can be written; `what` it is begins the message.
+
+    Raises:
+        ConfigError: it is a folder, or its folder is missing or cannot be written.
+    """
+    path = absolute(given, what)
+    if path.is_dir():
+        raise ConfigError(f"{what} {given}: it is a folder; name a file")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{what} {given}: there is no folder {path.parent}; make it, or name another")
+    try:
+        with TemporaryFile(dir=path.parent):
+            return path
+    except OSError as error:
+        cause = f"{path.parent} cannot be written ({error.strerror})"
+        raise ConfigError(f"{what} {given}: {cause}; name a file elsewhere") from error
 
 
 def cache(instead: str) -> Path:

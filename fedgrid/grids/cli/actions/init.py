@@ -8,7 +8,7 @@ from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
+from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors, write_text
 from fedgrid.grids.cli.actions.schema import EDITOR_LINE, schema
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.presets.preset_files import preset_names
@@ -41,7 +41,7 @@ def init(folder: Path, console: Console) -> None:
         f"{name}.ipynb": _text("notebook.json", name, plugin),
         "README.md": _text("README.md", name, plugin),
     }
-    with disk_errors(folder):
+    with disk_errors(folder, REPEATS):
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             write_text(folder / file, text)

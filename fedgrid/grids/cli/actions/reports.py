@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
+from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.cli.actions.report_page import comparison_of, drawing_of, report_of
 from fedgrid.grids.cli.actions.studies import filter_study, names_in, read_study
@@ -186,7 +186,7 @@ def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, draw
         if part.is_symlink():
             raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it")
     steps.say("Drawing figures")
-    with disk_errors(folder):
+    with disk_errors(folder, REPEATS):
         written = write(page, folder, steps.count, drawing)
     if storage is not None:
         place = folder.relative_to(storage.root).as_posix()

@@ -40,9 +40,11 @@ def bundle(
     shown = console()
     with Steps(shown) as steps:
         steps.say("Starting")
+        from fedgrid.engine.runtime.storage.user_files import absolute
         from fedgrid.grids.bundles.write import write_bundle
         from fedgrid.grids.cli.actions.reports import write_pages
 
+        output = absolute(output, "--output")
         count = write_bundle(
             what,
             open_storage(storage),
