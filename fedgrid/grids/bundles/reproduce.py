@@ -26,7 +26,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE
 from fedgrid.grids.bundles.needed import check_plugins, know_data, lacking
 from fedgrid.grids.bundles.read import Bundle, opened
-from fedgrid.grids.bundles.verdicts import TOLERANCE, Verdict, compare_run, other_scores, other_tables
+from fedgrid.grids.bundles.verdicts import Verdict, compare_run, other_scores, other_tables
 from fedgrid.grids.display.tables import titled_table
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
@@ -290,7 +290,7 @@ def _claims(bundle: Bundle, verdicts: Sequence[Verdict], older: Mapping[str, str
     lines = []
     if within := [verdict for verdict in verdicts if verdict.claims]:
         said = dict.fromkeys(claim for verdict in within for claim in verdict.claims)
-        lines.append(f"{len(within)} runs agree within {TOLERANCE:g}, not to the byte ({', '.join(said)})")
+        lines.append(f"{len(within)} runs count as the same, but not to the byte ({', '.join(said)})")
     if older:
         made_by = ", ".join(sorted({*older.values()}))
         which = f"of {len(older)} runs (made by fedgrid {made_by}, this is {HERE})"

@@ -90,14 +90,21 @@ def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
     result = reproduce(tmp_path / "older.zip", "--all", "--trust")
     assert result.code == 0, result.err
     for words in (
-        f"2 of {RUNS} recomputed, all the same.",
+        f"2 of {RUNS} recomputed, all with the same decisions.",
         "6 could not be tried",
         "--data PATH",
         "seed 1 is",
     ):
         assert words in result.out
     last = result.out.splitlines()[-1]
-    for word in ("author's word", "scores that only one", "fedgrid 0.0.8", "tables", "fedgrid 0.0.9"):
+    for word in (
+        "author's word",
+        "models not",
+        "scores that only one",
+        "fedgrid 0.0.8",
+        "tables",
+        "fedgrid 0.0.9",
+    ):
         assert word in last
     # They were not compared.
     assert "report/tables/*.csv" in result.out
@@ -144,7 +151,7 @@ def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path
     assert f"4 of {RUNS} recomputed, 1 of them not confirmed." in result.out
     last = result.out.splitlines()[-1]
     assert "author's word" in last
-    assert "1 runs agree within 1e-06" in last
+    assert "1 runs count as the same, but not to the byte (numbers within 1e-06" in last
     assert "processor another" in last
     assert "torch 1.0.0" not in last
 
@@ -224,6 +231,18 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
     ("change", "elsewhere", "outcome", "why"),
     [
         (add_to(1e-8, "personalised_accuracy"), ["with P"], "same decisions", "numbers within 1e-06; with P"),
+        (
+            add_to(2e-6, "update_norm"),
+            ["with P"],
+            "same decisions",
+            "final scores within 1e-06, others 2e-06 (update_norm); with P",
+        ),
+        (
+            add_to(0.1, "personalised_accuracy", row=4),
+            ["with P"],
+            "not confirmed",
+            "agrees to round 1 only; ",
+        ),
         (
             # Of four clients whose mean is the score one has 0.2 more.
             add_to(0.2, "personalised_loss"),
