@@ -6,7 +6,15 @@ from fedgrid.algorithms.contract.section import first_rounds
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.configuration.idle_settings import check_idle, idle_lines, idle_settings
+from fedgrid.engine.runtime.configuration.idle_settings import (
+    check_idle,
+    check_keys,
+    idle_lines,
+    idle_settings,
+)
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.grids.presets.load import load_grid
 from tests.helpers.command_line import fedgrid
 from tests.helpers.small_grid import NOWHERE
 
@@ -64,3 +72,68 @@ def test_dry_run_says_it_in_one_line():
     result = fedgrid("run", *algorithm, *rounds, "--seeds", "0..1", "--dry-run", "--split", "rotated")
     assert result.code == 0
     assert "last round is 2 (2 runs)" in " ".join(result.err.split())
+
+
+IDLE = [
+    (
+        {"split": {"alpha": 0.3}},
+        "split.alpha",
+        "only with: nonoverlapping-imbalanced, ",
+    ),
+    ({"split": {"proportions": "published"}}, "split.proportions", "only with: nonoverlapping-imbalanced"),
+    ({"split": {"kind": "iid", "alpha": 1.0}}, "split.alpha", "with split iid, only with"),
+    (
+        {"split": {"kind": "dirichlet", "test_leakage": "published"}},
+        "split.test_leakage",
+        "several clients",
+    ),
+    (
+        {"algorithm": {"name": "fedavg", "server_momentum": 0.5}},
+        "algorithm.server_momentum",
+        "a server_optimizer",
+    ),
+    (
+        {"algorithm": {"name": "leiden", "server_optimizer": "adam"}},
+        "algorithm.server_optimizer",
+        "with late",
+    ),
+    ({"algorithm": {"name": "leiden", "beta": 2.0}}, "algorithm.beta", "attribution wnn"),
+    ({"algorithm": {"name": "embeddings", "sample": "cluster"}}, "algorithm.sample", "participation below 1"),
+    ({"training": {"buffers": "local"}}, "training.buffers", "a model that has BatchNorm"),
+    ({"privacy": {"delta": 1e-6}}, "privacy.delta", "noise in the uplink"),
+]
+
+
+@pytest.mark.parametrize(("given", "key", "said"), IDLE, ids=[key for _, key, _ in IDLE])
+def test_a_key_without_effect_is_refused_and_says_with_what_it_acts(given, key, said):
+    given = {"algorithm": "fedavg", **given}
+    with pytest.raises(ConfigError, match=f"^{key} .*has no effect.*{said}.*; leave it out$") as refused:
+        check_keys(complete(given, NOWHERE), find("digits", NOWHERE))
+    assert refused.value.key == tuple(key.split("."))
+
+
+def test_a_search_may_set_keys_that_act_beside_other_values():
+    config = complete({"algorithm": {"name": "ifca", "redraws": 3}}, NOWHERE)
+    check_keys(config, find("digits", NOWHERE), searched=["start", "redraws"])
+
+
+def test_an_axis_over_a_key_without_effect_is_refused_with_its_line(tmp_path):
+    """Else there are two ids and the same numbers."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("split: overlapping-balanced\naxes:\n  split.alpha: [0.1, 0.5]\n")
+    with pytest.raises(ConfigError, match=r"mine.yaml, line 3: split.alpha = 0.1 has no effect with split"):
+        load_grid(str(path), {}, [], NOWHERE)
+
+
+def test_it_is_refused_on_the_command_line():
+    result = fedgrid("run", "--set", "split.alpha=0.3", "--dry-run")
+    assert result.code == 2
+    assert "split.alpha = 0.3 has no effect" in " ".join(result.err.split())
+
+
+def test_a_stored_run_with_such_a_key_goes_on():
+    """Earlier versions took it: its id stays, and its images are dealt as then."""
+    stored, plain = (complete({"split": split}, NOWHERE) for split in ({"alpha": 0.3}, {}))
+    assert stored.run_id == "2e42d39885ae"
+    dealt = [prepare(config, NOWHERE)[0].clients for config in (stored, plain)]
+    assert [len(client.train) for client in dealt[0]] == [len(client.train) for client in dealt[1]]
