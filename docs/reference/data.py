@@ -39,7 +39,8 @@ def pages() -> dict[str, str]:
             "## Splits",
             "Values of `split`, or of `split.kind`. Only the keys that are listed act on a kind; those of "
             "another kind are refused. Keys that act on all: `test_share`, `tested_on`, `scored_on`, "
-            "`server_images`, `reference_images`, `quantity`.",
+            "`server_images`, `reference_images`, `quantity`; where clients share images, also "
+            "`test_leakage`.",
             table(
                 ("`split`", "who holds what", "its keys", "its defaults", "clients share images"), _kinds()
             ),

@@ -52,6 +52,20 @@ RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.0
 """Default of `server_learning_rate`. The direction of an adaptive optimizer has entries of about 1, whatever
 the size of an update's."""
 
+ACTS_WITH: Mapping[str, Condition] = {
+    "server_momentum": Condition(
+        lambda given: given.server_optimizer != "none", "a server_optimizer other than none"
+    ),
+    "server_beta2": Condition(
+        lambda given: given.server_optimizer in ("adam", "yogi"), "server_optimizer adam or yogi"
+    ),
+    "server_epsilon": Condition(
+        lambda given: SECOND in MOMENTS[given.server_optimizer],
+        "server_optimizer adagrad, adam or yogi",
+    ),
+}
+"""What the server's keys need so that they act."""
+
 
 class FedOptSettings(Settings):
     """What the server does with the updates; the defaults are plain averaging."""
@@ -81,18 +95,7 @@ class FedOptSettings(Settings):
     averaged: `mean`, or `median`, of each entry. What an algorithm tests or clusters by stays as it is."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune", "aggregate")
-    acts_with: ClassVar[Mapping[str, Condition]] = {
-        "server_momentum": Condition(
-            lambda given: given.server_optimizer != "none", "a server_optimizer other than none"
-        ),
-        "server_beta2": Condition(
-            lambda given: given.server_optimizer in ("adam", "yogi"), "server_optimizer adam or yogi"
-        ),
-        "server_epsilon": Condition(
-            lambda given: SECOND in MOMENTS[given.server_optimizer],
-            "server_optimizer adagrad, adam or yogi",
-        ),
-    }
+    acts_with: ClassVar[Mapping[str, Condition]] = ACTS_WITH
 
 
 class OwnRuleSettings(FedOptSettings):

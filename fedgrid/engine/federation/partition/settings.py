@@ -32,13 +32,16 @@ class Split(Section):
     """Share of a client's images in its test set, rounded up."""
     alpha: Annotated[float, Field(gt=0)] | None = 1.0
     """Concentration of a symmetric Dirichlet distribution: of an imbalanced cluster's class shares, or of a
-    class's shares among clients (dirichlet: 0.1; iid, natural, and groups that change images or labels: None,
-    equal shares)."""
+    class's shares among clients (dirichlet: 0.1; natural, and groups that change images or labels: None,
+    equal shares). Refused with other kinds, with published shares, and with natural where each client has a
+    group of its own."""
     proportions: Literal["drawn", "published"] = "drawn"
-    """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario."""
+    """Class shares of imbalanced clusters: drawn with the run's seed, or those of the published scenario.
+    Refused with other kinds."""
     test_leakage: Literal["none", "published"] = "none"
     """`none`: no test image of any client is in any client's training set. `published`: clients draw
-    independently, so about half of a client's test images are in another client's training set."""
+    independently, so about half of a client's test images are in another client's training set; refused with
+    kinds whose clients share no image."""
     server_images: PositiveInt | None = None
     """Size of a seeded subset of the server's test set; None is the whole official test set."""
     majority: Annotated[float, Field(gt=0, le=1)] = 1.0
