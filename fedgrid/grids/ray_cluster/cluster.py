@@ -76,9 +76,9 @@ def connected() -> Iterator[None]:
         RunError: if the cluster refuses this user's token, or cannot be started.
         ConfigError: if it does not answer, or Ray cannot reserve the memory that it needs.
     """
-    send_token()
     import ray
 
+    send_token()
     if ray.is_initialized():
         yield
         return
@@ -109,16 +109,24 @@ def _connect(place: str, stack: ExitStack) -> None:
             else:
                 ray.init(address=place, **QUIET)
     except Exception as error:
-        # Ray raises a bare one if its processes take longer to start than 30 seconds.
-        cause = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise RunError(
-            f"Ray cannot be started here ({cause}); RAY_raylet_start_wait_time_s=120 waits longer on a busy "
-            "machine, and --in-process needs no Ray"
-            if place == LOCAL
-            else f"the Ray cluster at {place} cannot be used ({cause}); if it wants another token: copy "
-            f"~/.ray/auth_token of the user who started it to {token_file()}, and set RAY_AUTH_MODE=token; "
-            f"{INSTEAD}"
-        ) from error
+        raise RunError(_refusal(place, error)) from error
+
+
+def _refusal(place: str, error: Exception) -> str:
+    """Return a line on why Ray cannot be used, and what to do."""
+    # Between them Ray writes lines of its logs, and a traceback.
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    cause = " ".join(dict.fromkeys((lines[0].strip(), lines[-1].strip())))
+    if place == LOCAL:
+        # Ray raises a bare exception if its processes take longer to start than it waits.
+        busy = "try again when this machine is less busy; " if "timed out" in str(error).lower() else ""
+        return (
+            f"Ray cannot be started here ({cause}); {busy}--in-process (in Python in_process=True) needs no Ray"
+        )
+    return (
+        f"the Ray cluster at {place} cannot be used ({cause}); if it wants another token: copy "
+        f"~/.ray/auth_token of the user who started it to {token_file()}, and set RAY_AUTH_MODE=token; {INSTEAD}"
+    )
 
 
 def _start(folder: Path) -> None:

@@ -1,11 +1,13 @@
 """Ray's token, `~/.ray/auth_token`: whoever reads it can run code as this user on the cluster."""
 
 import os
+import sys
 from pathlib import Path
 from secrets import token_hex
 from stat import S_IMODE
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.leases.held_file import create_file
 
 DEFAULT = "~/.ray/auth_token"
 NUM_BYTES = 32
@@ -52,10 +54,10 @@ def make_private(*, create: bool) -> None:
     if _is_used():
         file = token_file()
         try:
+            if create and not file.exists():
+                _create(file)
             if file.exists():
                 _close(file)
-            elif create:
-                _create(file)
         except OSError as error:
             raise ConfigError(
                 f"Ray's token {file} cannot be written: {error.strerror}; set HOME to a folder of yours, or "
@@ -64,14 +66,27 @@ def make_private(*, create: bool) -> None:
 
 
 def send_token() -> None:
-    """Let Ray, which is imported after this, send its token, if the environment does not say whether.
+    """Let Ray send its token, if there is one and the environment does not say whether.
 
-    `ray start` wants a token as soon as there is one. `ray.init` at an address sends it only if told to.
+    `ray start` wants a token as soon as there is one. `ray.init` at an address sends it only if the mode says
+    so, which Ray reads when it is imported, perhaps before there was a token: it is read again. A Ray that
+    runs already stays as it is.
     """
+    is_imported = "ray" in sys.modules
+    if is_imported:
+        import ray
+
+        if ray.is_initialized():
+            return
     if "RAY_AUTH_MODE" not in os.environ and (
         os.environ.get("RAY_AUTH_TOKEN") or os.access(token_file(), os.R_OK)
     ):
         os.environ["RAY_AUTH_MODE"] = "token"
+    if is_imported:
+        # As `ray.init` does for a cluster of its own.
+        from ray._raylet import Config
+
+        Config.initialize("")
 
 
 def _is_used() -> bool:
@@ -80,10 +95,9 @@ def _is_used() -> bool:
 
 
 def _create(file: Path) -> None:
+    """Create the token; of drivers that start together, all use that of the first."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE)
-    with open(handle, "w") as opened:
-        opened.write(token_hex(NUM_BYTES))
+    create_file(file, token_hex(NUM_BYTES), mode=PRIVATE)
 
 
 def _close(file: Path) -> None:

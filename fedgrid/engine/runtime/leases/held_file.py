@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_here
-from fedgrid.engine.runtime.storage.atomic import PARTIAL
+from fedgrid.engine.runtime.storage.atomic import PARTIAL, flush
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 from fedgrid.regular_files import read_file
 
@@ -167,13 +167,14 @@ class Observer:
 
 
 @contextmanager
-def temporary_beside(path: Path, text: str, token: str) -> Iterator[Path]:
+def temporary_beside(path: Path, text: str, token: str, mode: int = 0o666) -> Iterator[Path]:
     """Provide a temporary file beside `path` with `text`, to link to `path` or to replace it with.
 
     So a process that is killed meanwhile leaves no empty file of that name.
     """
     temporary = path.with_name(f"{path.name}{PARTIAL}{token}")
     try:
+        temporary.touch(mode)
         temporary.write_text(text)
         yield temporary
     finally:
@@ -198,6 +199,14 @@ def link(temporary: Path, path: Path) -> None:
         text = temporary.read_bytes()
         with path.open("xb") as file:
             file.write(text)
+
+
+def create_file(path: Path, text: str, mode: int = 0o666) -> None:
+    """Create a whole file; if another process has just created it, leave that."""
+    with temporary_beside(path, text, token_hex(4), mode) as temporary:
+        flush(temporary)
+        with suppress(FileExistsError):
+            link(temporary, path)
 
 
 def current_holder(path: Path) -> Holder | None:

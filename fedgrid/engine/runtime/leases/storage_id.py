@@ -4,13 +4,12 @@ Two storages may hold the same run. Where both report to one place, such as an M
 them apart.
 """
 
-from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.leases.held_file import link, temporary_beside
-from fedgrid.engine.runtime.storage.atomic import disk_errors, flush
+from fedgrid.engine.runtime.leases.held_file import create_file
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 
@@ -47,16 +46,9 @@ def id_of(root: Path) -> str:
     if not path.exists():
         with disk_errors(root):
             root.mkdir(parents=True, exist_ok=True)
-            _create(path, seal({"id": token_hex(8)}))
+            create_file(path, seal({"id": token_hex(8)}))
     try:
         return str(unseal(path)["id"])
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
 
-
-def _create(path: Path, text: str) -> None:
-    """Create a file; if another driver has just created it, leave that."""
-    with temporary_beside(path, text, token_hex(4)) as temporary:
-        flush(temporary)
-        with suppress(FileExistsError):
-            link(temporary, path)
