@@ -13,7 +13,7 @@ when it is used, so `import fedgrid.algorithms` needs neither Ray nor MLflow.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fedgrid.engine.federation.errors import FedgridError
+from fedgrid.engine.federation.errors import FedgridError, hint
 from fedgrid.redaction import redacted
 
 if TYPE_CHECKING:
@@ -176,7 +176,9 @@ def __getattr__(name: str) -> Any:
     if name == "figures":
         return import_module("fedgrid.tracking.figures")
     if name not in _MODULES:
-        raise AttributeError(f"module 'fedgrid' has no attribute {name!r}")
+        raise AttributeError(
+            f"module 'fedgrid' has no attribute {name!r}; {hint(name, __all__)}".rstrip("; ")
+        )
     value = getattr(import_module(f"fedgrid.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

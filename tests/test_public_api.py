@@ -70,5 +70,5 @@ def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pyte
 def test_unknown_key_is_an_error_of_the_package(tmp_path: Path) -> None:
     with pytest.raises(fedgrid.FedgridError, match="datset"):
         fedgrid.run({"datset": "digits"}, storage=tmp_path)
-    with pytest.raises(fedgrid.FedgridError, match=r"fedgrid.run_grid\('x.yaml'\) runs a file"):
+    with pytest.raises(TypeError, match=r"config = 'x.yaml': .*; fedgrid.run_grid runs a preset, a file"):
         fedgrid.run("x.yaml", storage=tmp_path)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ SHORT_NAMES = {
 def nearest_score(name: str, names: Collection[str]) -> str:
     """Return a question with the nearest known score, empty if none is near."""
     short = SHORT_NAMES.get(name.lower())
-    near = [short] if short in names else get_close_matches(name, names, 1)
+    near = [short] if short in names else get_close_matches(name.lower(), names, 1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 

@@ -229,7 +229,9 @@ def table(
     try:
         tables = [_read(first, keys, columns)]
     except FileNotFoundError as error:
-        raise NoRecords(f"no {first.name} in {run_folder}; a run has one after its first round") from error
+        others = sorted(path.stem for path in run_folder.glob("*.parquet"))
+        step = f"there are {', '.join(others)}" if others else "a run has one after its first round"
+        raise NoRecords(f"no {first.name} in {run_folder}; {step}") from error
     for rows in later.values():
         # After a crash, or while a run ends, several files have the same rounds.
         if len(new := rows.filter(pc.field("round") > pc.max(tables[-1]["round"]))):

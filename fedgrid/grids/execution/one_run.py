@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedgrid.arguments import checked
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
@@ -17,14 +19,14 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.presets.load import load_grid, plain_values
+from fedgrid.grids.presets.read_preset import dotted_key_error
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.study import load, load_run
-
-if TYPE_CHECKING:
-    from fedgrid.tracking.scoring.run import Run
-    from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.study import Study
 
 
+@checked(config="fedgrid.run_grid runs a preset, a file or several runs")
 def run(
     config: RunConfig | Mapping[str, Any],
     *,
@@ -55,6 +57,9 @@ def run(
     """
     active.use(plugins)
     images = _images(data_dir)
+    for key, value in () if isinstance(config, RunConfig) else config.items():
+        if "." in key:
+            raise dotted_key_error(key, value, "a run")
     given = config if isinstance(config, RunConfig) else plain_values(config)
     whole = given if isinstance(given, RunConfig) else complete(given, images)
     if not isinstance(given, RunConfig):
@@ -70,6 +75,7 @@ def run(
     return load_run(whole, store)
 
 
+@checked()
 def run_grid(
     grid: Mapping[str, Any] | Path | str,
     *,
@@ -91,9 +97,12 @@ def run_grid(
         grid: the path of a YAML file, the name of a preset, or what such a file holds:
             `{"base": "quickstart", "seeds": "0..4", "training": {"rounds": 15}}`. Files that a dict names are
             relative to the current folder.
-        name: the grid's name, None for that of the file or preset; a dict needs one.
+        name: the grid's name, None for that of the file or preset; a dict needs one. A file adds to the grid
+            of this name, a dict only to one that was a dict before.
         storage: as of `run`, like `data_dir`, `plugins` and `accept_changes`.
-        in_process: whether the runs go one after another in this process, and not on Ray.
+        in_process: whether the runs go one after another in this process, and not on Ray. If the program has
+            called `ray.init`, that Ray is used, and left running; otherwise one is started as for `fedgrid
+            run`, and stopped at the end.
         supersede: whether finished runs of the name may be superseded, if the file or dict says something
             else than before and does not ask for them any longer. More rounds, or more runs, need no leave.
         trust: whether plugins that the file names are executed also where others may have written one of the
@@ -104,6 +113,7 @@ def run_grid(
             finished runs that would be superseded; nothing was started.
         DataError: if images are missing or damaged.
         RunError: if the grid as a whole cannot go on.
+        ArgumentError: of a wrong kind of argument, a `TypeError` and `ValueError`.
         KeyboardInterrupt: after Ctrl-C, when the rounds under way have ended.
     """
     # They import MLflow, which one run does without.
@@ -111,6 +121,8 @@ def run_grid(
     from fedgrid.grids.execution.run import run_grid as launch_grid
     from fedgrid.grids.planning.options import LaunchOptions
 
+    if grid == "":
+        raise ConfigError("run_grid: grid = '': expected a preset, as in 'quickstart', a YAML file or a dict")
     active.use(plugins, trust=trust)
     images, store = _images(data_dir), _store(storage)
     loaded = load_grid(str(grid) if isinstance(grid, Path) else grid, {}, [], images, name=name)

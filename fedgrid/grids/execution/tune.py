@@ -5,18 +5,11 @@ A trial resumes from its run's folder, not from Tune's files, which are deleted.
 
 from __future__ import annotations
 
-import logging
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
-os.environ.setdefault("TUNE_DISABLE_SIGINT_HANDLER", "1")
-os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "3600")
-os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 
 import ray
 from ray import tune
@@ -50,14 +43,13 @@ def run_trials(
     Raises:
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
     """
-    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-    light_tune()
     listener = _Listener(context, watch, retries, deadlines or ServerDeadlines())
     with_context = tune.with_parameters(trainable, context=context)
     given, indices = 0, list(range(len(context.runs)))
-    while indices and not watch.all_stopped:
-        _give(with_context, indices, given, context, watch, 0 if given else retries, listener)
-        given, indices, listener.left = given + 1, listener.left, []
+    with light_tune():
+        while indices and not watch.all_stopped:
+            _give(with_context, indices, given, context, watch, 0 if given else retries, listener)
+            given, indices, listener.left = given + 1, listener.left, []
 
 
 def _give(

@@ -7,6 +7,8 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 OPTIONS = "options"
 """The source of a grid without a file. Its axes are options, and so add to each other."""
+DICT = "a dict"
+"""The source of a grid that Python gave: another dict under its name replaces it, as an edited file does."""
 STACKED = "training.stacked"
 ASKED = "--gpus-per-actor auto:"
 """How lines about stacking begin."""

@@ -27,7 +27,7 @@ from fedgrid.grids.presets.axes import (
 )
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys, variant_settings
 from fedgrid.grids.presets.expand import expand
-from fedgrid.grids.presets.grid import OPTIONS, STACKED, Asks, Grid
+from fedgrid.grids.presets.grid import DICT, OPTIONS, STACKED, Asks, Grid
 from fedgrid.grids.presets.preset_files import file_meant, is_path, open_preset, preset_names
 from fedgrid.grids.presets.read_preset import defaults, read_preset
 from fedgrid.grids.presets.yaml_file import YamlFile, at
@@ -41,8 +41,6 @@ FEW = 8
 """Values of an axis in a message."""
 FEW_SEEDS = 100
 """A number in place of several seeds may be meant as their number up to this one."""
-DICT = "a dict"
-"""The source of a grid that Python gave: another dict under its name replaces it, as an edited file does."""
 
 
 def load_grid(
@@ -104,7 +102,8 @@ def load_grid(
         preset.text,
         tuple(axis for axis in axis_keys(runs) if axis in named and axis not in AXES),
         source=preset.source,
-        is_named=name is not None,
+        # A dict has no other name that it could come with.
+        is_named=name is not None and preset.source != DICT,
         asks=Asks(preset.source, _digest(preset), ids),
         sets_stacked=preset.gives(STACKED),
         notes=tuple(notes),

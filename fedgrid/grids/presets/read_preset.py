@@ -42,7 +42,7 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
                 if key == "name":
                     raise ConfigError("a grid has the name of its file, or that of --name; leave out the key")
                 if key.partition(".")[0] in (*SECTIONS, ALGORITHM):
-                    raise _dotted_key_error(key, file.values[key])
+                    raise dotted_key_error(key, file.values[key])
                 raise unknown_key(key, "", preset_files.KEYS, inner=INNER)
     base = _base(file, trail)
     _use_plugins(file, trail)
@@ -69,17 +69,17 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     )
 
 
-def _dotted_key_error(key: str, value: Any) -> ConfigError:
-    """Return the error for `training.rounds: 5` at the top of a file; raises it if there is no such key."""
+def dotted_key_error(key: str, value: Any, of: str = "a file") -> ConfigError:
+    """Return the error for `training.rounds: 5` at the top of a file or run; raises it for an unknown key."""
     section, _, inner = key.partition(".")
     if key in (KIND, f"{ALGORITHM}.name"):  # They stand for their whole section.
-        return ConfigError(f"'{key}' is no key of a file; write `{section}: {in_one_line(value)}`")
+        return ConfigError(f"'{key}' is no key of {of}; write `{section}: {in_one_line(value)}`")
     check_axis_key(key)
     if isinstance(value, list):
-        return ConfigError(f"'{key}' is no key of a file; {as_axis(key, value)}")
+        return ConfigError(f"'{key}' is no key of {of}; {as_axis(key, value)}")
     named = {"name": "NAME"} if section == ALGORITHM else {}
     nested = with_value(named, inner.split("."), value, key)
-    return ConfigError(f"'{key}' is no key of a file; write `{section}: {in_one_line(nested)}`")
+    return ConfigError(f"'{key}' is no key of {of}; write `{section}: {in_one_line(nested)}`")
 
 
 def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:

@@ -120,12 +120,12 @@ def _refusal(place: str, error: Exception) -> str:
     if place == LOCAL:
         # Ray raises a bare exception if its processes take longer to start than it waits.
         busy = "try again when this machine is less busy; " if "timed out" in str(error).lower() else ""
-        return (
-            f"Ray cannot be started here ({cause}); {busy}--in-process (in Python in_process=True) needs no Ray"
-        )
+        step = f"{busy}--in-process, in Python in_process=True, needs no Ray"
+        return f"Ray cannot be started here ({cause}); {step}"
     return (
         f"the Ray cluster at {place} cannot be used ({cause}); if it wants another token: copy "
-        f"~/.ray/auth_token of the user who started it to {token_file()}, and set RAY_AUTH_MODE=token; {INSTEAD}"
+        f"~/.ray/auth_token of the user who started it to {token_file()}, and set RAY_AUTH_MODE=token; "
+        f"{INSTEAD}"
     )
 
 

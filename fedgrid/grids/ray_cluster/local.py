@@ -14,8 +14,9 @@ an upper bound. What each saves of `fedgrid run quickstart --filter algorithm=fe
 they do here; else some ten of them listen on all of the machine's addresses.
 """
 
+import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import gettempdir
@@ -31,6 +32,15 @@ SETTINGS: Mapping[str, Any] = MappingProxyType(
 who asks without a token. Ray starts a process a core ahead; if it does not end them after an idle second,
 client actors take what servers leave of them, which saves each of them 0.4 s of the processor.
 """
+TUNE_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+        "TUNE_DISABLE_SIGINT_HANDLER": "1",
+        "TUNE_GLOBAL_CHECKPOINT_S": "3600",
+        "RAY_AIR_NEW_OUTPUT": "0",
+    }
+)
+"""Variables of Tune, unless the environment has other values: we show and store the runs."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
 """Variables that Tune passes on in the open."""
 LONGEST = 35
@@ -49,6 +59,44 @@ def few_processes() -> Iterator[None]:
 
     parts: list[tuple[Any, str, object]] = [(Node, name, method) for name, method in STAND_INS.items()]
     parts.append((ray_constants, "ENABLE_RAY_CLUSTER", False))
+    with _in_place(parts):
+        yield
+
+
+@contextmanager
+def light_tune() -> Iterator[None]:
+    """Let Ray Tune start within the block without things that take seconds, and without one that is not safe.
+
+    Its actors, and those that they start, are any of Ray's workers that wait: it gives them an environment
+    of their own, with a variable for PyTorch Lightning, for which Ray would start new processes. And it does
+    not import MLflow and others to count for Ray's statistics which of their callbacks are in use.
+    Nor does it pass on the keys of S3, which Ray would write into its logs: workers of this machine inherit
+    them. All this, and `TUNE_SETTINGS`, ends with the block: a program may use Tune itself.
+    """
+    from ray.air._internal import usage
+    from ray.tune.execution import class_cache
+
+    parts: list[tuple[Any, str, object]] = [
+        (class_cache, "DEFAULT_ENV_VARS", {}),
+        (class_cache, "ENV_VARS_TO_PROPAGATE", class_cache.ENV_VARS_TO_PROPAGATE - set(KEYS)),
+        (usage, "tag_callbacks", lambda callbacks: False),
+    ]
+    logger = logging.getLogger("ray.tune")
+    level, new = logger.level, {name: text for name, text in TUNE_SETTINGS.items() if name not in os.environ}
+    os.environ.update(new)
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with _in_place(parts):
+            yield
+    finally:
+        logger.setLevel(level)
+        for name in new:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _in_place(parts: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
+    """Give attributes of Ray's other values within the block: owner, name and value of each."""
     own = [getattr(owner, name) for owner, name, _ in parts]
     for owner, name, value in parts:
         setattr(owner, name, value)
@@ -57,23 +105,6 @@ def few_processes() -> Iterator[None]:
     finally:
         for (owner, name, _), value in zip(parts, own, strict=True):
             setattr(owner, name, value)
-
-
-def light_tune() -> None:
-    """Let Ray Tune start without two things that take seconds, and without one that is not safe.
-
-    Its actors, and those that they start, are any of Ray's workers that wait: it gives them an environment
-    of their own, with a variable for PyTorch Lightning, for which Ray would start new processes. And it does
-    not import MLflow and others to count for Ray's statistics which of their callbacks are in use.
-    Nor does it pass on the keys of S3, which Ray would write into its logs: workers of this machine inherit
-    them.
-    """
-    from ray.air._internal import usage
-    from ray.tune.execution import class_cache
-
-    class_cache.DEFAULT_ENV_VARS.clear()
-    class_cache.ENV_VARS_TO_PROPAGATE.difference_update(KEYS)
-    usage.tag_callbacks = lambda callbacks: False
 
 
 @contextmanager

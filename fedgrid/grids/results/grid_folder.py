@@ -18,7 +18,7 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.grid import Asks, Grid, Stacking
+from fedgrid.grids.presets.grid import DICT, Asks, Grid, Stacking
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.asked import Asked
 from fedgrid.regular_files import LARGEST_LIST, read_file
@@ -170,9 +170,13 @@ class GridFolder:
         """
         before = self.read().source if self.is_there and not grid.is_named else ""
         if before not in ("", grid.source) and self.preset() != grid.text.encode():
+            step = (
+                "another name= makes this a grid of its own"
+                if grid.source == DICT
+                else f"--name OTHER makes this a grid of its own, --name {self.name} adds it to that one"
+            )
             raise ConfigError(
-                f"the grid {self.name} in {self.storage} comes from {before}, not from {grid.source}: --name "
-                f"OTHER makes this a grid of its own, --name {self.name} adds it to that one"
+                f"the grid {self.name} in {self.storage} comes from {before}, not from {grid.source}: {step}"
             )
         if ask and (consequence := self.consequence(grid)) and (refusal := ask(consequence)):
             raise ConfigError(f"{consequence}: {refusal}")

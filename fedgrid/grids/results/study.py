@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY
+from fedgrid.arguments import checked
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import default_data_dir, find
 from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, Parts, differing, parts_of
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.asked import superseded_words
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.imported import import_lines
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.grids.results.runs import describe, read_run
@@ -33,9 +36,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 
+@checked(grid="its name, and the folder that it is in second")
 def load(
     grid: str,
-    storage: Storage | str = "runs",
+    storage: Storage | Path | str = "runs",
     *,
     sizes: bool = False,
     superseded: bool = False,
@@ -55,8 +59,10 @@ def load(
         DataError: `sizes` are asked for, and images of a `folder:` or `npz:` data set cannot be read.
         NewerFormat, DamagedFile: what a run was made with cannot be read.
     """
-    store = Storage.of(storage) if isinstance(storage, str) else storage
+    store = storage if isinstance(storage, Storage) else Storage.of(storage)
     store.pull_marks()
+    if not GridFolder(store, grid).is_there and _is_swapped(grid, store):
+        raise ConfigError(f"no grid {grid} in {store}: the name comes first, then the storage; swap them")
     stored = GridFolder(store, grid).read()
     old = stored.superseded
     configs = (*stored.runs, *old) if superseded else stored.runs
@@ -70,6 +76,11 @@ def load(
     imported = import_lines(run.folder for run in runs)
     notes = (*of_old, *imported, *idle_lines(configs), *_training_notes(runs), *_origin_notes(runs, configs))
     return Study(grid, add_harm(runs), notes, left_out)
+
+
+def _is_swapped(grid: str, storage: Storage) -> bool:
+    """Return whether a grid's name, read as a folder, has a grid that is called like the storage."""
+    return Path(grid, GRIDS, storage.root.name).is_dir()
 
 
 def _load_run(run: Run, config: RunConfig, storage: Storage) -> Run:

@@ -4,6 +4,9 @@ They use their own settings and no pyplot, so that the same records give the sam
 draws them in a style of the user's.
 """
 
+from typing import Any
+
+from fedgrid.arguments import nearest_name
 from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
 from fedgrid.tracking.figures.curves import per_round, update_norms
 from fedgrid.tracking.figures.maps import class_counts, client_curves, cluster_maps
@@ -35,3 +38,8 @@ __all__ = [
     "update_norms",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    near = nearest_name(name, __all__)
+    raise AttributeError(f"no figure {name!r}; {near}there are {', '.join(__all__)}")

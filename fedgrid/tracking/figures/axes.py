@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedgrid.arguments import checked
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
@@ -43,6 +44,7 @@ COLUMNS = 2
 """Panels side by side; of two axes, those of one algorithm are all side by side."""
 
 
+@checked()
 def over_axis(study: Study, axis: str) -> Figure:
     """Draw the scores of `measures.SWEPT` over the values of an axis, a line an algorithm.
 
@@ -67,6 +69,7 @@ def over_axis(study: Study, axis: str) -> Figure:
     return figure
 
 
+@checked()
 def over_epsilon(study: Study) -> Figure:
     """Draw accuracy and ARI over epsilon, a line an algorithm, a point for each of the grid's settings.
 
@@ -108,6 +111,7 @@ def over_epsilon(study: Study) -> Figure:
     return figure
 
 
+@checked()
 def sweep(study: Study, axis: str, by: str) -> Figure:
     """Draw the scores over the values of an axis, a line a value of the axis `by`, a row an algorithm.
 

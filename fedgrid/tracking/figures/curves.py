@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedgrid.arguments import check_choice, checked
 from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
@@ -70,6 +71,7 @@ KINDS: Mapping[str, Sequence[PanelRow]] = {
 }
 
 
+@checked()
 def per_round(study: Study, kind: str) -> Figure:
     """Draw scores by round, a row of panels a score, one panel per split.
 
@@ -85,8 +87,9 @@ def per_round(study: Study, kind: str) -> Figure:
             published if no run has that, as in the authors' archive.
 
     Raises:
-        ValueError: if the study has several data sets or numbers of clients.
+        ValueError: there is no such kind, or the study has several data sets or numbers of clients.
     """
+    check_choice("kind", kind, KINDS)
     require_one(study, "dataset", "clients")
 
     def recorded(of: str) -> list[PanelRow]:
@@ -175,6 +178,7 @@ NORMS = {
 """Column -> title of its panel."""
 
 
+@checked()
 def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: float, cooldown: int) -> Figure:
     """Draw the loss, the norm of the update, and the number published in its place, by epoch.
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from fedgrid.arguments import checked
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
@@ -39,6 +40,7 @@ SHORT = 9
 """Letters of a group's name in a line beside a map."""
 
 
+@checked()
 def cluster_maps(study: Study) -> Figure:
     """Draw the maps of a scenario's first seed, one panel per algorithm, with the ARI of the last partition,
     or its clusters if there are no hidden groups.
@@ -61,6 +63,7 @@ def cluster_maps(study: Study) -> Figure:
     return _by_algorithm(study, score, draw, "most of it from ")
 
 
+@checked()
 def client_curves(study: Study) -> Figure:
     """Draw the personalised accuracy of each client by round, for a scenario's first seed.
 
@@ -222,6 +225,7 @@ def lighter(colour: str, share: float | Array) -> Array:
     return 1 - (1 - np.array(to_rgb(colour))) * (1 - share)
 
 
+@checked()
 def class_counts(
     train_KL: Array,
     test_KL: Array,

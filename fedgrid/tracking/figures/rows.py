@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from fedgrid.arguments import checked
 from fedgrid.tracking.arrays import mean
 from fedgrid.tracking.figures.panels import (
     FIFTHS,
@@ -47,6 +48,7 @@ BAR = 0.09
 """Inches from bar to bar."""
 
 
+@checked()
 def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
     """Draw the rounds, and the traffic up and down, until a score reaches a target.
 
@@ -97,6 +99,7 @@ def _draw_runs(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping
     axes.set_xlim(0, 1.04 * max(axes.dataLim.x1, 1.0))
 
 
+@checked()
 def critical_difference(
     ranks: Mapping[str, float], cliques: Sequence[Sequence[str]], num_scenarios: int, first: str = "1 is best"
 ) -> Figure:
@@ -164,6 +167,7 @@ SERVER = {
 }
 
 
+@checked()
 def segments(study: Study, *, published: bool = True) -> Figure:
     """Draw a segment from generalised (open) to personalised (filled) F1, one row per algorithm.
 
@@ -178,6 +182,7 @@ def segments(study: Study, *, published: bool = True) -> Figure:
     return _segments(study, PUBLISHED if published else RIGHT, Run.mean, "macro F1")
 
 
+@checked()
 def communities(study: Study, *, server: bool = False) -> Figure:
     """Draw a segment from the global model's accuracy (open) to the communities' (filled), as `segments`.
 

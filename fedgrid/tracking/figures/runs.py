@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedgrid.arguments import checked
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.maps import by_group, draw_map
 from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
@@ -26,6 +27,7 @@ TALLEST = 8.0
 """Height of a map at most, in inches: one of thousands of clients would take gigabytes to draw."""
 
 
+@checked()
 def temperature(records: Records) -> Figure:
     """Draw the temperature of each round, with the clustering round marked."""
     with paper_style():
@@ -36,6 +38,7 @@ def temperature(records: Records) -> Figure:
     return figure
 
 
+@checked()
 def cluster_map(records: Records) -> Figure:
     """Draw the cluster of each client by round, with the clusters' numbers and lines between the hidden
     groups.
@@ -50,6 +53,7 @@ def cluster_map(records: Records) -> Figure:
     return figure
 
 
+@checked()
 def run_figure(records: Records) -> Figure:
     """Draw the temperature of each round and, below it, the cluster of each client.
 
@@ -67,13 +71,15 @@ def run_figure(records: Records) -> Figure:
     return figure
 
 
-def write(run_folder: Path, to: Path) -> Path:
+@checked()
+def write(run_folder: Path | str, to: Path | str) -> Path:
     """Draw a run's figure into the folder `to`, as PNG, and return its path.
 
     Raises:
         RecordsError: there are no records; nothing is written.
     """
-    records = read_records(run_folder)
+    records = read_records(Path(run_folder))
+    to = Path(to)
     to.mkdir(parents=True, exist_ok=True)
     with paper_style():
         save(run_figure(records), to / "run.png")

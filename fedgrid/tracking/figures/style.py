@@ -14,6 +14,7 @@ import matplotlib
 from matplotlib import style
 from matplotlib.figure import Figure
 
+from fedgrid.arguments import check_choice, checked
 from fedgrid.tracking.names import SUFFIX
 
 COLUMN, PAGE = 3.4, 7.0
@@ -214,12 +215,23 @@ def boxes_for_missing_glyphs() -> Iterator[None]:
         yield
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as SVG, PDF or PNG, according to the suffix of the path."""
+@checked()
+def save(figure: Figure, path: Path | str) -> None:
+    """Write a figure as SVG, PDF or PNG, according to the suffix of the path.
+
+    Other formats of matplotlib's have a date in them.
+
+    Raises:
+        ArgumentError: no format has that suffix.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    suffix = path.suffix.lower()
+    check_choice("format of a figure", suffix.removeprefix("."), figure.canvas.get_supported_filetypes())
     without_dates = {
         ".pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
         ".png": {"Software": None},
         ".svg": {"Creator": None, "Date": None},
     }
     with paper_style(figure), matplotlib.rc_context({"svg.hashsalt": path.name}):
-        figure.savefig(path, metadata=without_dates.get(path.suffix))
+        figure.savefig(path, metadata=without_dates.get(suffix))

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from fedgrid.arguments import checked
 from fedgrid.tracking.arrays import Array, mean
 from fedgrid.tracking.figures.panels import (
     NO_RUN,
@@ -35,6 +36,7 @@ FAMILY = "ocfl-"
 DASHES = (0, (3, 2))
 
 
+@checked()
 def temperatures(study: Study) -> Figure:
     """Draw the temperature by round, one panel per split, one line per run, clustering rounds marked.
 
@@ -60,6 +62,7 @@ def temperatures(study: Study) -> Figure:
     return figure
 
 
+@checked()
 def temperature_bands(study: Study, *, normalised: bool, together: bool = False) -> Figure:
     """Draw the mean temperature over splits and seeds, one panel per data set (or number of clients of one).
 

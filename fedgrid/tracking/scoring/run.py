@@ -14,9 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from fedgrid.arguments import ArgumentError, checked
 from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array, last
-from fedgrid.tracking.names import is_as_published
+from fedgrid.tracking.names import is_as_published, nearest_score
 from fedgrid.tracking.records import Records, RecordsError, read_records, table
 from fedgrid.tracking.scoring.client_scores import PUBLISHED
 from fedgrid.tracking.scoring.scores import curves
@@ -33,6 +34,16 @@ IDENTITY = ("run", "run_id", "state", "superseded", "scenario", "variant", "fold
 NOTE, TAG = "note", "tags."
 """A column, and the beginning of one for each tag, as in MLflow."""
 TIMES = ("seconds", "uncached_seconds", "rounds_computed", "peak_memory_mb")
+
+
+class Scores(dict[str, Any]):
+    """Final scores by name; the `KeyError` of a name that is none says which there are."""
+
+    def __missing__(self, name: str) -> Any:
+        if not self:
+            raise KeyError(f"no score '{name}': the run is not finished, and has none yet")
+        near = nearest_score(str(name), self)
+        raise KeyError(f"no score '{name}'; {near}there are {', '.join(sorted(self))}")
 
 
 @dataclass(frozen=True)
@@ -98,6 +109,10 @@ class Run:
     truth_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """The hidden groups of round 1; `group_names` has what the data set calls them, if it has any."""
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        """Let its scores name one another where there is none of a name."""
+        object.__setattr__(self, "scores", Scores(self.scores))
 
     @property
     def is_finished(self) -> bool:
@@ -178,6 +193,7 @@ class Run:
         values: dict[str, Any] = json.loads(read_file(self.folder / "config.json"))
         return {key: value for key, value in values.items() if key not in ("format", "plugin_digests")}
 
+    @checked()
     def table(self, name: str) -> pa.Table:
         """Return a table of its records: `rounds` (a row a round), `clients` (a row a round and client)."""
         return table(self.folder, name)
@@ -194,6 +210,8 @@ class Run:
         the last value if none of them has one.
         """
         values_R = self.curves[curve]
+        if last < 0:
+            raise ArgumentError(f"mean: last = {last}: expected a number of rounds, 0 for all")
         if last:
             at_end = values_R[-last:]
             return self.last(curve) if np.isnan(at_end).all() else float(np.nanmean(at_end))

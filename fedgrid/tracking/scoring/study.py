@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from fedgrid.arguments import checked
 from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import names_line
@@ -122,6 +123,7 @@ class Study:
         columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
         return frame[[key for key in columns if key in frame and key not in ("run_id", "name")]]
 
+    @checked()
     def where(self, **values: Any) -> "Study":
         """Return the study of the runs that have all of these values: `where(dataset="mnist", seed=[0, 1])`.
 
@@ -145,6 +147,7 @@ class Study:
         """Return the study of the runs whose fields have just these values; it may have no runs."""
         return self.only(run for run in self.runs if all(getattr(run, key) == values[key] for key in values))
 
+    @checked()
     def only(self, runs: Iterable[Run]) -> "Study":
         """Return the study of these of its runs."""
         return replace(self, runs=tuple({run.run_id: run for run in runs}.values()))

@@ -51,25 +51,44 @@ def test_stale_cluster_address_is_ignored(address_file, address):
     assert known_nodes() == local_nodes()
 
 
-@pytest.mark.parametrize("error", [Exception("The node timed out.\nMore."), ConnectionError("refused")])
-def test_cluster_that_does_not_start_is_one_line(monkeypatch, error):
-    """Ray raises a bare exception where its processes take too long."""
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (Exception("Failed to start GCS.\nTraceback ...\nInvalidAuthToken: no"), "GCS. InvalidAuthToken: no"),
+        (ConnectionError("refused"), "refused"),
+    ],
+)
+def test_cluster_that_cannot_be_used_is_one_line(monkeypatch, error, cause):
 
     def init(**settings):
         raise error
 
     monkeypatch.setattr("ray.init", init)
-    first = str(error).splitlines()[0]
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     with (
-        pytest.raises(RunError, match=f"cluster at ray://head:10001 cannot be used .{first}.; ") as refused,
+        pytest.raises(RunError, match=f"cluster at ray://head:10001 cannot be used .*{cause}.; ") as refused,
         cluster.connected(),
     ):
         pass
     assert "ray stop" not in str(refused.value)
     for part in ("--in-process", "auth_token", "RAY_AUTH_MODE=token"):
         assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_busy"),
+    [
+        (Exception("The current node timed out during startup."), True),
+        (RuntimeError("Failed to start GCS."), False),
+    ],
+)
+def test_ray_that_does_not_start_is_one_line_that_blames_a_busy_machine_only_for_a_timeout(
+    monkeypatch, error, is_busy
+):
+    """Ray raises a bare exception where its processes take too long."""
+    refusal = cluster._refusal(cluster.LOCAL, error)
+    assert (str(error) in refusal, "--in-process" in refusal, "less busy" in refusal) == (True, True, is_busy)
 
 
 def test_silent_cluster_is_one_line_that_ends_no_other_cluster():

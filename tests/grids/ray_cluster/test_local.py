@@ -1,5 +1,6 @@
 """A local cluster of few processes."""
 
+import logging
 import stat
 import sys
 from pathlib import Path
@@ -32,10 +33,10 @@ def test_keys_of_the_storage_are_not_passed_on_to_logs(monkeypatch):
     """Ray writes the environment of an actor into runtime_env_agent.log; workers inherit it anyway."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "s3cr3t-W0rd")
-    light_tune()
-    actor = class_cache._ActorClassCache().get(type("Trainable", (), {}))
-    assert "s3cr3t-W0rd" not in str(actor._default_options)
-    assert not [name for name in class_cache.ENV_VARS_TO_PROPAGATE if "AWS" in name], "Tune has new ones"
+    with light_tune():
+        actor = class_cache._ActorClassCache().get(type("Trainable", (), {}))
+        assert "s3cr3t-W0rd" not in str(actor._default_options)
+        assert not [name for name in class_cache.ENV_VARS_TO_PROPAGATE if "AWS" in name], "Tune has new ones"
 
 
 @pytest.fixture
@@ -73,10 +74,27 @@ def test_long_path_is_replaced_by_a_short_private_one(monkeypatch, tmp_path):
 
 
 def test_tune_has_no_environment_for_its_actors_and_does_not_import_mlflow_to_count_callbacks(monkeypatch):
-    light_tune()
     from ray.air._internal import usage
     from ray.tune.execution import class_cache
 
     monkeypatch.setitem(sys.modules, "ray.air.integrations.mlflow", None)
-    assert class_cache.DEFAULT_ENV_VARS == {}
-    assert usage.tag_callbacks([object()]) is False
+    with light_tune():
+        assert class_cache.DEFAULT_ENV_VARS == {}
+        assert usage.tag_callbacks([object()]) is False
+
+
+def test_tune_of_a_program_is_as_it_was_after_a_grid(monkeypatch):
+    from ray.air._internal import usage
+    from ray.tune.execution import class_cache
+
+    def state():
+        parts = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE, usage.tag_callbacks
+        return [*parts, *map(os.environ.get, start.TUNE_SETTINGS), logging.getLogger("ray.tune").level]
+
+    monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "7")
+    monkeypatch.delenv("RAY_AIR_NEW_OUTPUT", raising=False)
+    before = state()
+    with light_tune():
+        assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "7"
+        assert os.environ["RAY_AIR_NEW_OUTPUT"] == "0"
+    assert state() == before

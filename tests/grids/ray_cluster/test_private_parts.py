@@ -19,6 +19,7 @@ PARTS = {
     "ray._private.ray_constants": ("ENABLE_RAY_CLUSTER",),
     "ray._private.utils": ("get_num_cpus", "estimate_available_memory", "resolve_object_store_memory"),
     "ray._private.accelerators": ("get_accelerator_manager_for_resource",),
+    "ray._raylet": ("Config",),
     "ray.air._internal.usage": ("tag_callbacks",),
     "ray.tune.execution.class_cache": ("DEFAULT_ENV_VARS", "ENV_VARS_TO_PROPAGATE"),
 }

@@ -1,7 +1,11 @@
 """Ray's token is for its user alone."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from stat import S_IMODE
+from threading import Barrier
+from unittest.mock import Mock
 
 import pytest
 
@@ -31,6 +35,23 @@ def test_token_that_others_can_read_becomes_private(token):
     token.chmod(0o644)
     make_private(create=False)
     assert (S_IMODE(token.stat().st_mode), token.read_text()) == (0o600, "abc")
+
+
+def test_first_starts_at_the_same_instant_have_one_whole_token(token, tmp_path, monkeypatch):
+    for start in range(20):
+        monkeypatch.setenv("HOME", str(tmp_path / str(start)))
+        file, gate = tmp_path / str(start) / ".ray" / "auth_token", Barrier(8)
+
+        def create(file: Path = file, gate: Barrier = gate) -> str:
+            gate.wait()
+            make_private(create=True)
+            return file.read_text()
+
+        with ThreadPoolExecutor(8) as threads:
+            texts = [made.result() for made in [threads.submit(create) for _ in range(8)]]
+        assert set(texts) == {file.read_text()}
+        assert len(bytes.fromhex(texts[0])) == 32
+        assert [path.name for path in file.parent.iterdir()] == ["auth_token"]
 
 
 @pytest.mark.parametrize(
@@ -70,5 +91,15 @@ def test_ray_is_told_to_send_a_token_that_is_there(token, monkeypatch, mode, wri
     if written:
         token.parent.mkdir()
         token.write_text(written)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray._raylet.Config", Mock())
     send_token()
     assert os.environ.get("RAY_AUTH_MODE") == then
+
+
+def test_ray_that_the_program_has_started_keeps_its_mode(token, monkeypatch):
+    token.parent.mkdir()
+    token.write_text("right")
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    send_token()
+    assert "RAY_AUTH_MODE" not in os.environ

@@ -42,8 +42,6 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         ConfigError: a key, name or value does not exist, or the images are too small for the model.
         DataError: the user's own data cannot be read.
     """
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"expected the keys of one run; fedgrid.run_grid({str(given)!r}) runs a file")
     for key in given:
         if key not in SETTABLE:
             raise unknown_key(key, "", SETTABLE, (key,), INNER)

@@ -51,4 +51,3 @@ def id_of(root: Path) -> str:
         return str(unseal(path)["id"])
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
-

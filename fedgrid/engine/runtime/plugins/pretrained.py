@@ -6,9 +6,11 @@ from pathlib import Path
 from safetensors.torch import load
 from torch import Tensor
 
+from fedgrid.arguments import checked
 from fedgrid.engine.federation.errors import ConfigError
 
 
+@checked()
 def pretrained(path: str | Path, digest: str) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file by name, for `load_state_dict`.
 
