@@ -23,7 +23,9 @@ ORIGINS = {
     "Study": "what fedgrid.load and fedgrid.run_grid return",
 }
 """Class of ours -> where a user gets one from."""
-NUMBERS = {bool: (bool, Integral, np.bool_), int: Integral, float: Real}
+NUMBERS: Mapping[Any, Any] = {bool: (bool, Integral, np.bool_), int: Integral, float: Real}
+"""Class of an annotation -> classes whose values it may have."""
+STARS: Mapping[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 LONGEST = 80
 """Characters of a value in a message."""
 
@@ -53,11 +55,8 @@ def checked(**notes: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 raise ArgumentError(f"{name}: {error}; {_usage(takes, kwargs)}") from None
             hints = get_type_hints(function)
             for argument, value in given.items():
-                is_plain = takes.parameters[argument].kind not in (
-                    Parameter.VAR_POSITIONAL,
-                    Parameter.VAR_KEYWORD,
-                )
-                if is_plain and argument in hints and not _fits(value, hints[argument]):
+                is_starred = takes.parameters[argument].kind in STARS
+                if not is_starred and argument in hints and not _fits(value, hints[argument]):
                     note = f"; {notes[argument]}" if argument in notes else ""
                     raise ArgumentError(
                         f"{name}: {argument} = {_shown(value)}: expected {_words(hints[argument])}{note}"
@@ -140,6 +139,5 @@ def _usage(takes: Signature, given: Mapping[str, object]) -> str:
         if parameter.kind is Parameter.KEYWORD_ONLY and "*" not in "".join(parts):
             parts.append("*")
         default = "" if parameter.default is Parameter.empty else "=..."
-        stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-        parts.append(f"{stars}{parameter.name}{default}")
+        parts.append(f"{STARS.get(parameter.kind, '')}{parameter.name}{default}")
     return f"{near}it takes ({', '.join(parts)})"

@@ -97,7 +97,7 @@ CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"grid = 5": lambda study, root: fedgrid.load(5),
     r"grid = 'mine': expected str": lambda study, root: fedgrid.load(Path("mine"), root),
     r"storage = None: expected Storage": lambda study, root: fedgrid.load("mine", None),
-    r"swap them": lambda study, root: fedgrid.load(str(root), "mine"),
+    r"swap them": lambda study, root: fedgrid.load("runs", "mine"),
     r"run: storage = None": lambda study, root: fedgrid.run(CONFIG, storage=None),
     r"plugins = 'mine.py'.*list of Path": lambda study, root: fedgrid.run(CONFIG, plugins="mine.py"),
     r"run_grid: grid = \['a.yaml'\]": lambda study, root: fedgrid.run_grid(["a.yaml"]),

@@ -18,7 +18,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.clients.placement import Node, Placement, Request, plan
 from fedgrid.grids.ray_cluster import address_space
-from fedgrid.grids.ray_cluster.local import SETTINGS, few_processes, private_folder
+from fedgrid.grids.ray_cluster.local import SETTINGS, alone, few_processes, private_folder
 from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
 from fedgrid.grids.ray_cluster.token import make_private, send_token, token_file
 
@@ -103,10 +103,12 @@ def _connect(place: str, stack: ExitStack) -> None:
     import ray
 
     try:
-        with _deferred_interrupt():
-            if place == LOCAL:
-                _start(stack.enter_context(private_folder()))
-            else:
+        if place == LOCAL:
+            folder = stack.enter_context(private_folder())
+            with alone(folder.parent), _deferred_interrupt():
+                _start(folder)
+        else:
+            with _deferred_interrupt():
                 ray.init(address=place, **QUIET)
     except Exception as error:
         raise RunError(_refusal(place, error)) from error

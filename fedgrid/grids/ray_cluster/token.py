@@ -84,7 +84,7 @@ def send_token() -> None:
         os.environ["RAY_AUTH_MODE"] = "token"
     if is_imported:
         # As `ray.init` does for a cluster of its own.
-        from ray._raylet import Config
+        from ray._raylet import Config  # type: ignore[attr-defined]
 
         Config.initialize("")
 

@@ -1,8 +1,10 @@
 """A local cluster of few processes."""
 
 import logging
+import os
 import stat
 import sys
+from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from ray._private.node import Node
 from ray.tune.execution import class_cache
 
 from fedgrid.grids.ray_cluster import local as start
-from fedgrid.grids.ray_cluster.local import few_processes, light_tune, private_folder
+from fedgrid.grids.ray_cluster.local import alone, few_processes, light_tune, private_folder
 
 
 def test_ray_has_the_constant_that_keeps_it_on_loopback(monkeypatch):
@@ -71,6 +73,14 @@ def test_long_path_is_replaced_by_a_short_private_one(monkeypatch, tmp_path):
         assert len(str(folder)) <= start.LONGEST
         assert mode_of(folder) == 0o700
     assert not folder.exists()
+
+
+def test_one_process_starts_a_ray_at_a_time(tmp_path):
+    other = os.open(tmp_path, os.O_RDONLY)
+    with alone(tmp_path), pytest.raises(BlockingIOError):
+        flock(other, LOCK_EX | LOCK_NB)
+    flock(other, LOCK_EX | LOCK_NB)
+    os.close(other)
 
 
 def test_tune_has_no_environment_for_its_actors_and_does_not_import_mlflow_to_count_callbacks(monkeypatch):

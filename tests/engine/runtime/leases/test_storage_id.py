@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.leases import storage_id
+from fedgrid.engine.runtime.leases import held_file
 from fedgrid.engine.runtime.leases.storage_id import claim, id_of
 from fedgrid.engine.runtime.storage.format import NewerFormat
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -29,14 +29,14 @@ def test_every_machine_sees_the_id_of_a_uri(tmp_path, monkeypatch):
 
 def test_drivers_that_start_together_get_one_id(tmp_path, monkeypatch):
     """The second has written its file as the first is about to."""
-    link, second = storage_id.link, []
+    link, second = held_file.link, []
 
     def late(temporary, path):
-        monkeypatch.setattr(storage_id, "link", link)
+        monkeypatch.setattr(held_file, "link", link)
         second.append(id_of(tmp_path))
         link(temporary, path)
 
-    monkeypatch.setattr(storage_id, "link", late)
+    monkeypatch.setattr(held_file, "link", late)
     assert id_of(tmp_path) == second[0]
     assert [path.name for path in tmp_path.iterdir()] == ["storage.json"]
 
