@@ -54,6 +54,7 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, 
         pool_groups=pool.groups,
         group_names=pool.group_names,
         assigned=pool.assigned,
+        pool_subjects=pool.subjects,
     )
     return _add_official_tests(config, pair, parts_K)
 
@@ -71,7 +72,8 @@ def deal_again(
     if not config.drift:
         return ()
     (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
-    images = ImagePool(positions_by_class(pool.classes, num_classes), pool.classes)
+    images = ImagePool(positions_by_class(pool.classes, num_classes), pool.classes, subjects_N=pool.subjects)
+    staying = [(part.train, part.test) for part in parts_K if part.client not in config.drift]
     kind = kind_of(split.kind)
     assert isinstance(kind, Movable), "`RunConfig` has seen that"
     moved = []
@@ -82,7 +84,7 @@ def deal_again(
             moved.append(replace(parts_K[client], cluster=move.to))
         else:
             held = reduce_quantity(held, split, rng)
-            [parts] = cut(scenario, [held], [rng], images, split, seed)
+            [parts] = cut(scenario, [held], [rng], images, split, seed, staying)
             moved.append(ClientSplit(client, move.to, *parts))
     require_images(moved, split)
     return _add_official_tests(config, pair, moved)

@@ -3,8 +3,11 @@
 Shapes: K clients, R rows.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +16,7 @@ from fedgrid.engine.federation.data.images import Assigned, Pair, Positions
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 def assign(
@@ -25,8 +29,7 @@ def assign(
 ) -> Assigned:
     """Return who holds what by rows of texts.
 
-    Clients are numbered from 0, in the order of their numbers if all are whole numbers, else of their texts;
-    hidden groups likewise.
+    Clients are numbered from 0, in the order of `in_order`; hidden groups likewise.
 
     Args:
         source: what messages call the file or the data set.
@@ -41,6 +44,7 @@ def assign(
     names = in_order({client for client in clients_R if client})
     if not names:
         raise DataError(f"{source}: no example has a client; write one into the column client")
+    clients_R = composed(clients_R)
     numbers = {name: number for number, name in enumerate(names)}
     client_R = np.array([numbers.get(client, -1) for client in clients_R], np.int64)
     example_R = _positions(source, examples_R) if examples_R is not None else np.arange(len(clients_R))
@@ -60,8 +64,9 @@ def assign(
         test_K = tuple(
             held[is_test] for held, is_test in zip(held_K, np.split(is_test_R, stops_K), strict=True)
         )
-    group_of = _group_of(source, clients_R, groups_R) if groups_R is not None else {}
-    group_names = in_order(set(group_of.values()))
+    group_of = _group_of(source, clients_R, composed(groups_R)) if groups_R is not None else {}
+    held = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
+    group_names = in_order(held)
     group_K = tuple(group_names.index(group_of[name]) for name in names) if group_of else (0,) * len(names)
     num_rows = len(clients_R) if examples_R is None else None
     return Assigned(source, tuple(names), tuple(held_K), group_K, tuple(group_names), test_K, num_rows)
@@ -73,8 +78,10 @@ def of_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | 
     Raises:
         DataError: as `assign`.
     """
-    if groups_N is not None and len(set(zip(clients_N, groups_N, strict=True))) > len(set(clients_N)):
-        groups_N = None
+    if groups_N is not None:
+        pairs = set(zip(composed(clients_N), composed(groups_N), strict=True))
+        if len(pairs) > len({client for client, _ in pairs}):
+            groups_N = None
     return assign(source, clients_N, groups_R=groups_N)
 
 
@@ -83,15 +90,15 @@ def grouped(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
     names = in_order(set(of_pool))
     pool, test = pair
     pool = replace(pool, groups=numbered(of_pool, names), group_names=tuple(names))
-    if set(of_test) <= set(names):
+    if set(composed(of_test)) <= set(names):
         test = replace(test, groups=numbered(of_test, names), group_names=tuple(names))
     return pool, test
 
 
 def numbered(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each text among names."""
+    """Return the position of each text among names, as `in_order` returns them."""
     numbers = {name: number for number, name in enumerate(names)}
-    return np.array([numbers[text] for text in texts], np.int64)
+    return np.array([numbers[text] for text in composed(texts)], np.int64)
 
 
 def are_numbers(names: Collection[str]) -> bool:
@@ -99,9 +106,19 @@ def are_numbers(names: Collection[str]) -> bool:
     return all(name.isdecimal() for name in names)
 
 
+def composed(texts: Sequence[str]) -> list[str]:
+    """Return texts with letters and their accents composed (NFC): two spellings of one name are one name."""
+    return [text if text.isascii() else normalize("NFC", text) for text in texts]
+
+
 def in_order(names: Collection[str]) -> list[str]:
-    """Return names ascending: as numbers if all are whole numbers, else as texts."""
-    return sorted(names, key=lambda name: (int(name), name)) if are_numbers(names) else sorted(names)
+    """Return different names, composed: ascending as numbers if all are numbers, else as texts.
+
+    Texts are in the order in which they are written, composed or not.
+    """
+    if all(map(NUMBER.fullmatch, names)):
+        return sorted(names, key=lambda name: (Decimal(name), name))
+    return list(dict.fromkeys(composed(sorted(names))))
 
 
 def _positions(source: str, examples_R: Sequence[str]) -> Positions:

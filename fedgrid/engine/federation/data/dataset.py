@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import Assigned, ImageSet, Pair
+from fedgrid.engine.federation.data.images import Assigned, ClassLabels, ImageSet, Pair
 from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import CALLED, Inputs, Sizes
@@ -121,9 +121,22 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
         )
     if dataset.may_lack_classes:
         return
+    check_first(dataset.name, labels)
     counts_L = np.bincount(labels, minlength=dataset.num_classes)
     if not counts_L.all():
         empty = int(np.argmin(counts_L))
         raise DataError(
             f"{dataset.name}: class {empty} has no {part} images; add some or leave the class out"
+        )
+
+
+def check_first(called: str, labels: ClassLabels) -> None:
+    """Check that classes are not numbered from 1.
+
+    Raises:
+        DataError: they are.
+    """
+    if labels.min(initial=1) == 1 and len(labels):
+        raise DataError(
+            f"{called}: the classes are numbered from 1 to {labels.max()}; number them from 0, labels - 1"
         )

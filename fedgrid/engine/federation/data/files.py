@@ -24,6 +24,28 @@ FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 """PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
 LOCAL_HEADER = 30
 """Bytes before a name in a zip file; the last four are the lengths of the name and of what comes after it."""
+ZIP = "a zip archive, as Excel's xlsx, numpy's npz and torch's files are"
+STARTS: tuple[tuple[bytes, str, str], ...] = (
+    (b"PAR1", "Parquet", "take parquet:PATH"),
+    (b"ARROW1", "Arrow or Feather", "save it as Parquet"),
+    (b"\x1f\x8b", "compressed by gzip", "unpack it: gunzip"),
+    (b"BZh", "compressed by bzip2", "unpack it: bunzip2"),
+    (b"\xfd7zXZ", "compressed by xz", "unpack it: unxz"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd", "unpack it: unzstd"),
+    (b"PK", ZIP, "save it as csv or Parquet; numpy's is npz:PATH"),
+    (
+        b"\x80",
+        "a pickle, which can run any code when it is read",
+        "save it with to_csv, to_parquet or numpy.savez",
+    ),
+    (b"\x93NUMPY", "one array (npy)", "save examples and labels with numpy.savez"),
+    (b"\x89HDF", "HDF5", "save it with to_csv, to_parquet or numpy.savez"),
+    (b"MATLAB 5", "Matlab's", "save it with numpy.savez"),
+    (b"SQLite format 3", "an SQLite database", "save a table with to_csv or to_parquet"),
+    (b"{\\rtf", "a text with formats (rtf)", "save it as plain text"),
+)
+"""How files of known formats begin, what the formats are called, and what to do about one."""
+BEGINNING = 512
 MOST_PIXELS = 4096 * 4096
 """Pixels of an image."""
 GREY_MODES = ("1", "L", "LA")
@@ -72,6 +94,30 @@ def check_is_file(path: Path, expected: str) -> None:
     """
     if path.exists() and not path.is_file():
         raise DataError(f"{path} is not a file; expected {expected} there")
+
+
+def check_format(path: Path, expected: str) -> None:
+    """Check by its first bytes that a file is not of a known format that is another one than expected.
+
+    `expected` is one of csv, Parquet and npz. What does not exist has no format.
+
+    Raises:
+        DataError: it is of another one, which the message names.
+    """
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        head = file.read(BEGINNING)
+    is_wide = abs(head[1::2].count(0) - head[::2].count(0)) > len(head) // 4
+    if expected == "csv" and (head.startswith((b"\xff\xfe", b"\xfe\xff")) or is_wide):
+        found = ("UTF-16 text", "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')")
+    else:
+        found = next((known for start, *known in STARTS if head.startswith(start)), ("", ""))
+    called, instead = found
+    if called and called != expected and not (expected == "npz" and called == ZIP):
+        raise DataError(
+            f"{path} is not a {expected} file, but {called}; {instead}".replace("PATH", f"{path}")
+        )
 
 
 def damaged(file: Path, reason: str) -> DataError:

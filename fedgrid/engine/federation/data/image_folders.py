@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from fedgrid.engine.federation.data.assigned import composed, numbered
 from fedgrid.engine.federation.data.files import (
     FORMATS,
     GREY_MODES,
@@ -30,6 +31,7 @@ from fedgrid.engine.federation.data.files import (
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import Size
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
+from fedgrid.engine.federation.data.tables.columns import some
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import Sizes, pixels
 
@@ -39,6 +41,8 @@ GROUP = -3
 """Place of the group in an image's path."""
 POOL, TEST = ("train", "val"), ("test",)
 """Folders of the images that clients hold, and of the server's. The first of each must be there."""
+PARTS = ("train", "training", "test", "testing", "val", "valid", "validation")
+"""How folders of parts of a data set are called, in lower case, which no class is."""
 LITTER = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
 """Files and folders that systems leave between images, in lower case."""
 Files = list[list[Path]]
@@ -52,10 +56,8 @@ def read_images(folder: Path, size: Size | None = None) -> Pair:
     pool, server = _image_set(train, first, size), _image_set(test, first, size)
     if not (names := _group_names(folder)):
         return pool, server
-    numbers = {name: number for number, name in enumerate(names)}
     of_train, of_test = (
-        np.array([numbers[path.parts[GROUP]] for files in part for path in files], np.int64)
-        for part in (train, test)
+        numbered([path.parts[GROUP] for files in part for path in files], names) for part in (train, test)
     )
     return (
         replace(pool, groups=of_train, group_names=tuple(names)),
@@ -95,7 +97,7 @@ def facts_drawn(folder: Path, share: float, size: Size | None = None) -> Sizes:
 def class_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the classes by their numbers: those of the folders."""
     if _is_flat(folder):
-        return tuple(place.name for place in _entries(folder, folders=True))
+        return tuple(_folders_by_name([folder]))
     return tuple(_class_folders(folder, ("train",), _group_names(folder)))
 
 
@@ -106,7 +108,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def notes(folder: Path) -> list[str]:
-    """Return in one line each what may surprise: grey images that are read as colour, and animations.
+    """Return in one line each what may surprise: what is not read, what is read as colour, and animations.
 
     Reads no more than the beginning of each file.
     """
@@ -120,6 +122,12 @@ def notes(folder: Path) -> list[str]:
             if getattr(image, "is_animated", False):
                 animated.append(path)
     lines = []
+    if unread := _unread(folder, paths):
+        lines.append(f"not read in {folder}: {some([f'{path.relative_to(folder)}' for path in unread])}")
+    if (folder / "train").is_dir() and (
+        validated := [path for path in paths if path.is_relative_to(folder / "val")]
+    ):
+        lines.append(f"the {len(validated)} images in {folder / 'val'} join those of train")
     if 0 < len(grey) < len(paths):
         lines.append(
             f"{len(grey)} of {len(paths)} images in {folder} are grey, as {grey[0]}, and are read as colour: "
@@ -129,6 +137,19 @@ def notes(folder: Path) -> list[str]:
         count = f"{len(animated)} of {len(paths)} images in {folder}"
         lines.append(f"{count} have several frames, as {animated[0]}: the first is read")
     return lines
+
+
+def _unread(folder: Path, paths: Sequence[Path]) -> list[Path]:
+    """Return the folders and files beside those that lead to images that are read."""
+    used = {*paths} | {parent for path in paths for parent in path.parents}
+    inside = [top for top in sorted(used - {*paths}) if top.is_relative_to(folder)]
+    return [
+        path
+        for top in inside
+        for are in (True, False)
+        for path in _entries(top, folders=are)
+        if path not in used
+    ]
 
 
 def _is_flat(folder: Path) -> bool:
@@ -141,10 +162,12 @@ def _flat_files(folder: Path) -> Files:
         raise DataError(f"no folder {folder}; to draw a test set it has <class>/*")
     if not _is_flat(folder):
         raise DataError(f"{folder} has train/<class>/* and test/<class>/*; leave out the drawn share")
-    classes = _entries(folder, folders=True)
+    classes = _folders_by_name([folder])
+    if parts := [name for name in classes if name.lower() in PARTS]:
+        raise DataError(f"{folder} has a folder {parts[0]} and none called train; {LAYOUT}")
     if len(classes) < 2:
         raise DataError(f"{folder} has {len(classes)} class folders; to draw a test set it has <class>/*")
-    return [_class_files([place]) for place in classes]
+    return [_class_files(places) for places in classes.values()]
 
 
 def _files(folder: Path) -> tuple[Files, Files]:
@@ -177,24 +200,39 @@ def _group_names(folder: Path) -> list[str]:
     tops = _entries(folder / "train", folders=True)
     if not any(_entries(top, folders=True) for top in tops):
         return []
-    names = [top.name for top in tops]
+    names = [*_folders_by_name([folder / "train"])]
     for part in (*POOL, *TEST):
         for top in _entries(folder / part, folders=True):
-            if top.name not in names:
+            if composed([top.name])[0] not in names:
                 raise DataError(f"{top} is a group without a folder in {folder / 'train'}; {GROUPED}")
             if stray := _entries(top, folders=False):
-                raise DataError(f"{stray[0]} lies in a group, but in no class; {GROUPED}")
+                folders = [place for each in tops for place in _entries(each, folders=True)]
+                raise DataError(
+                    f"{stray[0]} lies in a group, but in no class: {folders[0]} makes groups of the folders "
+                    f"above it; remove that one if it is a stray one; {GROUPED}"
+                )
     return names
 
 
 def _class_folders(folder: Path, parts: Sequence[str], groups: Sequence[str]) -> dict[str, list[Path]]:
     """Return the folders of each class in some parts, by its name: in each group that has the class."""
+    tops = [folder / part for part in parts]
+    if groups:
+        tops = [top for part in tops for places in _folders_by_name([part]).values() for top in places]
+    return _folders_by_name(tops)
+
+
+def _folders_by_name(tops: Sequence[Path]) -> dict[str, list[Path]]:
+    """Return the folders in some folders by their names, in order; two spellings of a name are one."""
     places: dict[str, list[Path]] = {}
-    for part in parts:
-        for top in [folder / part / group for group in groups] if groups else [folder / part]:
-            for place in _entries(top, folders=True):
-                places.setdefault(place.name, []).append(place)
-    return dict(sorted(places.items()))
+    for place in sorted((place for top in tops for place in _entries(top, folders=True)), key=_name_of):
+        [name] = composed([place.name])
+        places.setdefault(name, []).append(place)
+    return places
+
+
+def _name_of(path: Path) -> str:
+    return path.name
 
 
 def _class_files(folders: Sequence[Path]) -> list[Path]:

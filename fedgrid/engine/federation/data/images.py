@@ -18,6 +18,7 @@ ClassLabels = NDArray[np.int64]
 Labels = NDArray[Any]
 """Classes, or numbers to predict: see `ImageSet.labels`."""
 Groups = NDArray[np.int64]
+Subjects = NDArray[np.int64]
 Positions = NDArray[np.int64]
 """Positions of images in an `ImageSet`, shape (N,)."""
 
@@ -81,6 +82,8 @@ class ImageSet:
     """Of a pool, where the data set or the file of a split says it: who holds what."""
     padding: int | None = None
     """The token that fills texts up to one length, if there is one."""
+    subjects: Subjects | None = None
+    """int64, shape (N,), from 0: whom each example is about. None: the data set does not say it."""
 
     @property
     def inputs(self) -> Inputs:
@@ -99,12 +102,13 @@ class ImageSet:
     def take(self, positions: Positions | slice) -> "ImageSet":
         """Return the images at `positions`."""
         groups = None if self.groups is None else self.groups[positions]
+        subjects = None if self.subjects is None else self.subjects[positions]
         images, labels = self.images[positions], self.labels[positions]
-        return replace(self, images=images, labels=labels, groups=groups, assigned=None)
+        return replace(self, images=images, labels=labels, groups=groups, assigned=None, subjects=subjects)
 
     def without_groups(self) -> "ImageSet":
         """Return images and classes alone: what clients and the server get to see."""
-        return replace(self, groups=None, group_names=(), assigned=None)
+        return replace(self, groups=None, group_names=(), assigned=None, subjects=None)
 
     def without_pixels(self) -> "ImageSet":
         """Return classes and groups alone; the images keep their size, but there are none."""

@@ -20,7 +20,7 @@ Size = tuple[int, int]
 """Width and height in pixels."""
 Option = tuple[str, str]
 """Key and value."""
-TEST_SHARE, TARGET = "test", "target"
+TEST_SHARE, TARGET, DROP = "test", "target", "drop"
 
 
 def place_and_mark(given: str) -> tuple[str, str]:
@@ -66,6 +66,24 @@ def has_target(dataset: str) -> bool:
     """Return whether models of a data set predict numbers, not classes: `csv:t.csv#target=y`."""
     _, _, given = without_digest(dataset).partition(":")
     return any(key == TARGET for key, _ in size_and_options(place_and_mark(given)[1])[1])
+
+
+def check_options(given: str) -> None:
+    """Check that each option behind the path of a data set is given once; `drop` may be repeated.
+
+    Raises:
+        ConfigError: an option, or a size, has two values.
+    """
+    _, mark = place_and_mark(given)
+    values: dict[str, str] = {}
+    for item in mark.removeprefix("#").split(",") if mark else ():
+        key, equals, _ = item.partition("=")
+        key = key if equals else "SIZE"
+        if key != DROP and values.setdefault(key, item) != item:
+            raise ConfigError(
+                f"{given}: {values[key]} and {item} contradict each other; leave one of the two out",
+                ("dataset",),
+            )
 
 
 def share_of(source: str, value: str) -> float:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import repeat
+from itertools import compress, repeat
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -25,10 +25,23 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import grouped, of_clients
-from fedgrid.engine.federation.data.files import check_is_file, check_memory, damaged, view_of_member
+from fedgrid.engine.federation.data.assigned import composed, grouped, numbered, of_clients
+from fedgrid.engine.federation.data.dataset import check_first
+from fedgrid.engine.federation.data.files import (
+    check_format,
+    check_is_file,
+    check_memory,
+    damaged,
+    view_of_member,
+)
 from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import TEST_SHARE
+from fedgrid.engine.federation.data.precision import (
+    LARGEST,
+    cast_alike,
+    check_tokens,
+    find_beyond,
+)
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import Inputs, Sizes
@@ -47,15 +60,10 @@ def read_images(path: Path) -> Pair:
     with _open(path) as file:
         names, groups_P = _groups(path, file) or ((), repeat(None))
         vocabulary, assigned = _inputs(path, file).vocabulary, _assigned(path, file)
+        images_P = _every_example(path, file, _parts(file))
         parts = [
-            ImageSet(
-                _examples(path, file, part),
-                _labels(path, file, part),
-                groups,
-                names,
-                vocabulary,
-            )
-            for part, groups in zip(_parts(file), groups_P, strict=False)
+            ImageSet(images, _labels(path, file, part), groups, names, vocabulary)
+            for part, images, groups in zip(_parts(file), images_P, groups_P, strict=False)
         ]
     for part in parts:
         if part.inputs != parts[0].inputs:
@@ -85,19 +93,19 @@ def read_drawn(path: Path, share: float) -> Pair:
         if others := [part for part in ("val", "test") if f"{part}_images" in file]:
             raise DataError(f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}")
         labels = _labels(path, file, "train")
-        rows = _examples(path, file, "train")
+        [rows] = _every_example(path, file, ("train",))
         groups, clients = (
-            np.array(_texts(path, file, what, ("train",))[0], str) if f"train_{what}" in file else None
+            _texts(path, file, what, ("train",))[0].astype(str).tolist() if f"train_{what}" in file else None
             for what in ("group", "client")
         )
         vocabulary = _inputs(path, file).vocabulary
     is_test_N = draw_tests(f"{path}", labels, share)
     pool, test = cut(ImageSet(rows, labels, vocabulary=vocabulary), is_test_N)
-    of_pool = None if groups is None else groups[~is_test_N].tolist()
-    if groups is not None:
-        pool, test = grouped((pool, test), groups[~is_test_N].tolist(), groups[is_test_N].tolist())
+    of_pool = None if groups is None else list(compress(groups, ~is_test_N))
+    if groups is not None and of_pool is not None:
+        pool, test = grouped((pool, test), of_pool, list(compress(groups, is_test_N)))
     if clients is not None:
-        pool = replace(pool, assigned=of_clients(path.name, clients[~is_test_N].tolist(), of_pool))
+        pool = replace(pool, assigned=of_clients(path.name, list(compress(clients, ~is_test_N)), of_pool))
     return pool, test
 
 
@@ -120,6 +128,7 @@ def facts(path: Path) -> Sizes:
     if len(every) == 0 or outside.any():
         label = f"label {every[outside][0]}" if len(every) else "no label"
         raise DataError(f"{path}: {label} found; number the classes 0, 1, 2, ... and give each some images")
+    check_first(f"{path}", every)
     if every.max() == 0:
         raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
     return int(every.max()) + 1, inputs, sum(len(part) for part in labels[:-1]), groups and len(groups[0])
@@ -129,6 +138,7 @@ def facts(path: Path) -> Sizes:
 def _open(path: Path, parts: Sequence[str] = ()) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
     check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
+    check_format(path, "npz")
     if path.exists() and not zipfile.is_zipfile(path):
         raise DataError(
             f"{path} is not a complete npz file; expected what numpy.savez writes, with "
@@ -148,12 +158,25 @@ def _open(path: Path, parts: Sequence[str] = ()) -> Iterator[NpzFile]:
                         f"found: {', '.join(file) or 'nothing'}"
                     )
             groups = [f"{part}_group" for part in parts if f"{part}_group" in file]
+            for key in file:
+                _check_plain(path, file, key)
             check_memory(path, sum(_size(file, key) for key in keys + groups))
             yield file
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; expected an npz file with MedMNIST's keys there") from error
     except DAMAGE as error:
         raise damaged(path, "it cannot be read as an npz file of plain arrays") from error
+
+
+def _check_plain(path: Path, file: NpzFile, key: str) -> None:
+    """Check that an array is no pickle of Python objects."""
+    with _zip(file).open(f"{key}.npy") as member:
+        _, _, dtype = _header(member)
+    if dtype.hasobject:
+        raise DataError(
+            f"{path}: {key} has Python objects, a pickle, which can run any code when it is read; save it with "
+            f"a plain type, numbers or texts: np.array({key}.tolist())"
+        )
 
 
 def _size(file: NpzFile, key: str) -> int:
@@ -192,6 +215,8 @@ def _inputs(path: Path, file: NpzFile) -> Inputs:
         return Inputs("numbers", shape[1:])
     if dtype.kind in "iu" and len(shape) == 2:
         tokens = [file[key] for key in file if key.endswith("_images")]
+        for part in tokens:
+            check_tokens(f"{path}: train_images", part)
         return Inputs("tokens", shape[1:], max(int(part.max(initial=0)) for part in tokens) + 1)
     raise DataError(
         f"{path}: train_images is {dtype} of shape {shape}; save images as uint8, 0 to 255, numbers as "
@@ -211,9 +236,21 @@ def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int
     )
 
 
-def _examples(path: Path, file: NpzFile, part: str) -> Images:
+def _every_example(path: Path, file: NpzFile, parts: Sequence[str]) -> list[Images]:
+    """Return the examples of some parts, the last of which is no part of the pool if there are several."""
+    keys = [f"{part}_images" for part in parts]
+    images_P = [_examples(path, file, key) for key in keys]
+    singles = cast_alike(images_P, len(keys) - 1 or 1)
+    for key, images, single in zip(keys, images_P, singles, strict=True):
+        if (place := find_beyond(single)) is not None:
+            row, column = place
+            value = images[row, column].flat[np.argmin(np.isfinite(single[row, column]))]
+            raise DataError(f"{path}: row {row} of {key} has {value:g} in column {column}; {LARGEST}")
+    return singles
+
+
+def _examples(path: Path, file: NpzFile, key: str) -> NDArray[Any]:
     """Return the examples of a part; many images that are not compressed are a view of the file."""
-    key = f"{part}_images"
     entry = _zip(file).getinfo(f"{key}.npy")
     with _zip(file).open(entry) as member:
         (shape, is_fortran, dtype), start = _header(member), member.tell()
@@ -225,16 +262,15 @@ def _examples(path: Path, file: NpzFile, part: str) -> Images:
     return _stored(path, key, view_of_member(path, entry, start, shape))
 
 
-def _stored(path: Path, key: str, images: NDArray[Any]) -> Images:
-    """Return stored examples as `ImageSet.images` has them."""
+def _stored(path: Path, key: str, images: NDArray[Any]) -> NDArray[Any]:
+    """Return stored examples as `ImageSet.images` has them, but numbers in the precision of the file."""
     if images.dtype.kind == "f":
         if not np.isfinite(images).all():
             row = int(np.argmin(np.isfinite(images).reshape(len(images), -1).all(axis=1)))
             raise DataError(f"{path}: row {row} of {key} has a value that is missing or infinite; fill it in")
-        return np.ascontiguousarray(images, np.float32)
+        return images
     if images.dtype != np.uint8:
-        if images.min(initial=0) < 0:
-            raise DataError(f"{path}: {key} has the token {images.min()}; number tokens from 0 on")
+        check_tokens(f"{path}: {key}", images)
         return np.ascontiguousarray(images, np.int64)
     channels, height, width = _image_shape(path, key, images.shape)
     by_pixel = images.reshape(len(images), height, width, channels)
@@ -246,8 +282,9 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
     labels = file[f"{part}_labels"]
     if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((len(labels),), (len(labels), 1)):
         raise DataError(
-            f"{path}: {part}_labels is {labels.dtype} of shape {labels.shape}; "
-            "expected one whole number an image, shape (images,) or (images, 1)"
+            f"{path}: {part}_labels is {labels.dtype} of shape {labels.shape}; expected one whole number an "
+            "image from 0 on, shape (images,) or (images, 1); np.unique(labels, return_inverse=True) numbers "
+            "classes"
         )
     return labels.reshape(-1).astype(np.int64)
 
@@ -285,15 +322,15 @@ def _groups(path: Path, file: NpzFile) -> tuple[tuple[str, ...], list[Groups]] |
     parts = _parts(file)
     if not any(f"{part}_group" in file for part in parts):
         return None
-    given_P = _texts(path, file, "group", parts)
-    names, of_pool = np.unique(np.concatenate(given_P[:-1]), return_inverse=True)
-    of_test = np.searchsorted(names, given_P[-1]).clip(max=len(names) - 1)
-    unseen = names[of_test] != given_P[-1]
-    if unseen.any():
+    *of_pool, of_test = _texts(path, file, "group", parts)
+    given, position_N = np.unique(np.concatenate(of_pool), return_inverse=True)
+    names = list(dict.fromkeys(composed(given.astype(str).tolist())))
+    groups_N = numbered(given.astype(str).tolist(), names)[position_N]
+    tested, position_T = np.unique(of_test, return_inverse=True)
+    if unseen := [name for name in composed(tested.astype(str).tolist()) if name not in names]:
         raise DataError(
-            f"{path}: group '{given_P[-1][unseen][0]}' of test_group has no training images; remove its test "
-            "images"
+            f"{path}: group '{unseen[0]}' of test_group has no training images; remove its test images"
         )
-    stops = np.cumsum([len(given) for given in given_P[:-2]])
-    groups_P = [*np.split(of_pool.astype(np.int64), stops), of_test.astype(np.int64)]
-    return tuple(map(str, names.tolist())), groups_P
+    stops = np.cumsum([len(part) for part in of_pool[:-1]])
+    groups_T = numbered(tested.astype(str).tolist(), names)[position_T]
+    return tuple(names), [*np.split(groups_N, stops), groups_T]

@@ -10,6 +10,12 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet, Pair
+from fedgrid.engine.federation.data.precision import (
+    LARGEST,
+    cast_alike,
+    check_tokens,
+    find_beyond,
+)
 from fedgrid.engine.federation.errors import DataError, FedgridError, in_plugin, plugin_of
 from fedgrid.engine.federation.inputs import DTYPES, Inputs
 from fedgrid.engine.federation.own_code import own_code
@@ -71,7 +77,7 @@ def _read(own: OwnDataset, folder: Path) -> Pair:
         cause = f"{type(error).__name__}: {error}"
         raise DataError(f"{in_plugin(error) or place}data set {own.name}: {cause}") from error
     try:
-        pair = _stored(pool), _stored(test)
+        pair = _stored(pool, test)
     except DataError as error:
         raise DataError(f"{place}data set {own.name}: {error}") from error
     tokens = [part for part in pair if part.inputs.kind == "tokens"]
@@ -79,23 +85,35 @@ def _read(own: OwnDataset, folder: Path) -> Pair:
     return replace(pair[0], vocabulary=most), replace(pair[1], vocabulary=most)
 
 
-def _stored(given: object) -> ImageSet:
-    """Return what a plugin has read with the types in which it is kept.
+def _stored(*given: object) -> Pair:
+    """Return what a plugin has read, pool and test set, with the types in which they are kept.
 
     Raises:
-        DataError: it cannot be.
+        DataError: they cannot be.
     """
+    sets = [_typed(one) for one in given]
+    arrays = cast_alike([one.images for one in sets], 1)
+    for array in arrays:
+        if (place := find_beyond(array)) is not None:
+            raise DataError(f"row {place[0]} has a number in column {place[1]} that is too large; {LARGEST}")
+    pool, test = (replace(one, images=array) for one, array in zip(sets, arrays, strict=True))
+    return pool, test
+
+
+def _typed(given: object) -> ImageSet:
+    """Return a set with the types in which it is kept, but for the precision of floats."""
     if not isinstance(given, ImageSet):
         raise DataError(f"read returned a {type(given).__name__}; expected two ImageSets")
     images, labels = np.asarray(given.images), np.asarray(given.labels)
-    if images.dtype.kind == "f":
-        images = images.astype(np.float32, copy=False)
-    if images.dtype not in DTYPES.values() or images.ndim not in DIMENSIONS[images.dtype.name]:
+    stored = np.dtype(np.float32) if images.dtype.kind == "f" else images.dtype
+    if stored not in DTYPES.values() or images.ndim not in DIMENSIONS[stored.name]:
         raise DataError(
             f"examples of type {images.dtype} and shape {images.shape}; expected pixels as uint8, shape "
             "(N, channels, height, width), numbers as float32, shape (N, columns) or (N, channels, length), "
             "or tokens as int64, shape (N, length)"
         )
+    if images.dtype == np.int64:
+        check_tokens("it", images)
     if not np.isfinite(images).all():
         row = int(np.argmin(np.isfinite(images).reshape(len(images), -1).all(axis=1)))
         raise DataError(f"row {row} has a value that is missing or infinite; fill it in")

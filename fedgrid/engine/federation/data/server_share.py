@@ -3,14 +3,13 @@
 Shapes: N examples, U units, L classes.
 """
 
-from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair
+from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair, Subjects
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.seeds import generator
 
@@ -19,7 +18,7 @@ FIFTH = 0.2
 
 
 def draw_tests(
-    source: str, labels_N: Labels, share: float, subjects_N: Sequence[str] | None = None
+    source: str, labels_N: Labels, share: float, subjects_N: Subjects | None = None
 ) -> NDArray[np.bool_]:
     """Return which examples are the server's test set, the same whatever the run.
 
@@ -33,7 +32,7 @@ def draw_tests(
         labels_N = np.zeros(len(labels_N), np.int64)
     class_U, unit_N = labels_N, np.arange(len(labels_N))
     if subjects_N is not None:
-        _, unit_N = np.unique(np.array(subjects_N), return_inverse=True)
+        _, unit_N = np.unique(subjects_N, return_inverse=True)
         counts_UL = np.zeros((unit_N.max() + 1, labels_N.max() + 1), np.int64)
         np.add.at(counts_UL, (unit_N, labels_N), 1)
         class_U = counts_UL.argmax(axis=1)

@@ -1,7 +1,8 @@
 """Images that nobody trains on: those that clients are scored on, the server's test set, reference images.
 
 Either each client has a cut of its own (`cut_each`), or one cut of the pool holds for all clients
-(`cut_for_all`): a seeded share of each class is for scores, wherever those images are. With
+(`cut_for_all`): a seeded share of each class is for scores, wherever those images are. If the data say whom
+each example is about, subjects stay whole (`cut_by_subject`). With
 `split.tested_on='official'` there is no cut for tests: clients train on all their images.
 
 Where hidden groups change images or labels (rotated, rolled, flipped, ...), an equal, seeded share of the
@@ -20,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import ImageSet, Positions
+from fedgrid.engine.federation.data.images import ImageSet, Positions, Subjects
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import Changes, Rngs
 from fedgrid.engine.federation.partition.settings import Split
@@ -28,6 +29,8 @@ from fedgrid.engine.federation.seeds import generator
 
 Cuts: TypeAlias = list[tuple[Positions, Positions]]
 """For each client, the images it trains on and those it is scored on."""
+UNDECIDED, TRAINED, SCORED = range(3)
+"""What a subject is for."""
 
 
 def cut_each(
@@ -76,6 +79,67 @@ def cut_for_all(
         return cuts
     rng = generator(seed, f"common validation of {scenario}")
     return _cut_by_image([train for train, _ in cuts], common_test(left_L, split.test_share, rng))
+
+
+def cut_by_subject(
+    held_K: Sequence[Positions],
+    rngs_K: Rngs,
+    subjects_N: Subjects,
+    split: Split,
+    seed: int,
+    scenario: str,
+    before: Cuts | None = None,
+) -> Cuts:
+    """Cut by subject, so that no client trains on a subject that any client is scored on.
+
+    Of each client's subjects `test_share`, rounded up but never all, are its test set; what a client before
+    it has made of a subject that both hold stays. `before` are the final cuts of clients that stay as they
+    are. `scored_on='validation'` cuts again, as in `cut_each`.
+
+    Raises:
+        ConfigError: a client has no subject to train on, or none to be scored on.
+    """
+    side_S = np.full(1 + subjects_N.max(initial=-1), UNDECIDED)
+    for train, test in before or ():
+        side_S[subjects_N[train]], side_S[subjects_N[test]] = TRAINED, SCORED
+    if split.scored_on == "test" and split.tested_on == "official":
+        return _leave_uncut(held_K)
+    if split.scored_on == "validation":
+        if split.tested_on == "own":
+            open_S = np.full(len(side_S), UNDECIDED)
+            cuts = _cut_by_side(held_K, rngs_K, subjects_N, split.test_share, open_S)
+            held_K = [train for train, _ in cuts]
+        rngs_K = [
+            generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))
+        ]
+    return _cut_by_side(held_K, rngs_K, subjects_N, split.test_share, side_S)
+
+
+def _cut_by_side(
+    held_K: Sequence[Positions],
+    rngs_K: Rngs,
+    subjects_N: Subjects,
+    test_share: float,
+    side_S: NDArray[np.int64],
+) -> Cuts:
+    """Cut each client's images by the sides of their subjects, and decide on which sides the others are."""
+    cuts = []
+    for client, (held, rng) in enumerate(zip(held_K, rngs_K, strict=True)):
+        subjects = np.unique(subjects_N[held])
+        num_scored = min(share_of(len(subjects), test_share), len(subjects) - 1)
+        num_scored -= np.count_nonzero(side_S[subjects] == SCORED)
+        left = rng.permutation(subjects[side_S[subjects] == UNDECIDED])
+        side_S[left] = TRAINED
+        side_S[left[: max(0, num_scored)]] = SCORED
+        is_scored = side_S[subjects_N[held]] == SCORED
+        if is_scored.all() or not is_scored.any():
+            raise ConfigError(
+                f"client {client} has rows of {len(subjects)} subjects, and all of these are "
+                f"{'tested' if is_scored.any() else 'trained'} on, here or at other clients; give it more "
+                "subjects, take fewer clients, or leave the column subject out"
+            )
+        cuts.append((held[~is_scored], held[is_scored]))
+    return cuts
 
 
 def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:

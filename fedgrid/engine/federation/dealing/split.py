@@ -28,9 +28,10 @@ from fedgrid.engine.federation.data.images import (
     ImageSet,
     ImageView,
     Positions,
+    Subjects,
 )
 from fedgrid.engine.federation.dealing import kinds
-from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_each, cut_for_all
+from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_by_subject, cut_each, cut_for_all
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition import from_file
 from fedgrid.engine.federation.partition.natural import NATURAL
@@ -72,6 +73,7 @@ def split_pool(
     pool_groups: Groups | None = None,
     group_names: Sequence[str] = (),
     assigned: Assigned | None = None,
+    pool_subjects: Subjects | None = None,
 ) -> tuple[ClientSplit, ...]:
     """Return the images of each of K clients. A pure function.
 
@@ -89,6 +91,7 @@ def split_pool(
         pool_groups: the images' own groups, int64, shape (N,), 0..G-1, none empty; None: they have none.
         group_names: what these are called, for messages.
         assigned: who holds what, for split file.
+        pool_subjects: whom each image is about, int64, shape (N,), from 0; None: each about another.
 
     Raises:
         ConfigError: the settings do not fit the pool or one another.
@@ -99,7 +102,7 @@ def split_pool(
     kinds.check(scenario, facts, split, seed)
     kind = kinds.kind_of(split.kind)
     positions_L = positions_by_class(pool_labels, num_classes)
-    pool = ImagePool(positions_L, pool_labels, pool_groups, group_names, assigned)
+    pool = ImagePool(positions_L, pool_labels, pool_groups, group_names, assigned, pool_subjects)
     rngs_K = [
         generator(seed, f"split of {scenario.seed_text}", client=client) for client in range(num_clients)
     ]
@@ -132,14 +135,25 @@ def mean_share_kept(quantity: float) -> float:
 
 
 def cut(
-    scenario: Scenario, held_K: Sequence[Positions], rngs_K: Rngs, pool: ImagePool, split: Split, seed: int
+    scenario: Scenario,
+    held_K: Sequence[Positions],
+    rngs_K: Rngs,
+    pool: ImagePool,
+    split: Split,
+    seed: int,
+    before: Cuts | None = None,
 ) -> Cuts:
-    """Cut the images that clients hold into training and test images, as the scenario's kind wants it."""
+    """Cut the images that clients hold into training and test images, as the scenario's kind wants it.
+
+    `before` are the cuts of clients that stay as they are.
+    """
     kind = kinds.kind_of(scenario.split)
     are_shared, test_K = kind.IMAGES_ARE_SHARED, None
     if kind is from_file:
         assert pool.assigned is not None, "`check` has seen it"
         are_shared, test_K = pool.assigned.are_shared, pool.assigned.test_K
+    if pool.subjects_N is not None and test_K is None:
+        return cut_by_subject(held_K, rngs_K, pool.subjects_N, split, seed, scenario.seed_text, before)
     if are_shared and test_K is None and split.test_leakage == "none":
         return cut_for_all(held_K, pool.positions_L, split, seed, scenario.seed_text)
     return cut_each(held_K, rngs_K, split, seed, scenario.seed_text, test_K)

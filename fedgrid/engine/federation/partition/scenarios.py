@@ -22,7 +22,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, ImageSet, Positions
+from fedgrid.engine.federation.data.images import (
+    Assigned,
+    ClassLabels,
+    Groups,
+    ImageSet,
+    Positions,
+    Subjects,
+)
 from fedgrid.engine.federation.data.names import seeded_as
 from fedgrid.engine.federation.errors import ConfigError
 
@@ -123,6 +130,8 @@ class ImagePool:
     """Of the groups, by their numbers."""
     assigned: Assigned | None = None
     """Who holds what, with split file."""
+    subjects_N: Subjects | None = None
+    """Whom each image is about, if the data set says it."""
 
 
 Rngs = Sequence[np.random.Generator]

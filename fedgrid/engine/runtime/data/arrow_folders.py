@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedgrid.engine.federation.data.assigned import composed
 from fedgrid.engine.federation.data.names import HUB
 from fedgrid.engine.federation.data.tables.columns import IMAGES, LISTS, NUMBERS, TEXTS, Column, Lists
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.data.tables import numbers, texts
+from fedgrid.engine.runtime.data.tables import check_texts, is_text, numbers, texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +84,10 @@ def read_columns(source: str, splits: Sequence[Sequence[Path]]) -> tuple[dict[st
         raise DataError(f"{source}: splits have different columns: {names}; take one of them") from error
     about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = about.get("info", {}).get("features", {})
-    columns = {name: _column(table[name], features.get(name, {})) for name in table.column_names}
+    columns = {
+        composed_name: _column(check_texts(source, name, table[name]), features.get(name, {}))
+        for name, composed_name in zip(table.column_names, composed(table.column_names), strict=True)
+    }
     return columns, [part.num_rows for part in parts]
 
 
@@ -112,7 +116,7 @@ def _column(column: "pa.ChunkedArray", feature: Mapping[str, Any]) -> Column:
         return Column(TEXTS, partial(_class_names, column, classes), classes=classes)
     if kind == PICTURES:
         return Column(IMAGES, image=partial(_image, column))
-    if pa.types.is_string(stored) or pa.types.is_large_string(stored):
+    if is_text(stored):
         return Column(TEXTS, lambda: [text or "" for text in column.to_pylist()])
     if _is_number(stored):
         return Column(NUMBERS, partial(texts, column), partial(numbers, column))

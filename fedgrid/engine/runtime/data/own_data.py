@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data import image_folders, names, npz_files
 from fedgrid.engine.federation.data.images import Assigned, Pair
 from fedgrid.engine.federation.data.tables.asked import Asked
-from fedgrid.engine.federation.data.tables.columns import Options, Table
+from fedgrid.engine.federation.data.tables.columns import NUMBERS, TEXTS, Options, Table
 from fedgrid.engine.federation.data.tables.encodings import encode
 from fedgrid.engine.federation.data.tables.examples import Examples, examples
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import Sizes
 from fedgrid.engine.runtime.data import arrow_folders
-from fedgrid.engine.runtime.data.tables import numbers, read_table, texts
+from fedgrid.engine.runtime.data.tables import index_of, numbers, others_in, read_table, texts
 from fedgrid.engine.runtime.storage.user_files import fingerprint
 
 Fact = TypeVar("Fact")
@@ -43,6 +42,7 @@ def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
     Raises:
         ConfigError, DataError: the mark is not of this format, or the data cannot be read.
     """
+    names.check_options(f"{path}{mark}")
     if kind == names.HUB:
         asked = Asked.of(called or f"{path}", mark, is_on_hub=bool(called))
         return _table(path, kind, asked, fingerprint(arrow_folders.files(path)))
@@ -107,15 +107,17 @@ def _read_table(kind: str, options: Options | Asked, path: Path) -> Pair:
 def _examples(kind: str, options: Options | Asked, path: Path, *, without_rows: bool = False) -> Examples:
     if isinstance(options, Asked):
         return _saved(path, options, without_rows=without_rows)
-    table = read_table(path, kind == "parquet")
-
-    def as_numbers(name: str) -> NDArray[np.float64] | None:
-        return numbers(table[name])
-
-    def as_texts(name: str) -> list[str]:
-        return texts(table[name])
-
-    return examples(Table(table.column_names, as_numbers, as_texts), options, without_rows=without_rows)
+    read = read_table(path, kind == "parquet")
+    columns = dict(zip(read.column_names, read.columns, strict=True))
+    table = Table(
+        [*columns],
+        lambda name: numbers(columns[name]),
+        lambda name: texts(columns[name]),
+        others_in(columns),
+        lambda name, row: str(columns[name][row].as_py() or ""),
+        index_of(read),
+    )
+    return examples(table, options, without_rows=without_rows)
 
 
 def _saved(folder: Path, asked: Asked, *, without_rows: bool) -> Examples:
@@ -126,24 +128,14 @@ def _saved(folder: Path, asked: Asked, *, without_rows: bool) -> Examples:
     columns, lengths = arrow_folders.read_columns(options.source, [splits[split] for split in chosen])
     options = replace(options, parts=tuple(zip(chosen, lengths, strict=True)))
     asked = replace(asked, table=options)
-
-    def as_texts(name: str) -> list[str]:
-        column = columns[name]
-        if column.texts is None:
-            raise ConfigError(
-                f"{options.source}: column {name} has {column.kind}; classes, clients and groups are numbers "
-                "or texts; name another column",
-                ("dataset",),
-            )
-        return column.texts()
-
     table = Table(
         list(columns),
         lambda name: columns[name].numbers(),
-        as_texts,
-        {name: column.classes for name, column in columns.items() if column.classes},
-        np.repeat([False] * len(held) + [True] * len(tested), lengths) if tested else None,
-        partial(encode, asked, columns, sum(lengths)),
+        lambda name: columns[name].texts(),
+        {name: column.kind for name, column in columns.items() if column.kind not in (TEXTS, NUMBERS)},
+        classes={name: column.classes for name, column in columns.items() if column.classes},
+        is_test_R=np.repeat([False] * len(held) + [True] * len(tested), lengths) if tested else None,
+        encode=partial(encode, asked, columns, sum(lengths)),
     )
     read = examples(table, options, without_rows=without_rows)
     if unread := ", ".join(split for split in splits if split not in chosen):

@@ -1,14 +1,19 @@
 """Tables that a user gives as csv or Parquet; what is wrong with a file is said in one line."""
 
 import csv
+import json
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.files import check_is_file, check_memory
+from fedgrid.engine.federation.data.assigned import composed
+from fedgrid.engine.federation.data.files import check_format, check_is_file, check_memory
 from fedgrid.engine.federation.errors import DataError
 
 if TYPE_CHECKING:
@@ -18,11 +23,18 @@ PARQUET = ".parquet"
 """The suffix of a Parquet file."""
 DELIMITERS = (",", ";", "\t")
 """Of columns: the first of these in the header."""
+SEPARATOR = re.compile(r"sep=([,;\t])[\r\n]*")
+"""The line in which Excel says what stands between columns."""
+ROWS = 20
+"""Lines of a csv file that are looked at before it is read."""
+BLOCK = 1 << 26
+"""Bytes of a csv file that are read at a time."""
+AS_UTF8 = "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')"
 TEXT = 4
 """To read a csv file takes about four times its size."""
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
 """How files write that there is no value."""
-WHOLE = re.compile(r"(\d+)\.0*")
+WHOLE = re.compile(r"(-?\d+)\.0*")
 """A whole number as pandas writes it if the column has missing values too."""
 
 
@@ -36,38 +48,104 @@ def read_table(path: Path, is_parquet: bool) -> "pa.Table":
 
     check_is_file(path, "a csv or Parquet file")
     kind = "Parquet" if is_parquet else "csv"
+    check_format(path, kind)
     try:
         table = _read_parquet(path) if is_parquet else _read_csv(path)
+        names = composed(table.column_names)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (pa.ArrowException, UnicodeDecodeError, csv.Error) as error:
-        cause = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error).splitlines()[0]
-        raise DataError(f"{path} is not a {kind} file: {cause}; save it again") from error
-    names = table.column_names
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise DataError(f"{path} has the column {twice[0]} twice; remove one")
-    return table
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8, {_bytes_in(error)}; {AS_UTF8}") from error
+    except (pa.ArrowException, csv.Error) as error:
+        raise DataError(
+            f"{path} is not a {kind} file: {str(error).splitlines()[0]}; save it again"
+        ) from error
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        called = f"the column {twice[0]} twice" if twice[0] else "several columns without a name"
+        raise DataError(f"{path} has {called}; remove one")
+    columns = [
+        check_texts(f"{path}", name, column) for name, column in zip(names, table.columns, strict=True)
+    ]
+    return pa.table(columns, names=names).replace_schema_metadata(table.schema.metadata)
+
+
+def check_texts(source: str, name: str, column: "pa.ChunkedArray") -> "pa.ChunkedArray":
+    """Return a column of a table that was read, of which texts are UTF-8; half floats are floats.
+
+    Raises:
+        DataError: a text is not UTF-8.
+    """
+    import pyarrow as pa
+
+    stored = column.type
+    if pa.types.is_float16(stored):
+        return column.cast(pa.float32())
+    if not is_text(stored.value_type if pa.types.is_dictionary(stored) else stored):
+        return column
+    try:
+        for chunk in column.chunks:
+            (chunk.dictionary if pa.types.is_dictionary(stored) else chunk).validate(full=True)
+    except pa.ArrowInvalid as error:
+        for row, value in enumerate(column):
+            try:
+                value.as_py()
+            except UnicodeDecodeError as unreadable:
+                raise DataError(
+                    f"{source}: row {row + 1} is not UTF-8 in column {name}, {_bytes_in(unreadable)}; {AS_UTF8}"
+                ) from error
+        raise DataError(f"{source}: column {name} is damaged: {error}; save it again") from error
+    return column
+
+
+def is_text(kind: "pa.DataType") -> bool:
+    """Return whether values of a type are texts."""
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def others_in(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:
+    """Return what columns have that have neither numbers nor texts, nor dates, which are written as texts."""
+    from pyarrow import types
+
+    kinds = {
+        name: column.type.value_type if types.is_dictionary(column.type) else column.type
+        for name, column in columns.items()
+    }
+    return {
+        name: f"{kind}"
+        for name, kind in kinds.items()
+        if not (is_text(kind) or types.is_null(kind) or (types.is_primitive(kind) or types.is_decimal(kind)))
+    }
+
+
+def index_of(table: "pa.Table") -> list[str]:
+    """Return the columns that pandas has written as the index of the rows."""
+    about = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    return [name for name in about.get("index_columns", ()) if isinstance(name, str)]
 
 
 def numbers(column: "pa.ChunkedArray") -> NDArray[np.float64] | None:
-    """Return the values of a column as numbers, NaN where one is missing; None if it has others.
-
-    Raises:
-        DataError: it has neither numbers nor texts.
-    """
+    """Return the values of a column as numbers, NaN where one is missing; None if it has others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_boolean(column.type):
         return None
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
-        is_missing = pc.is_in(trimmed, pa.array(MISSING))
-        column = pc.if_else(is_missing, pa.scalar(None, pa.string()), trimmed)
-    try:
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         cast = column.cast(pa.float64(), safe=False)
-    except pa.ArrowInvalid:
-        return None
+    else:
+        written = column if is_text(column.type) else column.cast(pa.string())
+        try:
+            cast = written.cast(pa.float64())
+        except pa.ArrowInvalid:
+            # Some may stand for no value, or have spaces around them.
+            trimmed = pc.utf8_trim_whitespace(written)
+            is_missing = pc.is_in(trimmed, pa.array(MISSING, trimmed.type))
+            try:
+                cast = pc.if_else(is_missing, pa.scalar(None, trimmed.type), trimmed).cast(pa.float64())
+            except pa.ArrowInvalid:
+                return None
     return np.array(cast.fill_null(float("nan")).to_numpy(), np.float64)
 
 
@@ -92,18 +170,42 @@ def _read_csv(path: Path) -> "pa.Table":
     import pyarrow as pa
     from pyarrow import csv as arrow
 
-    check_memory(path, TEXT * path.stat().st_size)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        first = file.readline()
-    delimiter = next((mark for mark in DELIMITERS if mark in first), ",")
-    header = next(csv.reader([first], delimiter=delimiter), [])
+    check_memory(path, TEXT * (size := path.stat().st_size))
+    delimiter, header, skipped = _header_of(path)
     return arrow.read_csv(
         path,
-        arrow.ReadOptions(use_threads=False),
+        # A block has the cells of all columns: in small ones a table of many columns takes long.
+        arrow.ReadOptions(use_threads=False, skip_rows=skipped, block_size=max(1, min(size, BLOCK))),
         # An empty line of a file with one column is a missing value.
         arrow.ParseOptions(delimiter=delimiter, ignore_empty_lines=len(header) > 1),
-        arrow.ConvertOptions(column_types=dict.fromkeys(header, pa.string())),
+        arrow.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), check_utf8=False),
     )
+
+
+def _header_of(path: Path) -> tuple[str, list[str], int]:
+    """Return what stands between the columns of a csv file, their names, and the lines above these.
+
+    It is what cuts the first rows into as many cells as the header, and into most; Excel writes it in a line
+    of its own, `sep=;`.
+    """
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        first = file.readline()
+        told = SEPARATOR.fullmatch(first)
+        if not told:
+            file.seek(0)
+        lines = list(islice(file, ROWS))
+    if told:
+        return told[1], next(csv.reader(lines, delimiter=told[1]), []), 1
+    rows_of = {mark: list(csv.reader(lines, delimiter=mark)) for mark in DELIMITERS}
+    used = [mark for mark in DELIMITERS if mark in first] or [DELIMITERS[0]]
+    even = [mark for mark in used if _are_even(rows_of[mark])] or used[:1]
+    delimiter = max(even, key=lambda mark: len(rows_of[mark][0]) if rows_of[mark] else 0)
+    return delimiter, next(iter(rows_of[delimiter]), []), 0
+
+
+def _are_even(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether all rows but the last, which may be cut within quotes, have as many cells."""
+    return len({len(row) for row in rows[:-1] if row}) == 1 and len(rows) > 1
 
 
 def _text(value: Any) -> str:
@@ -111,4 +213,10 @@ def _text(value: Any) -> str:
     if text in MISSING:
         return ""
     whole = WHOLE.fullmatch(text)
-    return whole[1] if whole else text
+    return (whole[1] if int(whole[1]) else "0") if whole else text
+
+
+def _bytes_in(error: UnicodeDecodeError) -> str:
+    """Return the bytes that cannot be read, and what they are in cp1252, as Windows writes."""
+    found = bytes(error.object[max(0, error.start - 10) : error.end + 10])
+    return f"but has {found!r}, in cp1252 {found.decode('cp1252', 'replace')!r}"

@@ -1,7 +1,5 @@
 """Reading npz files with MedMNIST's keys, and the one-line errors for unsuitable ones."""
 
-import io
-
 import numpy as np
 import pytest
 
@@ -95,7 +93,7 @@ class TestNpz:
             ({"train_labels": np.array([0.0, 1.0])}, "train_labels is float64 .* expected one whole number"),
             ({"train_labels": np.zeros((2, 3), int)}, r"train_labels is int64 of shape \(2, 3\)"),
             ({"train_labels": np.array([0])}, "1 labels for 2 images"),
-            ({"train_labels": np.array([0, {}], object)}, "cannot be read as an npz file of plain arrays"),
+            ({"train_labels": np.array([0, {}], object)}, r"train_labels has Python objects.*\.tolist"),
         ],
     )
     def test_unsuitable_arrays_are_refused(self, save_npz, changes, message):
@@ -157,17 +155,17 @@ class TestNpz:
         with pytest.raises(DataError, match=r"own\.npz is damaged or incomplete"):
             look(path)
 
-    @pytest.mark.parametrize("content", [b"", b"hello", b"\x93NUMPY"])
-    def test_file_of_another_format_is_refused_without_a_word_of_damage(self, tmp_path, content):
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (b"", "is not a complete npz file"),
+            (b"hello", "is not a complete npz file"),
+            (b"\x93NUMPY", r"is not a npz file, but one array \(npy\); save .* with numpy.savez"),
+        ],
+    )
+    def test_file_of_another_format_is_refused_without_a_word_of_damage(self, tmp_path, content, message):
         (tmp_path / "x.npz").write_bytes(content)
-        with pytest.raises(DataError, match=r"x\.npz is not a complete npz file"):
-            npz_files.read_images(tmp_path / "x.npz")
-
-    def test_npy_file_is_refused(self, tmp_path):
-        buffer = io.BytesIO()
-        np.save(buffer, np.zeros(3))
-        (tmp_path / "x.npz").write_bytes(buffer.getvalue())
-        with pytest.raises(DataError, match=r"x\.npz is not a complete npz file"):
+        with pytest.raises(DataError, match=rf"x\.npz {message}"):
             npz_files.read_images(tmp_path / "x.npz")
 
     def test_missing_file_is_named(self, tmp_path):

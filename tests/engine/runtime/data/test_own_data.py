@@ -61,7 +61,7 @@ def test_every_way_to_write_it_means_the_same(table, tmp_path, written):
 
 
 BAD = {
-    "NaN": (dict(rows=["NaN,1,x", *ROWS]), "row 1 .* no value in column a .*; #fill=mean"),
+    "NaN": (dict(rows=["NaN,1,x", *ROWS]), "row 1 has 'NaN' in column a, which stands for a missing value .*; #fill=mean"),
     "no label": (dict(rows=[*ROWS, "1,1,"]), "row 41 .* no value in column label"),
     "no column label": (dict(header="a,b,y"), "has no column label, but a, b, y; .*#label=y"),
     "named": (dict(mark="#label=y"), "has no column y, but a, b, label"),
@@ -75,7 +75,7 @@ BAD = {
     "id": (dict(header="name,b,label", rows=[f"p{i},{row[2:]}" for i, row in enumerate(ROWS)]),
            "column name has 40 different values in 40 rows .*an id; .*#drop=name"),
     "stray": (dict(rows=[f"{i}{row[1:]}" for i, row in enumerate(ROWS)] + ["abc,1,x"]),
-              "column a has numbers and abc; write numbers only"),
+              "row 41 has 'abc' in column a, and other rows have numbers; .*#fill=mean.*#drop=a"),
     "comma": (dict(header="a;b;label", rows=["1,5;2;x", "2,5;3;y"] * 2), "column a has 1,5, a number"),
     "infinite": (dict(rows=["1e300,1,x", *ROWS]), "row 1 has 1e.300 in column a; write at most 3.4e38"),
     "measured": (dict(header="label,b,a", rows=[f"{i}.{i}1{row[1:]}" for i, row in enumerate(ROWS)]),

@@ -62,7 +62,7 @@ def test_an_empty_line_is_an_example_of_nobody(tmp_path):
         (b"client,grp\n0,a\n", "unknown column 'grp'; allowed: client, group, part, example"),
         (b"client,client\n0,1\n", "has the column client twice"),
         (b"client,group\n0,a\n1\n", "is not a csv file: CSV parse error: Row #3"),
-        (b"PK\x03\x04\xff\xfe", "is not a csv file: it is not UTF-8"),
+        (b"PK\x03\x04\xff\xfe", "is not a csv file, but a zip archive"),
         (b"client\n0\n2\n", "client 1 has no example; number the clients 0, 1, 2, ..., or give them names"),
     ],
     ids=range(7),

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fedgrid.engine.federation.data.assigned import composed
 from fedgrid.engine.federation.data.names import CONFIG, TEST_SHARE, Size, size_and_options
 from fedgrid.engine.federation.data.tables.columns import (
     INPUT,
@@ -68,7 +69,8 @@ class Asked:
             if not own.get(key, "1").isdecimal() or own.get(key) == "0" and key == LENGTH:
                 raise ConfigError(f"{source}: {key} = {own[key]}; expected a whole number", ("dataset",))
         length, pad = (int(own[key]) if key in own else None for key in (LENGTH, PAD))
-        table = replace(table, input=own.get(INPUT, ""))
+        [column] = composed([own.get(INPUT, "")])
+        table = replace(table, input=column)
         return cls(table, size, tokens, length, pad, own.get(TRAIN, ""), own.get(TEST, ""))
 
     def splits(self, names: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ Shapes: R rows.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.assigned import NUMBER, composed
 from fedgrid.engine.federation.data.images import Images, Positions
-from fedgrid.engine.federation.data.names import TARGET, TEST_SHARE, Option, share_of
+from fedgrid.engine.federation.data.names import DROP, TARGET, TEST_SHARE, Option, share_of
+from fedgrid.engine.federation.data.precision import LARGEST, find_beyond, find_offsets, to_single
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import Inputs
 
 LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
 """What a column can be besides a number to learn from: it has this name, or is given as one."""
-FILL, DROP, MEAN = "fill", "drop", "mean"
+FILL, MEAN = "fill", "mean"
 INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
 CHARS, BYTES = TOKENISERS = ("chars", "bytes")
 FEW, MOST = 20, 1000
 """Different texts of a column: so many are never too many, and more than these always."""
-NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
-NAMED = 3
-"""Values in a message."""
+NAMED, LISTED = 3, 20
+"""Values in a message, and columns."""
+INDEX = re.compile(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__")
+"""What an index of rows is called that pandas or R has written as a column."""
+DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d\d?[./]\d\d?[./]\d{2,4}.*")
 IMAGES, LISTS, TEXTS, NUMBERS = "images", "lists", "texts", "numbers"
 """What a `Column` has."""
 
@@ -65,13 +69,13 @@ class Options:
         columns, dropped, share, fills = {}, set(), None, False
         for key, value in options:
             if key == DROP:
-                dropped.add(value)
+                dropped |= {*composed([value])}
             elif key == FILL and value == MEAN:
                 fills = True
             elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
                 share = share_of(source, value)
             elif key in (*ROLES, TARGET):
-                columns[key] = value
+                [columns[key]] = composed([value])
             else:
                 allowed = [f"{role}=COLUMN" for role in (*ROLES, TARGET) if not (further and role == TEST)]
                 allowed += [f"{TEST_SHARE}=SHARE", f"{FILL}={MEAN}", f"{DROP}=COLUMN", *further]
@@ -91,7 +95,7 @@ def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
     named = dict(options.columns)
     for name in (*named.values(), *options.dropped, options.input):
         if name and name not in names:
-            raise ConfigError(f"{options.source} has no column {name}, but {', '.join(names)}", ("dataset",))
+            raise ConfigError(f"{options.source} has no column {name}, but {listed(names)}", ("dataset",))
     roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
     if TARGET in named:
         if LABEL in named:
@@ -104,7 +108,7 @@ def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
         roles[TARGET] = named[TARGET]
     elif LABEL not in roles:
         raise ConfigError(
-            f"{options.source} has no column {LABEL}, but {', '.join(left)}; name that of the classes, as in "
+            f"{options.source} has no column {LABEL}, but {listed(left)}; name that of the classes, as in "
             f"#{LABEL}={left[-1] if left else LABEL}, or of numbers to predict, as #{TARGET}=COLUMN",
             ("dataset",),
         )
@@ -133,8 +137,8 @@ class Column:
 
     kind: str
     """`IMAGES`, `LISTS`, `TEXTS`, `NUMBERS`, or what else it has."""
-    texts: Callable[[], list[str]] | None = None
-    """Returns its values as texts, empty where one is missing; None: they are neither numbers nor texts."""
+    texts: Callable[[], list[str]] = list
+    """Returns its values as texts, empty where one is missing; of `NUMBERS` and `TEXTS`."""
     numbers: Callable[[], NDArray[np.float64] | None] = lambda: None
     """As `Table.numbers`."""
     classes: tuple[str, ...] = ()
@@ -164,6 +168,12 @@ class Table:
     """Values of a column, NaN where one is missing; None: it has texts."""
     texts: Callable[[str], list[str]]
     """Values of a column as texts, empty where one is missing."""
+    others: Mapping[str, str] = field(default_factory=dict)
+    """What columns have that have neither numbers nor texts."""
+    written: Callable[[str, int], str] = lambda name, row: ""
+    """Returns what a row has in a column of texts, as it is written, even where it stands for no value."""
+    index: Collection[str] = ()
+    """Columns that are known to number or name the rows."""
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of columns whose different values are listed in an order: these."""
     is_test_R: Bools | None = None
@@ -173,17 +183,33 @@ class Table:
 
 
 def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
-    """Return the rows of some columns as numbers."""
+    """Return the rows of some columns as numbers.
+
+    Raises:
+        ConfigError: a column has neither numbers nor texts.
+        DataError: a value is missing or no number.
+    """
     columns: list[NDArray[np.float32]] = []
     notes: list[str] = []
     of_texts: list[str] = []
+    centred: list[str] = []
     for name in columns_left:
+        if name in table.others:
+            raise ConfigError(
+                f"{options.source}: column {name} has {table.others[name]}, which nothing learns from here; "
+                f"leave it out, #{DROP}={name}, or write numbers or texts, a column each",
+                ("dataset",),
+            )
         numbers = table.numbers(name)
         if numbers is not None:
-            columns.append(_filled(options, name, numbers, is_test_R))
+            column, offset = _in_single(
+                options, name, _filled(table, options, name, numbers, is_test_R), is_test_R
+            )
+            columns.append(column)
+            centred += [f"{name} ({offset:g})"] if offset else []
             continue
-        texts = table.texts(name)
-        levels = _levels(options, name, texts, is_test_R)
+        texts = composed(written := table.texts(name))
+        levels = _levels(table, options, name, written, is_test_R)
         text_R = np.array(texts)
         columns += [(text_R == level).astype(np.float32) for level in levels]
         of_texts.append(f"{name} ({len(levels)})")
@@ -194,35 +220,41 @@ def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test
             )
     if of_texts:
         notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(of_texts)}")
+    if centred:
+        notes.append(
+            f"{options.source}: an offset is taken off all rows, beside which single precision would lose "
+            f"their differences: {some(centred)}"
+        )
     rows = np.column_stack(columns)
     return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, notes)
 
 
 def _filled(
-    options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
-) -> NDArray[np.float32]:
+    table: Table, options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
+) -> NDArray[np.float64]:
     """Return a column of numbers without gaps."""
     is_missing = np.isnan(numbers)
-    if is_missing.any():
-        if not options.fills:
-            error = missing(options, name, int(np.argmax(is_missing)))
-            raise DataError(f"{error}; #{FILL}={MEAN} takes the column's mean")
-        if is_missing[~is_test_R].all():
-            raise DataError(f"{options.source}: column {name} has no value; leave it out with #{DROP}={name}")
-        numbers = np.where(is_missing, numbers[~is_test_R & ~is_missing].mean(), numbers)
-    return _in_single(options, name, numbers)
+    if not is_missing.any():
+        return numbers
+    if not options.fills:
+        error = missing(options, name, int(np.argmax(is_missing)), table)
+        raise DataError(f"{error}; #{FILL}={MEAN} takes the column's mean")
+    if is_missing[~is_test_R].all():
+        raise DataError(f"{options.source}: column {name} has no value; leave it out with #{DROP}={name}")
+    return np.where(is_missing, numbers[~is_test_R & ~is_missing].mean(), numbers)
 
 
-def _in_single(options: Options, name: str, numbers: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return a column of numbers in single precision."""
-    with np.errstate(over="ignore"):
-        column = numbers.astype(np.float32)
-    if not np.isfinite(column).all():
-        row = int(np.argmin(np.isfinite(column)))
-        raise DataError(
-            f"{options.source}: row {row + 1} has {numbers[row]:g} in column {name}; write at most 3.4e38"
-        )
-    return column
+def _in_single(
+    options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
+) -> tuple[NDArray[np.float32], float]:
+    """Return a column of numbers in single precision, and what was taken off it: mostly 0."""
+    column = numbers[:, None]
+    offsets = find_offsets([column[~is_test_R]])
+    single = to_single(column, offsets)
+    if (place := find_beyond(single)) is not None:
+        row, _ = place
+        raise DataError(f"{options.source}: row {row + 1} has {numbers[row]:g} in column {name}; {LARGEST}")
+    return single[:, 0], float(offsets[0])
 
 
 def targets_of(table: Table, options: Options, name: str) -> NDArray[np.float32]:
@@ -236,57 +268,93 @@ def targets_of(table: Table, options: Options, name: str) -> NDArray[np.float32]
         text = next(text for text in table.texts(name) if not NUMBER.fullmatch(text))
         raise DataError(f"{options.source}: column {name} has {text}, no number; classes: #{LABEL}={name}")
     if np.isnan(numbers).any():
-        raise missing(options, name, int(np.argmax(np.isnan(numbers))))
-    column = _in_single(options, name, numbers)
+        raise missing(options, name, int(np.argmax(np.isnan(numbers))), table)
+    column, _ = _in_single(options, name, numbers, np.zeros(len(numbers), bool))
     if (column == column[:1]).all():
         raise DataError(f"{options.source}: column {name} has one number; name a column with more")
     return column
 
 
-def _levels(options: Options, name: str, texts: Sequence[str], is_test_R: Bools) -> list[str]:
-    """Return the different texts of a column that rows of the pool have, sorted."""
-    if not options.fills and "" in texts:
-        error = missing(options, name, texts.index(""))
+def _levels(table: Table, options: Options, name: str, written: Sequence[str], is_test_R: Bools) -> list[str]:
+    """Return the different texts of a column that rows of the pool have, composed, in order."""
+    if not options.fills and "" in written:
+        error = missing(options, name, written.index(""), table)
         raise DataError(f"{error}; #{FILL}={MEAN} takes it for none of the column's texts")
-    every = sorted(set(texts) - {""})
-    check_levels(options, name, every, len(texts), f"leave the column out with #{DROP}={name}")
-    return sorted({text for text, is_test in zip(texts, is_test_R, strict=True) if text and not is_test})
+    every = sorted(set(written) - {""})
+    _check_strays(options, name, every, written)
+    check_levels(options, name, every, len(written), f"leave the column out with #{DROP}={name}")
+    of_pool = {text for text, is_test in zip(written, is_test_R, strict=True) if text and not is_test}
+    return list(dict.fromkeys(composed(sorted(of_pool))))
 
 
-def require_texts(options: Options, name: str | None, values: Sequence[str]) -> None:
+def _check_strays(options: Options, name: str, levels: Sequence[str], texts: Sequence[str]) -> None:
+    """Check that a column is not one of numbers but for a mark such as `?`, or for one text."""
+    others = [level for level in levels if not NUMBER.fullmatch(level)]
+    num_numbers = len(levels) - len(others)
+    are_marks = not any(character.isalnum() for other in others for character in other)
+    if others and ((are_marks and num_numbers > 1) or (len(others) == 1 and num_numbers > FEW)):
+        row = 1 + texts.index(others[0])
+        raise DataError(
+            f"{options.source}: row {row} has '{others[0]}' in column {name}, and other rows have numbers; "
+            f"write a number there, or nothing with #{FILL}={MEAN}, or leave the column out with "
+            f"#{DROP}={name}"
+        )
+
+
+def require_texts(table: Table, options: Options, name: str | None, values: Sequence[str]) -> None:
     """Check that a column of texts has no gap."""
     if "" in values:
-        raise missing(options, name, values.index(""))
+        raise missing(options, name, values.index(""), table)
 
 
-def missing(options: Options, name: str | None, row: int) -> DataError:
-    """Return the error for a gap in a row, from 0."""
+def missing(options: Options, name: str | None, row: int, table: Table | None = None) -> DataError:
+    """Return the error for a gap in a row, from 0; with the word for it, if the table has one there."""
+    word = table.written(name, row) if table is not None and name is not None else ""
     number, split = row + 1, ""
     for part, count in options.parts:
         if number <= count:
             split = f" of split {part}"
             break
         number -= count
-    return DataError(
-        f"{options.source}: row {number}{split} has no value in column {name} (rows count from 1)"
-    )
+    called = f"{options.source}: row {number}{split} has"
+    if word:
+        otherwise = "" if word.lower() == "nan" else "; if it is a name, write another"
+        return DataError(
+            f"{called} '{word}' in column {name}, which stands for a missing value (rows count from 1){otherwise}"
+        )
+    return DataError(f"{called} no value in column {name} (rows count from 1)")
 
 
 def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: int, instead: str) -> None:
     """Check that a column of texts has no numbers with commas, and few different texts."""
     others = [level for level in levels if not NUMBER.fullmatch(level)]
+    number = f"has {len(levels)} different values in {num_rows} rows"
     if commas := [level for level in others if NUMBER.fullmatch(level.replace(",", "."))]:
         problem = f"has {commas[0]}, a number with a comma; write a point"
     elif len(levels) <= FEW or len(levels) <= min(MOST, num_rows // 2):
         return
     elif 0 < len(others) < len(levels) / 10:
         problem = f"has numbers and {some(others)}; write numbers only"
+    elif all(map(DATE.fullmatch, levels)):
+        problem = (
+            f"{number}, dates such as {levels[0]}; write them as numbers, days since the first, or {instead}"
+        )
+    elif 2 * sum(" " in level for level in levels) > len(levels):
+        problem = (
+            f"{number}, such as '{levels[0][:FEW]}'; models learn from texts as hf:./FOLDER#{TOKENS}={CHARS}, "
+            f"saved by the package datasets; here {instead}"
+        )
     else:
-        problem = f"has {len(levels)} different values in {num_rows} rows and looks like an id; {instead}"
+        problem = f"{number} and looks like an id; {instead}"
     raise DataError(f"{options.source}: column {name} {problem}")
 
 
-def some(names: Sequence[str]) -> str:
+def some(names: Sequence[str], number: int = NAMED) -> str:
     """Return the first few names, and how many more there are."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - number} more" if len(names) > number else ""
+    return ", ".join(names[:number]) + more
+
+
+def listed(columns: Sequence[str]) -> str:
+    """Return the names of a table's columns for a message."""
+    return some(columns, LISTED)

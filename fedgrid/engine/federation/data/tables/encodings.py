@@ -18,6 +18,13 @@ from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.files import check_is_file, check_memory, decoded, stacked
 from fedgrid.engine.federation.data.images import Images, Positions
+from fedgrid.engine.federation.data.precision import (
+    LARGEST,
+    check_tokens,
+    find_beyond,
+    find_offsets,
+    to_single,
+)
 from fedgrid.engine.federation.data.tables.columns import (
     BYTES,
     IMAGES,
@@ -80,9 +87,8 @@ def encode(
     if column.image is not None:
         rows = _images(options, name, column.image, asked.size, num_rows)
     elif column.lists is not None:
-        rows = _lists(options, name, column.lists(), asked)
+        rows = _lists(options, name, column.lists(), asked, is_test_R)
     else:
-        assert column.texts is not None, "it is of kind `TEXTS`"
         rows = _texts(options, name, column.texts(), asked, is_test_R)
     if len(left) > 1:
         unused = ", ".join(other for other in left if other != name)
@@ -106,13 +112,6 @@ def _column(asked: "Asked", columns: Mapping[str, Column], left: Sequence[str]) 
     if list(kinds.values()) == [TEXTS]:
         ways = " or ".join(f"#{TOKENS}={way}" for way in TOKENISERS)
         raise ConfigError(f"{source}: column {left[0]} has texts; make them tokens, {ways}", ("dataset",))
-    for name, kind in kinds.items():
-        if kind not in (TEXTS, NUMBERS):
-            raise ConfigError(
-                f"{source}: column {name} has {kind}, which nothing learns from here; leave it out, "
-                f"#drop={name}, or name one of images, lists, texts or numbers, #{INPUT}=COLUMN",
-                ("dataset",),
-            )
     return None
 
 
@@ -140,7 +139,7 @@ def _images(
     return Rows(pixels(*first.shape), read)
 
 
-def _lists(options: Options, name: str, lists: Lists, asked: "Asked") -> Rows:
+def _lists(options: Options, name: str, lists: Lists, asked: "Asked", is_test_R: Bools) -> Rows:
     lengths_R, values = lists.lengths[0], lists.values
     if not lengths_R.all():
         raise missing(options, name, int(np.argmin(lengths_R)))
@@ -157,20 +156,23 @@ def _lists(options: Options, name: str, lists: Lists, asked: "Asked") -> Rows:
             f"{options.source}: column {name} has lists of {values.dtype}, shape {tuple(shape)}; expected "
             "floats, shape (rows, columns) or (rows, channels, length), or lists of whole numbers, the tokens"
         )
-    rows = values.reshape(shape).astype(np.float32)
-    if not np.isfinite(rows).all():
-        row = int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
-        raise missing(options, name, row)
+    given = values.reshape(shape)
+    if (gaps := np.isnan(given)).any():
+        raise missing(options, name, int(np.argmax(gaps.reshape(len(given), -1).any(axis=1))))
+    rows = to_single(given, find_offsets([given[~is_test_R]]))
+    if (place := find_beyond(rows)) is not None:
+        row, column = place
+        raise DataError(
+            f"{options.source}: row {row + 1} has {given[row, column].flat[0]:g} in the lists of column "
+            f"{name}; {LARGEST}"
+        )
     return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__)
 
 
 def _given_tokens(options: Options, name: str, lists: Lists, asked: "Asked") -> Rows:
+    check_tokens(f"{options.source}: column {name}", lists.values)
     lengths_R, tokens = lists.lengths[0], lists.values.astype(np.int64)
     length = asked.length or int(lengths_R.max())
-    if tokens.min() < 0:
-        raise DataError(
-            f"{options.source}: column {name} has the token {tokens.min()}; number tokens from 0 on"
-        )
     if (lengths_R < length).any() and asked.pad is None:
         raise ConfigError(
             f"{options.source}: the lists of column {name} have {lengths_R.min()} to {lengths_R.max()} "

@@ -12,16 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.data.assigned import grouped, in_order, numbered, of_clients
-from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair
-from fedgrid.engine.federation.data.names import TARGET
+from fedgrid.engine.federation.data.assigned import (
+    NUMBER,
+    composed,
+    grouped,
+    in_order,
+    numbered,
+    of_clients,
+)
+from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair, Subjects
+from fedgrid.engine.federation.data.names import DROP, TARGET
 from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
     CLIENT,
-    DROP,
     GROUP,
+    INDEX,
     LABEL,
-    NUMBER,
     SUBJECT,
     TEST,
     Bools,
@@ -36,7 +42,7 @@ from fedgrid.engine.federation.data.tables.columns import (
     some,
     targets_of,
 )
-from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import Inputs
 
 YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
@@ -61,17 +67,29 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
         DataError: a value is missing or impossible, or nothing is left to learn from.
     """
     source, roles = options.source, roles_of(table.names, options)
+    for role, name in roles.items():
+        if name in table.others:
+            raise ConfigError(
+                f"{source}: column {name} has {table.others[name]}, and a {role} is a number or a text; name "
+                f"another column, #{role}=COLUMN",
+                ("dataset",),
+            )
     texts = {role: table.texts(name) for role, name in roles.items()}
     for role in (LABEL, GROUP, SUBJECT):
-        require_texts(options, roles.get(role), texts.get(role, []))
+        require_texts(table, options, roles.get(role), texts.get(role, []))
     label_R, class_names = _labels(table, options, roles, texts)
-    is_test_R, notes = _tests(table, options, roles, texts, label_R)
+    subject_R = None
+    if SUBJECT in roles:
+        subjects = composed(sorted(set(texts[SUBJECT])))
+        subject_R = numbered(texts[SUBJECT], list(dict.fromkeys(subjects)))
+    is_test_R, notes = _tests(table, options, roles, texts, label_R, subject_R)
     rows = _rows(table, options, roles.values(), is_test_R)
     held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
     pool, test = (
         ImageSet(
             np.empty((len(part), 0), np.uint8) if without_rows else rows.read(part),
             label_R[part],
+            subjects=None if subject_R is None else subject_R[part],
             vocabulary=rows.inputs.vocabulary,
             padding=rows.inputs.padding,
         )
@@ -83,8 +101,8 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
-            raise missing(options, roles[CLIENT], int(held[clients.index("")]))
-        if tested_only := in_order({*texts[CLIENT]} - {*clients, ""}):
+            raise missing(options, roles[CLIENT], int(held[clients.index("")]), table)
+        if tested_only := in_order({*composed(texts[CLIENT])} - {*composed(clients), ""}):
             notes.append(f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}")
         assigned = of_clients(Path(source).name, clients, groups)
         pool = replace(pool, assigned=assigned)
@@ -108,18 +126,23 @@ def _labels(
 
 def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Bools) -> Rows:
     left = [name for name in table.names if name not in (*roles, *options.dropped)]
-    if options.input:
-        left = [options.input]
+    index = [name for name in left if name in table.index or INDEX.fullmatch(name)]
+    left = [options.input] if options.input else [name for name in left if name not in index]
     if not left:
         raise DataError(f"{options.source} has no column to learn from, only {', '.join(roles)}; add some")
-    return table.encode(left, is_test_R) or rows_of(table, options, left, is_test_R)
+    rows = table.encode(left, is_test_R) or rows_of(table, options, left, is_test_R)
+    if not index or options.input:
+        return rows
+    called = some([name or "the one without a name" for name in index])
+    note = f"{options.source}: nothing is learned from the index of the rows, column {called}"
+    return replace(rows, notes=(*rows.notes, note))
 
 
 def _class_names(table: Table, options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
     if name in table.classes:
-        return table.classes[name]
+        return tuple(composed(table.classes[name]))
     names = in_order(set(labels))
-    if len(names) == 1:
+    if len(names) < 2:
         raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
     instead = "name the column of the classes"
     if all(map(NUMBER.fullmatch, names)):
@@ -134,25 +157,25 @@ def _tests(
     roles: Mapping[str, str],
     texts: Mapping[str, Sequence[str]],
     label_R: Labels,
+    subject_R: Subjects | None,
 ) -> tuple[Bools, list[str]]:
     """Return which rows are the server's test set, and how that came."""
-    source, subjects, is_test_R = options.source, texts.get(SUBJECT), table.is_test_R
+    source, is_test_R = options.source, table.is_test_R
     if is_test_R is None and TEST not in roles:
-        is_test_R = draw_tests(source, label_R, options.share or FIFTH, subjects)
-        unit = "rows" if subjects is None else f"rows, by {roles[SUBJECT]},"
+        is_test_R = draw_tests(source, label_R, options.share or FIFTH, subject_R)
+        unit = "rows" if subject_R is None else f"rows, by {roles[SUBJECT]},"
         return is_test_R, [
             f"{source}: {is_test_R.sum()} of {len(label_R)} {unit} are drawn as the server's test set; a "
             f"column {TEST} would name others"
         ]
     if is_test_R is None:
         is_test_R = _marked(options, roles[TEST], texts[TEST])
-    if subjects is not None:
-        of_test, of_pool = (
-            {subjects[row] for row in np.flatnonzero(part).tolist()} for part in (is_test_R, ~is_test_R)
-        )
-        if both := sorted(of_test & of_pool):
+    if subject_R is not None:
+        both = np.intersect1d(subject_R[is_test_R], subject_R[~is_test_R])
+        if both.size:
+            subject = texts[SUBJECT][int(np.argmax(subject_R == both[0]))]
             raise DataError(
-                f"{source}: {roles[SUBJECT]} {both[0]} has rows in the server's test set and in the pool; "
+                f"{source}: {roles[SUBJECT]} {subject} has rows in the server's test set and in the pool; "
                 "mark all of them or none"
             )
     return is_test_R, []
