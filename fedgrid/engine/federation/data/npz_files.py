@@ -174,8 +174,8 @@ def _check_plain(path: Path, file: NpzFile, key: str) -> None:
         _, _, dtype = _header(member)
     if dtype.hasobject:
         raise DataError(
-            f"{path}: {key} has Python objects, a pickle, which can run any code when it is read; save it with "
-            f"a plain type, numbers or texts: np.array({key}.tolist())"
+            f"{path}: {key} has Python objects, a pickle, which can run any code when it is read; save it "
+            f"with a plain type, numbers or texts: np.array({key}.tolist())"
         )
 
 

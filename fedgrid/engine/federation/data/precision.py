@@ -47,7 +47,7 @@ def find_offsets(pool: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def to_single(values: NDArray[Any], offsets_C: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return numbers of shape (N, C, ...) less their offsets; infinite where one is beyond single precision."""
+    """Return numbers of shape (N, C, ...) less their offsets; infinite where single precision has none."""
     if offsets_C.any():
         values = values - offsets_C.reshape(-1, *[1] * (values.ndim - 2))
     with np.errstate(over="ignore"):

@@ -91,7 +91,8 @@ def check_texts(source: str, name: str, column: "pa.ChunkedArray") -> "pa.Chunke
                 value.as_py()
             except UnicodeDecodeError as unreadable:
                 raise DataError(
-                    f"{source}: row {row + 1} is not UTF-8 in column {name}, {_bytes_in(unreadable)}; {AS_UTF8}"
+                    f"{source}: row {row + 1} is not UTF-8 in column {name}, {_bytes_in(unreadable)}; "
+                    f"{AS_UTF8}"
                 ) from error
         raise DataError(f"{source}: column {name} is damaged: {error}; save it again") from error
     return column
@@ -196,16 +197,24 @@ def _header_of(path: Path) -> tuple[str, list[str], int]:
         lines = list(islice(file, ROWS))
     if told:
         return told[1], next(csv.reader(lines, delimiter=told[1]), []), 1
-    rows_of = {mark: list(csv.reader(lines, delimiter=mark)) for mark in DELIMITERS}
     used = [mark for mark in DELIMITERS if mark in first] or [DELIMITERS[0]]
-    even = [mark for mark in used if _are_even(rows_of[mark])] or used[:1]
-    delimiter = max(even, key=lambda mark: len(rows_of[mark][0]) if rows_of[mark] else 0)
-    return delimiter, next(iter(rows_of[delimiter]), []), 0
+    # Of equal ones the first is taken.
+    delimiter = max(used, key=lambda mark: _count_columns(lines, mark)) if len(used) > 1 else used[0]
+    return delimiter, next(csv.reader(lines, delimiter=delimiter), []), 0
 
 
-def _are_even(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether all rows but the last, which may be cut within quotes, have as many cells."""
-    return len({len(row) for row in rows[:-1] if row}) == 1 and len(rows) > 1
+def _count_columns(lines: Sequence[str], delimiter: str) -> int:
+    """Return how many cells each of the lines has, 0 if not all have as many.
+
+    The last line does not count, which may be cut within quotes.
+    """
+    try:
+        rows = list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        # What stands between its marks is too long for a cell.
+        return 0
+    numbers = {len(row) for row in rows[:-1] or rows if row}
+    return max(numbers) if len(numbers) == 1 else 0
 
 
 def _text(value: Any) -> str:

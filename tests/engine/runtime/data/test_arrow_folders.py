@@ -188,7 +188,7 @@ BAD = {
     "gap": (lists([1.0], [None]), "", "row 2 of split train has no value in column a"),
     "minus": (lists([1], [-1]), "", "has the token -1; number tokens from 0"),
     "kind": (lists({"b": "c"}, {"b": "d"}), "", "column a has struct<.*leave it out, #drop=a"),
-    "label": ({"a": [[1]] * 2, "label": [[0], [1]]}, "", "column label has lists, and a label is a number or"),
+    "label": ({"a": [[1]] * 2, "label": [[0], [1]]}, "", "column label has lists, and a label is a number"),
 }  # fmt: skip
 
 

@@ -61,7 +61,8 @@ def test_every_way_to_write_it_means_the_same(table, tmp_path, written):
 
 
 BAD = {
-    "NaN": (dict(rows=["NaN,1,x", *ROWS]), "row 1 has 'NaN' in column a, which stands for a missing value .*; #fill=mean"),
+    "NaN": (dict(rows=["NaN,1,x", *ROWS]),
+            "row 1 has 'NaN' in column a, which stands for a missing value .*; #fill=mean"),
     "no label": (dict(rows=[*ROWS, "1,1,"]), "row 41 .* no value in column label"),
     "no column label": (dict(header="a,b,y"), "has no column label, but a, b, y; .*#label=y"),
     "named": (dict(mark="#label=y"), "has no column y, but a, b, label"),

@@ -320,7 +320,8 @@ def missing(options: Options, name: str | None, row: int, table: Table | None = 
     if word:
         otherwise = "" if word.lower() == "nan" else "; if it is a name, write another"
         return DataError(
-            f"{called} '{word}' in column {name}, which stands for a missing value (rows count from 1){otherwise}"
+            f"{called} '{word}' in column {name}, which stands for a missing value (rows count from 1)"
+            f"{otherwise}"
         )
     return DataError(f"{called} no value in column {name} (rows count from 1)")
 
@@ -341,8 +342,8 @@ def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: i
         )
     elif 2 * sum(" " in level for level in levels) > len(levels):
         problem = (
-            f"{number}, such as '{levels[0][:FEW]}'; models learn from texts as hf:./FOLDER#{TOKENS}={CHARS}, "
-            f"saved by the package datasets; here {instead}"
+            f"{number}, such as '{levels[0][:FEW]}'; models learn from texts as hf:./FOLDER#{TOKENS}={CHARS},"
+            f" saved by the package datasets; here {instead}"
         )
     else:
         problem = f"{number} and looks like an id; {instead}"
