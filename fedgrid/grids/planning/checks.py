@@ -28,12 +28,15 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile, next_step
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.images import group_notes, image_notes
+from fedgrid.grids.planning.images import group_notes, image_notes, repeats_in, split_notes
 from fedgrid.grids.results.imported import check_imported, grid_of, import_lines
 from fedgrid.grids.results.outcome import damage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.images import Pair
@@ -54,16 +57,20 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     for note in group_notes(runs, data_dir):
         warn(note)
     pairs: dict[str, Pair] = {}
+    repeats: dict[str, NDArray[np.int64] | None] = {}
     for name in dict.fromkeys(run.dataset for run in runs):
         pool, server = load(name, data_dir)
-        for note in image_notes(name, pool, data_dir):
+        for note in image_notes(name, (pool, server), data_dir):
             warn(note)
-        pairs[name] = pool.without_pixels(), server
+        pairs[name], repeats[name] = (pool.without_pixels(), server), repeats_in(name, pool)
     splits = {(run.scenario, run.seed, run.split): run for run in runs}
     steps.say("Checking the splits")
     for number, run in enumerate(splits.values()):
         steps.count(number, len(splits))
-        deal(run, with_file(pairs[run.dataset], run.split), find(run.dataset, data_dir).num_classes)
+        pair = with_file(pairs[run.dataset], run.split)
+        parts_K = deal(run, pair, find(run.dataset, data_dir).num_classes)
+        for note in split_notes(run, repeats[run.dataset], pair[0].subjects, parts_K):
+            warn(note)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
 
 

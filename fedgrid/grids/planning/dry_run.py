@@ -12,8 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from fedgrid.engine.federation.data.names import TABLES
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
+from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
@@ -28,7 +30,7 @@ from fedgrid.grids.planning.estimate import (
     workloads_of,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
-from fedgrid.grids.planning.images import group_notes
+from fedgrid.grids.planning.images import group_notes, image_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
@@ -61,6 +63,10 @@ def show_plan(
     data_dir, with_cache = options.data_dir, options.cache is not None
     for line in (*idle_lines(grid.runs), *group_notes(grid.runs, data_dir)):
         warn(line)
+    for name in dict.fromkeys(run.dataset for run in grid.runs):
+        if name.partition(":")[0] in TABLES:
+            for line in image_notes(name, load(name, data_dir), data_dir):
+                warn(line)
     if not storage.may_be_written():
         warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
     storage.pull_marks()

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.images import ImageSet, Pair, Subjects
 from fedgrid.engine.federation.dealing.kinds import changes_of, kind_of
-from fedgrid.engine.federation.dealing.split import mean_share_kept
+from fedgrid.engine.federation.dealing.split import ClientSplit, mean_share_kept
 from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.ocfl import groups
@@ -18,6 +21,9 @@ from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+
+
+MENDED = "remove the copies, or name whom rows are about, #subject=COLUMN of a table"
 
 
 @dataclass(frozen=True)
@@ -63,14 +69,72 @@ def images_trained(config: RunConfig, images: Images) -> float:
     return training.local_steps * min(config.clients * training.batch_size, images.train)
 
 
-def image_notes(name: str, pool: ImageSet, data_dir: Path) -> list[str]:
-    """Return in one line each what may surprise about the user's own images, none about other data sets."""
+def image_notes(name: str, images: Pair, data_dir: Path) -> list[str]:
+    """Return in one line each what may surprise about the user's own images, none about other data sets.
+
+    `images` are the data set's pool and the server's test set.
+    """
     dataset = find(name, data_dir)
     kind, colon, _ = dataset.name.partition(":")
     if not colon:
         return []
     of_files = image_folders.notes(Path(dataset.location)) if kind == "folder" else []
-    return [*of_files, *dataset.notes] + own_images.content_notes(dataset.name, pool.images)
+    pool, test = images
+    notes = [*of_files, *dataset.notes, *own_images.content_notes(dataset.name, pool.images)]
+    held = set(_digests(pool))
+    if repeated := sum(digest in held for digest in _digests(test)):
+        notes.append(
+            f"{repeated} of {len(test)} examples of the server's test set of {dataset.name} are also in the "
+            f"pool, value for value; {MENDED}"
+        )
+    return notes
+
+
+def repeats_in(name: str, pool: ImageSet) -> NDArray[np.int64] | None:
+    """Return a number for each example of the user's own pool, the same for equal ones; None: all differ."""
+    if ":" not in name:
+        return None
+    numbers: dict[int, int] = {}
+    repeats_N = np.array([numbers.setdefault(digest, len(numbers)) for digest in _digests(pool)], np.int64)
+    return repeats_N if len(numbers) < len(pool) else None
+
+
+def split_notes(
+    run: RunConfig,
+    repeats_N: NDArray[np.int64] | None,
+    subjects_N: Subjects | None,
+    parts_K: Sequence[ClientSplit],
+) -> list[str]:
+    """Return in one line each what clients are tested on and, all the same, train on.
+
+    `repeats_N` is what `repeats_in` returns, `subjects_N` whom the examples of the pool are about.
+    """
+    notes = []
+    if any(part.is_official for part in parts_K):
+        return notes
+    trained, tested = (
+        np.concatenate([getattr(part, side) for part in parts_K]) for side in ("train", "test")
+    )
+    if repeats_N is not None:
+        copies = np.isin(repeats_N[tested], repeats_N[trained]).sum()
+        if copies:
+            notes.append(
+                f"{run.scenario}, seed {run.seed}: {copies} of {len(tested)} examples that clients are tested "
+                f"on are also trained on, value for value; {MENDED}"
+            )
+    if subjects_N is not None and (both := np.intersect1d(subjects_N[tested], subjects_N[trained])).size:
+        notes.append(
+            f"{run.scenario}, seed {run.seed}: {len(both)} of {len(np.unique(subjects_N))} subjects are both "
+            "trained and tested on, as the split's file says"
+        )
+    return notes
+
+
+def _digests(images: ImageSet) -> Iterator[int]:
+    return (
+        hash((example.tobytes(), label))
+        for example, label in zip(images.images, images.labels.tolist(), strict=True)
+    )
 
 
 def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.assigned import composed
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
@@ -44,6 +45,8 @@ FIRST_GROUP: dict[str, tuple[int, ...]] = {
     "mnist": (0, 6, 8, 9),
 }
 """Classes of the first hidden group; for other data sets it is the first half of the classes."""
+YAML_WORDS = {True: ("yes", "true", "on", "y"), False: ("no", "false", "off", "n")}
+"""What YAML takes for true and false."""
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
@@ -141,6 +144,26 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
     return split.draws or most
 
 
+def _class_meant(name: Any, names: Sequence[str]) -> Any:
+    """Return a class as its name is spelled; one without quotes, as `yes`, YAML takes for true.
+
+    Raises:
+        ConfigError: several classes can be meant, or none.
+    """
+    if isinstance(name, str):
+        [name] = composed([name])
+    if not isinstance(name, bool):
+        return name
+    meant = [one for one in names if one.lower() in YAML_WORDS[name]]
+    if len(meant) != 1:
+        raise ConfigError(
+            f"split.first_group has {str(name).lower()}, as YAML reads {', '.join(YAML_WORDS[name])}; write "
+            "the name of a class in quotes",
+            ("split", "first_group"),
+        )
+    return meant[0]
+
+
 def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
     """Return the section `split` with classes by number that are given by name: `first_group: [cat, dog]`.
 
@@ -155,6 +178,7 @@ def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) ->
         return split
     if names and all(name.isdecimal() for name in names):
         first = [str(name) for name in first]
+    first = [_class_meant(name, names) for name in first]
     for name in first:
         if isinstance(name, str) and name not in names:
             classes = (

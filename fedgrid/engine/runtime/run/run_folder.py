@@ -44,17 +44,25 @@ from fedgrid.record_columns import DONE, schemas
 from fedgrid.redaction import redacted
 
 FAILED, LOG = "failed.json", "log.txt"
+LONGEST, SHOWN = 255, 40
+"""Bytes of a name that a file system takes, and characters of one in a message."""
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
     """Return the folder of a run under a storage's `root`.
 
     Raises:
-        ConfigError: its name leads elsewhere.
+        ConfigError: its name leads elsewhere, or is too long.
     """
     name = f"{config.name}-{config.run_id}"
     if "/" in name or "\0" in name:
         raise ConfigError(f"a run named {name!r}: expected no / in the names of data set and algorithm")
+    if (length := len(name.encode())) > LONGEST:
+        raise ConfigError(
+            f"dataset {config.short_dataset[:SHOWN]}...: a run's folder would have a name of {length} bytes, "
+            f"and {LONGEST} are the most; rename the file or folder of the data",
+            ("dataset",),
+        )
     return root / name
 
 

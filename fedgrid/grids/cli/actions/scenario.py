@@ -20,7 +20,7 @@ from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes
 from fedgrid.grids.display.partition_file import write_partition
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.images import group_notes, image_notes
+from fedgrid.grids.planning.images import group_notes, image_notes, repeats_in, split_notes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -43,19 +43,22 @@ def show_scenario(
             split is more than who holds what.
     """
     _check_outputs(config, find(config.dataset, data_dir).num_classes, export, figure)
-    (pool, _), _ = images_of(config, data_dir)
-    for note in (*image_notes(config.dataset, pool, data_dir), *group_notes([config], data_dir)):
+    (pool, test), _ = images_of(config, data_dir)
+    for note in (*image_notes(config.dataset, (pool, test), data_dir), *group_notes([config], data_dir)):
+        warn(note)
+    held_K = held_in(config, data_dir, 0)
+    for note in split_notes(config, repeats_in(config.dataset, pool), pool.subjects, held_K):
         warn(note)
     setup, groups_K = prepare(config, data_dir)
     held_out = sorted(Participation.of(config, groups_K).held_out)
-    held_K = [(client.train.classes, client.test.classes) for client in setup.clients]
+    classes_K = [(client.train.classes, client.test.classes) for client in setup.clients]
     classes = find(config.dataset, data_dir).class_names or tuple(map(str, range(setup.num_classes)))
-    blueprint = count_classes(held_K, setup.server_set.classes, classes)
+    blueprint = count_classes(classes_K, setup.server_set.classes, classes)
     names_K = [client.group or str(group) for client, group in zip(setup.clients, groups_K, strict=True)]
     if csv is not None:
         blueprint.write(csv)
     if export is not None:
-        write_partition(export, held_in(config, data_dir, 0), names_K, len(pool))
+        write_partition(export, held_K, names_K, len(pool))
     if figure is not None:
         figure_file.draw(figure, lambda: _holdings(blueprint, groups_K, names_K))
     if as_json:
