@@ -202,3 +202,9 @@ def of_client(client: int, round_index: int | None) -> Iterator[None]:
         when = "its message" if round_index is None else f"round {round_index + 1}"
         kind = FinalError if is_final(error) else RunError
         raise kind(f"client {client}, {when}: {cause}") from error
+
+
+def abbreviate(names: Sequence[str], number: int = 3) -> str:
+    """Return the first few names for a message, and how many more there are."""
+    more = f" and {len(names) - number} more" if len(names) > number else ""
+    return ", ".join(names[:number]) + more

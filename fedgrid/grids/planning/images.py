@@ -22,7 +22,6 @@ from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
-
 MENDED = "remove the copies, or name whom rows are about, #subject=COLUMN of a table"
 
 
@@ -109,7 +108,7 @@ def split_notes(
 
     `repeats_N` is what `repeats_in` returns, `subjects_N` whom the examples of the pool are about.
     """
-    notes = []
+    notes: list[str] = []
     if any(part.is_official for part in parts_K):
         return notes
     trained, tested = (
@@ -119,8 +118,8 @@ def split_notes(
         copies = np.isin(repeats_N[tested], repeats_N[trained]).sum()
         if copies:
             notes.append(
-                f"{run.scenario}, seed {run.seed}: {copies} of {len(tested)} examples that clients are tested "
-                f"on are also trained on, value for value; {MENDED}"
+                f"{run.scenario}, seed {run.seed}: {copies} of {len(tested)} examples that clients are "
+                f"tested on are also trained on, value for value; {MENDED}"
             )
     if subjects_N is not None and (both := np.intersect1d(subjects_N[tested], subjects_N[trained])).size:
         notes.append(

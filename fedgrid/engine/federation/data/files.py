@@ -110,10 +110,13 @@ def check_format(path: Path, expected: str) -> None:
         head = file.read(BEGINNING)
     is_wide = abs(head[1::2].count(0) - head[::2].count(0)) > len(head) // 4
     if expected == "csv" and (head.startswith((b"\xff\xfe", b"\xfe\xff")) or is_wide):
-        found = ("UTF-16 text", "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')")
+        called, instead = (
+            "UTF-16 text",
+            "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')",
+        )
     else:
-        found = next((known for start, *known in STARTS if head.startswith(start)), ("", ""))
-    called, instead = found
+        known = ((called, instead) for start, called, instead in STARTS if head.startswith(start))
+        called, instead = next(known, ("", ""))
     if called and called != expected and not (expected == "npz" and called == ZIP):
         raise DataError(
             f"{path} is not a {expected} file, but {called}; {instead}".replace("PATH", f"{path}")

@@ -31,8 +31,7 @@ from fedgrid.engine.federation.data.files import (
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import Size
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
-from fedgrid.engine.federation.data.tables.columns import some
-from fedgrid.engine.federation.errors import DataError
+from fedgrid.engine.federation.errors import DataError, abbreviate
 from fedgrid.engine.federation.inputs import Sizes, pixels
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
@@ -123,7 +122,9 @@ def notes(folder: Path) -> list[str]:
                 animated.append(path)
     lines = []
     if unread := _unread(folder, paths):
-        lines.append(f"not read in {folder}: {some([f'{path.relative_to(folder)}' for path in unread])}")
+        lines.append(
+            f"not read in {folder}: {abbreviate([f'{path.relative_to(folder)}' for path in unread])}"
+        )
     if (folder / "train").is_dir() and (
         validated := [path for path in paths if path.is_relative_to(folder / "val")]
     ):

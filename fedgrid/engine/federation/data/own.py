@@ -113,7 +113,7 @@ def _typed(given: object) -> ImageSet:
             "or tokens as int64, shape (N, length)"
         )
     if images.dtype == np.int64:
-        check_tokens("it", images)
+        check_tokens("an array", images.astype(np.int64, copy=False))
     if not np.isfinite(images).all():
         row = int(np.argmin(np.isfinite(images).reshape(len(images), -1).all(axis=1)))
         raise DataError(f"row {row} has a value that is missing or infinite; fill it in")

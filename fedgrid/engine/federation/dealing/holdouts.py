@@ -127,7 +127,7 @@ def _cut_by_side(
     for client, (held, rng) in enumerate(zip(held_K, rngs_K, strict=True)):
         subjects = np.unique(subjects_N[held])
         num_scored = min(share_of(len(subjects), test_share), len(subjects) - 1)
-        num_scored -= np.count_nonzero(side_S[subjects] == SCORED)
+        num_scored -= int(np.count_nonzero(side_S[subjects] == SCORED))
         left = rng.permutation(subjects[side_S[subjects] == UNDECIDED])
         side_S[left] = TRAINED
         side_S[left[: max(0, num_scored)]] = SCORED

@@ -19,7 +19,7 @@ from fedgrid.engine.federation.data.assigned import NUMBER, composed
 from fedgrid.engine.federation.data.images import Images, Positions
 from fedgrid.engine.federation.data.names import DROP, TARGET, TEST_SHARE, Option, share_of
 from fedgrid.engine.federation.data.precision import LARGEST, find_beyond, find_offsets, to_single
-from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import Inputs
 
 LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
@@ -29,8 +29,8 @@ INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
 CHARS, BYTES = TOKENISERS = ("chars", "bytes")
 FEW, MOST = 20, 1000
 """Different texts of a column: so many are never too many, and more than these always."""
-NAMED, LISTED = 3, 20
-"""Values in a message, and columns."""
+LISTED = 20
+"""Columns in a message."""
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__")
 """What an index of rows is called that pandas or R has written as a column."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d\d?[./]\d\d?[./]\d{2,4}.*")
@@ -215,15 +215,15 @@ def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test
         of_texts.append(f"{name} ({len(levels)})")
         if unseen := sorted({*texts} - {*levels, ""}):
             notes.append(
-                f"{options.source}: {some(unseen)} in column {name} is in test rows only, and counts as none "
-                "of its texts"
+                f"{options.source}: {abbreviate(unseen)} in column {name} is in test rows only, and counts as "
+                "none of its texts"
             )
     if of_texts:
         notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(of_texts)}")
     if centred:
         notes.append(
             f"{options.source}: an offset is taken off all rows, beside which single precision would lose "
-            f"their differences: {some(centred)}"
+            f"their differences: {abbreviate(centred)}"
         )
     rows = np.column_stack(columns)
     return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, notes)
@@ -335,7 +335,7 @@ def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: i
     elif len(levels) <= FEW or len(levels) <= min(MOST, num_rows // 2):
         return
     elif 0 < len(others) < len(levels) / 10:
-        problem = f"has numbers and {some(others)}; write numbers only"
+        problem = f"has numbers and {abbreviate(others)}; write numbers only"
     elif all(map(DATE.fullmatch, levels)):
         problem = (
             f"{number}, dates such as {levels[0]}; write them as numbers, days since the first, or {instead}"
@@ -350,12 +350,6 @@ def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: i
     raise DataError(f"{options.source}: column {name} {problem}")
 
 
-def some(names: Sequence[str], number: int = NAMED) -> str:
-    """Return the first few names, and how many more there are."""
-    more = f" and {len(names) - number} more" if len(names) > number else ""
-    return ", ".join(names[:number]) + more
-
-
 def listed(columns: Sequence[str]) -> str:
     """Return the names of a table's columns for a message."""
-    return some(columns, LISTED)
+    return abbreviate(columns, LISTED)

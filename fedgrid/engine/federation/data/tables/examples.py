@@ -39,10 +39,9 @@ from fedgrid.engine.federation.data.tables.columns import (
     require_texts,
     roles_of,
     rows_of,
-    some,
     targets_of,
 )
-from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import Inputs
 
 YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
@@ -103,7 +102,7 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
         if "" in clients:
             raise missing(options, roles[CLIENT], int(held[clients.index("")]), table)
         if tested_only := in_order({*composed(texts[CLIENT])} - {*composed(clients), ""}):
-            notes.append(f"{source}: only test rows have the {roles[CLIENT]} {some(tested_only)}")
+            notes.append(f"{source}: only test rows have the {roles[CLIENT]} {abbreviate(tested_only)}")
         assigned = of_clients(Path(source).name, clients, groups)
         pool = replace(pool, assigned=assigned)
         if groups is not None and not assigned.group_names:
@@ -133,7 +132,7 @@ def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Boo
     rows = table.encode(left, is_test_R) or rows_of(table, options, left, is_test_R)
     if not index or options.input:
         return rows
-    called = some([name or "the one without a name" for name in index])
+    called = abbreviate([name or "the one without a name" for name in index])
     note = f"{options.source}: nothing is learned from the index of the rows, column {called}"
     return replace(rows, notes=(*rows.notes, note))
 
@@ -205,7 +204,7 @@ def _absent(
     for part, called in ((pool, "training"), (test, "test")):
         missing = sorted(set(range(len(class_names))) - set(part.labels.tolist()))
         if missing:
-            names = some([class_names[label] for label in missing])
+            names = abbreviate([class_names[label] for label in missing])
             yield f"{source}: no {called} row has the {name} {names}"
     if pool.assigned is not None:
         clients_L = Counter(
@@ -213,4 +212,4 @@ def _absent(
         )
         alone = [class_names[label] for label, clients in sorted(clients_L.items()) if clients == 1]
         if alone and pool.assigned.num_clients > 1:
-            yield f"{source}: one client alone has the {name} {some(alone)}"
+            yield f"{source}: one client alone has the {name} {abbreviate(alone)}"
