@@ -215,8 +215,8 @@ def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test
         of_texts.append(f"{name} ({len(levels)})")
         if unseen := sorted({*texts} - {*levels, ""}):
             notes.append(
-                f"{options.source}: {abbreviate(unseen)} in column {name} is in test rows only, and counts as "
-                "none of its texts"
+                f"{options.source}: {abbreviate(unseen)} in column {name} is in test rows only, and counts "
+                "as none of its texts"
             )
     if of_texts:
         notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(of_texts)}")
