@@ -27,7 +27,7 @@ from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED
 from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.user_files import cache
 
-READER = 2
+READER = 3
 """Version of how files become images: digests of what another one has read are not recalled."""
 ROWS = 1 << 16
 """Of an array that are digested at a time."""

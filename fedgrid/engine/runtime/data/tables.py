@@ -70,16 +70,18 @@ def read_table(path: Path, is_parquet: bool) -> "pa.Table":
 
 
 def check_texts(source: str, name: str, column: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    """Return a column of a table that was read, of which texts are UTF-8; half floats are floats.
+    """Return a column of a table that was read, of a type that can be computed with; texts are UTF-8.
 
     Raises:
         DataError: a text is not UTF-8.
     """
     import pyarrow as pa
 
-    stored = column.type
-    if pa.types.is_float16(stored):
+    if pa.types.is_float16(column.type):
         return column.cast(pa.float32())
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    stored = column.type
     if not is_text(stored.value_type if pa.types.is_dictionary(stored) else stored):
         return column
     try:
@@ -102,7 +104,7 @@ def is_text(kind: "pa.DataType") -> bool:
     """Return whether values of a type are texts."""
     from pyarrow import types
 
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def others_in(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:

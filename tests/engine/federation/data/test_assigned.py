@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.federation.data.assigned import assign
+from fedgrid.engine.federation.data.assigned import assign, in_order
 from fedgrid.engine.federation.errors import DataError
 
 
@@ -42,3 +42,23 @@ def test_rows_that_cannot_be_are_refused(given, said):
         assign("t.csv", **{"clients_R": ["c", "c"], **given})
     assert str(refused.value).startswith("t.csv: ")
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "ordered"),
+    [
+        (["10", "2", "-1", "+1", "0.5", "-2"], ["-2", "-1", "0.5", "+1", "2", "10"]),
+        (["10", "2", "b", "-1"], ["-1", "10", "2", "b"]),
+        (["e\u0301", "f", "\u00e9"], ["\u00e9", "f"]),
+    ],
+    ids=["numbers", "texts", "two spellings"],
+)
+def test_names_are_in_the_order_of_their_numbers_or_of_their_texts(names, ordered):
+    """A name in two spellings comes where the first of them does."""
+    assert in_order(names) == ordered
+
+
+def test_two_spellings_of_a_client_are_one():
+    assigned = assign("t.csv", ["e\u0301", "\u00e9"], groups_R=["\u00e4", "a\u0308"])
+    assert (assigned.client_names, assigned.group_names) == (("\u00e9",), ("\u00e4",))
+    assert [held.tolist() for held in assigned.held_K] == [[0, 1]]

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -245,3 +246,40 @@ class TestGroups:
         (grouped / "test" / "photo" / "bee" / "0.png").unlink()
         with pytest.raises(DataError, match="class 'bee' has no images in .*test/photo/bee"):
             image_folders.facts(grouped)
+
+
+def test_two_spellings_of_a_class_are_one(folder):
+    """Composed in the training folder, and decomposed beside it and in the test folder."""
+    composed, decomposed = (normalize(form, "é") for form in ("NFC", "NFD"))
+    (folder / "train" / "bee").rename(folder / "train" / composed)
+    (folder / "test" / "bee").rename(folder / "test" / decomposed)
+    shutil.copytree(folder / "test" / decomposed, folder / "train" / decomposed)
+    pool, server = image_folders.read_images(folder)
+    assert image_folders.class_names(folder) == ("ape", composed)
+    assert (pool.labels.tolist(), server.labels.tolist()) == ([0, 0, 1, 1, 1], [0, 1])
+
+
+def test_what_is_not_read_in_a_folder_is_named(folder):
+    for name in ("valid", "val"):
+        shutil.copytree(folder / "test", folder / name)
+    assert image_folders.notes(folder) == [
+        f"not read in {folder}: valid",
+        f"the 2 images in {folder / 'val'} join those of train",
+    ]
+    flat = folder / "train"
+    (flat / "ape" / "old").mkdir()
+    (flat / "x.png").write_bytes(b"")
+    assert image_folders.notes(flat) == [f"not read in {flat}: x.png, ape/old"]
+
+
+@pytest.mark.parametrize("train", ["Train", "training"])
+def test_folders_of_parts_are_no_classes(folder, train):
+    (folder / "train").rename(folder / train)
+    with pytest.raises(DataError, match="has a folder (test|Train) and none called train"):
+        image_folders.facts_drawn(folder, 0.2)
+
+
+def test_a_stray_folder_in_a_class_is_named(folder):
+    (folder / "train" / "ape" / "old").mkdir()
+    with pytest.raises(DataError, match="lies in a group, but in no class: .*ape/old makes groups"):
+        image_folders.facts(folder)

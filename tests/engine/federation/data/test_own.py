@@ -106,3 +106,12 @@ def test_errors_of_a_plugin_have_its_line(tmp_path):
     assert all(part in str(caught.value) for part in ("mine.py", "line 6", "AttributeError"))
     with pytest.raises(ConfigError, match="unknown dataset 'own-data'; one of your own: --plugin"):
         complete({"dataset": "own-data"}, tmp_path)
+
+
+def test_numbers_beyond_single_precision_and_classes_from_one_are_refused(add, tmp_path):
+    add(lambda folder: (ImageSet(ROWS * 1e300, LABELS), ImageSet(ROWS, LABELS)))
+    with pytest.raises(FedgridError, match="row 0 has a number in column 1 that is too large; .*3.4e38"):
+        find("own", tmp_path)
+    add(lambda folder: (ImageSet(ROWS, LABELS + 1), ImageSet(ROWS, LABELS + 1)))
+    with pytest.raises(FedgridError, match="numbered from 1 to 3; number them from 0, labels - 1"):
+        load("own", tmp_path)

@@ -7,6 +7,7 @@ from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.holdouts import (
     common_test,
     cut,
+    cut_by_subject,
     server_sets,
     server_subset,
     sets_of_groups,
@@ -149,3 +150,49 @@ def test_validation_cut_depends_only_on_the_seed():
     first, again, other = (deal("majority", "validation", "published", seed) for seed in (1, 1, 2))
     assert [part.test.tolist() for part in first] == [part.test.tolist() for part in again]
     assert [part.test.tolist() for part in first] != [part.test.tolist() for part in other]
+
+
+def sides(held_K, subjects_N, before=None, **settings):
+    """Return the subjects that each client trains on, and those that it is scored on."""
+    rngs = [np.random.default_rng(client) for client in range(len(held_K))]
+    held_K = [np.array(held) for held in held_K]
+    subjects_N = np.array(subjects_N)
+    cuts = cut_by_subject(held_K, rngs, subjects_N, split(**settings), 0, "s", before)
+    for held, (train, test) in zip(held_K, cuts, strict=True):
+        assert np.intersect1d(train, test).size == 0
+        assert set(train) | set(test) <= set(held)
+    return [tuple(set(subjects_N[part].tolist()) for part in one) for one in cuts]
+
+
+def test_a_share_of_each_clients_subjects_is_tested_whole():
+    """30 % of 5 subjects, rounded up, are 2; of 2 subjects one."""
+    of_first, of_second = sides([range(10), range(10, 16)], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 6, 6, 6])
+    assert [len(part) for part in (*of_first, *of_second)] == [3, 2, 1, 1]
+    assert of_first[0] | of_first[1] == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("scored_on", ["test", "validation"])
+def test_no_client_trains_on_a_subject_that_any_client_is_scored_on(scored_on):
+    subjects = np.arange(300) % 60
+    held_K = np.array_split(np.random.default_rng(0).permutation(300), 6)
+    trained, scored = (
+        set().union(*parts) for parts in zip(*sides(held_K, subjects, scored_on=scored_on), strict=True)
+    )
+    assert trained
+    assert scored
+    assert not trained & scored
+
+
+def test_a_client_that_moves_keeps_to_the_sides_of_those_that_stay():
+    before = [(np.array([0, 1]), np.array([2]))]
+    [(trained, scored)] = sides([[0, 2]], [0, 1, 2, 3], before)
+    assert (trained, scored) == ({0}, {2})
+
+
+def test_a_client_of_one_subject_is_refused():
+    with pytest.raises(ConfigError, match="client 1 has rows of 1 subjects, .*leave the column subject out"):
+        sides([[0, 1], [2, 3]], [0, 1, 2, 2])
+
+
+def test_clients_that_are_tested_on_official_images_are_not_cut_by_subject():
+    assert sides([[0, 1]], [0, 0], tested_on="official") == [({0}, set())]

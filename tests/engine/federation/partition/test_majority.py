@@ -16,6 +16,7 @@ from fedgrid.engine.federation.partition.majority import (
     counts,
     groups_of_classes,
     images_per_client,
+    number_classes,
 )
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -226,3 +227,10 @@ def test_numbers_are_names_where_all_classes_are_called_by_numbers(tmp_path):
     assert run(by_name.dataset, by_name.split.first_group) == by_name, "a stored run has numbers"
     with pytest.raises(ConfigError, match="has no class '0'"):
         run(f"folder:{tmp_path}", [0])
+
+
+def test_a_class_that_yaml_takes_for_true_is_found():
+    """`first_group: [yes]` without quotes; of two classes that are meant none is."""
+    assert number_classes({"first_group": [True]}, "t", ["no", "yes"]) == {"first_group": [1]}
+    with pytest.raises(ConfigError, match="has true, as YAML reads yes, true, on, y; .* in quotes"):
+        number_classes({"first_group": [True]}, "t", ["on", "yes"])
