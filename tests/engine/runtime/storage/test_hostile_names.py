@@ -79,3 +79,9 @@ def test_run_of_a_foreign_list_has_no_folder_outside_of_the_storage(tmp_path, ch
     hostile = config_of(0).model_copy(update=change)
     with pytest.raises(ConfigError, match="expected no /"):
         folder_of(tmp_path, hostile)
+
+
+def test_a_name_that_is_too_long_for_a_folder_is_refused(tmp_path):
+    long = config_of(0).model_copy(update={"dataset": f"csv:{'s' * 240}.csv@{'0' * 12}"})
+    with pytest.raises(ConfigError, match="a name of 2.. bytes, and 255 are the most; rename the file"):
+        folder_of(tmp_path, long)

@@ -220,13 +220,19 @@ def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test
             )
     if of_texts:
         notes.append(f"{options.source}: each text of a column becomes a column: {', '.join(of_texts)}")
-    if centred:
-        notes.append(
-            f"{options.source}: an offset is taken off all rows, beside which single precision would lose "
-            f"their differences: {abbreviate(centred)}"
-        )
+    notes += note_on_offsets(options, centred)
     rows = np.column_stack(columns)
     return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, notes)
+
+
+def note_on_offsets(options: Options, offsets: Sequence[str]) -> list[str]:
+    """Return a note on the offsets that are taken off columns, if there are any."""
+    if not offsets:
+        return []
+    return [
+        f"{options.source}: an offset is taken off all rows, beside which single precision would lose their "
+        f"differences: {abbreviate(offsets)}"
+    ]
 
 
 def _filled(

@@ -42,6 +42,7 @@ from fedgrid.engine.federation.data.tables.columns import (
     Options,
     Rows,
     missing,
+    note_on_offsets,
 )
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import DTYPES, Inputs, pixels
@@ -159,14 +160,16 @@ def _lists(options: Options, name: str, lists: Lists, asked: "Asked", is_test_R:
     given = values.reshape(shape)
     if (gaps := np.isnan(given)).any():
         raise missing(options, name, int(np.argmax(gaps.reshape(len(given), -1).any(axis=1))))
-    rows = to_single(given, find_offsets([given[~is_test_R]]))
+    offsets = find_offsets([given[~is_test_R]])
+    rows = to_single(given, offsets)
     if (place := find_beyond(rows)) is not None:
         row, column = place
         raise DataError(
             f"{options.source}: row {row + 1} has {given[row, column].flat[0]:g} in the lists of column "
             f"{name}; {LARGEST}"
         )
-    return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__)
+    centred = [f"number {at} of {name} ({offsets[at]:g})" for at in np.flatnonzero(offsets)]
+    return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, note_on_offsets(options, centred))
 
 
 def _given_tokens(options: Options, name: str, lists: Lists, asked: "Asked") -> Rows:
