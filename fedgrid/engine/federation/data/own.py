@@ -121,8 +121,11 @@ def _typed(given: object) -> ImageSet:
     names = given.group_names
     if groups is not None and not names:
         names = tuple(map(str, range(1 + int(groups.max(initial=0)))))
+    subjects = given.subjects
+    if subjects is not None:
+        subjects = _numbers("subjects", subjects, len(images))
     labels = _numbers("labels", labels, len(images))
-    return replace(given, images=images, labels=labels, groups=groups, group_names=names)
+    return replace(given, images=images, labels=labels, groups=groups, group_names=names, subjects=subjects)
 
 
 def _numbers(what: str, given: object, length: int) -> NDArray[np.int64]:

@@ -115,3 +115,13 @@ def test_numbers_beyond_single_precision_and_classes_from_one_are_refused(add, t
     add(lambda folder: (ImageSet(ROWS, LABELS + 1), ImageSet(ROWS, LABELS + 1)))
     with pytest.raises(FedgridError, match="numbered from 1 to 3; number them from 0, labels - 1"):
         load("own", tmp_path)
+
+
+def test_subjects_are_numbers_of_all_examples(add, tmp_path):
+    add(lambda folder: (ImageSet(ROWS, LABELS, subjects=LABELS), ImageSet(ROWS, LABELS)))
+    assert load("own", tmp_path)[0].subjects.tolist() == LABELS.tolist()
+    add(lambda folder: (ImageSet(ROWS, LABELS, subjects=LABELS[:2]), ImageSet(ROWS, LABELS)))
+    with pytest.raises(
+        FedgridError, match=r"subjects of type int32 and shape \(2,\); expected whole numbers"
+    ):
+        find("own", tmp_path)
