@@ -42,7 +42,13 @@ STARTS: tuple[tuple[bytes, str, str], ...] = (
     (b"\x89HDF", "HDF5", "save it with to_csv, to_parquet or numpy.savez"),
     (b"MATLAB 5", "Matlab's", "save it with numpy.savez"),
     (b"SQLite format 3", "an SQLite database", "save a table with to_csv or to_parquet"),
+    (b"version https://git-lfs", "a pointer of Git LFS", "fetch the file itself: git lfs pull"),
+    (b"<!", "a web page", "download the file itself"),
+    (b"<html", "a web page", "download the file itself"),
+    (b"<?xml", "XML", "save it as csv"),
+    (b"[{", "JSON", "save it with to_csv or to_parquet"),
     (b"{\\rtf", "a text with formats (rtf)", "save it as plain text"),
+    (b'{"', "JSON", "save it with to_csv or to_parquet"),
 )
 """How files of known formats begin, what the formats are called, and what to do about one."""
 BEGINNING = 512

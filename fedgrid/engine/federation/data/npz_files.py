@@ -209,6 +209,8 @@ def _inputs(path: Path, file: NpzFile) -> Inputs:
     """Return what the examples are, by type and shape of those of the pool."""
     with _zip(file).open("train_images.npy") as member:
         shape, _, dtype = _header(member)
+    if 0 in shape[1:]:
+        raise DataError(f"{path}: train_images of shape {shape} has nothing to learn from; add some numbers")
     if dtype == np.uint8:
         return Inputs("pixels", _image_shape(path, "train_images", shape))
     if dtype.kind == "f" and len(shape) in (2, 3, 4):

@@ -13,11 +13,12 @@ from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.assigned import are_numbers, assign
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import Assigned, Pair
+from fedgrid.engine.federation.data.tables.columns import INDEX
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.partition.scenarios import Facts
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.data.tables import PARQUET, read_table, texts
+from fedgrid.engine.runtime.data.tables import PARQUET, others_in, read_table, texts
 
 PREFIX = f"{names.PARTITION}:"
 CLIENT, GROUP, PART, EXAMPLE = COLUMNS = ("client", "group", "part", "example")
@@ -77,15 +78,18 @@ def read(path: Path, name: str) -> Assigned:
         DataError: a column or a value is missing or wrong.
     """
     table = read_table(path, path.suffix == PARQUET)
-    if CLIENT not in table.column_names:
+    given = [name for name in table.column_names if not INDEX.fullmatch(name)]
+    if CLIENT not in given:
         raise DataError(
-            f"{path} has no column {CLIENT}, but {', '.join(table.column_names)}; name the client of each "
-            "example there"
+            f"{path} has no column {CLIENT}, but {', '.join(given)}; name the client of each example there"
         )
-    for column in table.column_names:
+    for column in given:
         if column not in COLUMNS:
             raise DataError(f"{path}: unknown column '{column}'; allowed: {', '.join(COLUMNS)}; remove it")
-    columns = {column: texts(table[column]) for column in table.column_names}
+    if others := others_in({column: table[column] for column in given}):
+        column, kind = next(iter(others.items()))
+        raise DataError(f"{path}: column {column} has {kind}; write numbers or texts there")
+    columns = {column: texts(table[column]) for column in given}
     assigned = assign(
         path.name,
         columns[CLIENT],

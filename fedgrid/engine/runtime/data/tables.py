@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 PARQUET = ".parquet"
 """The suffix of a Parquet file."""
-DELIMITERS = (",", ";", "\t")
-"""Of columns: the first of these in the header."""
+DELIMITERS = (",", ";", "\t", "|")
+"""Of columns."""
 SEPARATOR = re.compile(r"sep=([,;\t])[\r\n]*")
 """The line in which Excel says what stands between columns."""
 ROWS = 20

@@ -45,6 +45,7 @@ PLAIN = {
     "a comma in a header of semicolons": lines(";").replace("a;", "weight, kg;"),
     "a comma in a header of tabs": lines("\t").replace("b\t", "b, of c\t"),
     "a quoted comma": lines().replace("a,", '"a,b;c",'),
+    "bars": lines("|"),
     "Excel's line": "sep=;\r\n" + lines(";"),
 }
 
@@ -122,6 +123,9 @@ BAD = {
     "texts": (lines(c=[f"a text {row}" for row in range(40)]), "such as 'a text 0'; .*hf:.*tokens=chars"),
     "dates": (lines(c=[f"2020-01-{row:02}" for row in range(40)]), "dates such as 2020-01-00; .*days since"),
     "twice without a name": (",," + lines().replace("\n", "\n,,"), "has several columns without a name"),
+    "a web page": (b"<!DOCTYPE html>", "but a web page; download the file itself"),
+    "percents": (lines(c=[f"{row}.5 %" for row in range(40)]), "has 0.5 %, a number with a unit; write the"),
+    "no header": ("1.5,x\n2.5,y\n", "has 1.5 in its first row; write the names of the columns there"),
     "many columns": (",".join(f"g{at}" for at in range(99)) + "\n" + ",".join("1" * 99), "g19 and 79 more;"),
 }  # fmt: skip
 
@@ -200,6 +204,7 @@ BAD_ARRAYS = {
     "labels as texts": ({"train_labels": np.array(["a", "b"] * 5)}, "train_labels is <U1 .*np.unique"),
     "time stamps": ({"train_images": np.full((10, 2), 1_700_000_000)}, "tokens, .*astype"),
     "uint64": ({"train_images": np.full((10, 2), 2**63, np.uint64)}, "tokens, .*astype"),
+    "no columns": ({"train_images": np.zeros((10, 0))}, "has nothing to learn from"),
     "beyond": ({"test_images": np.full((10, 2), -1e300)}, "row 0 of test_images has -1e.300 in column 0; wr"),
 }  # fmt: skip
 

@@ -118,3 +118,11 @@ def test_a_stored_run_does_not_take_another_file_of_the_same_name(file, monkeypa
     monkeypatch.setattr(own_images, "_known", {})
     with pytest.raises(DataError, match="not known here; .* --set split.path=PATH"):
         assigned_in(name)
+
+
+def test_an_index_is_no_column_and_lists_are_no_clients(tmp_path):
+    (tmp_path / "mine.csv").write_text(",client\n0,a\n1,b\n")
+    assert read(tmp_path / "mine.csv", "index").client_names == ("a", "b")
+    pq.write_table(pa.table({"client": [["a"], ["b"]]}), tmp_path / "mine.parquet")
+    with pytest.raises(DataError, match="column client has list<.*; write numbers or texts there"):
+        read(tmp_path / "mine.parquet", "lists")

@@ -33,6 +33,7 @@ LISTED = 20
 """Columns in a message."""
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__")
 """What an index of rows is called that pandas or R has written as a column."""
+UNIT = re.compile(r"[%$€£\s]")
 DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d\d?[./]\d\d?[./]\d{2,4}.*")
 IMAGES, LISTS, TEXTS, NUMBERS = "images", "lists", "texts", "numbers"
 """What a `Column` has."""
@@ -107,6 +108,12 @@ def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
         roles.pop(LABEL, None)
         roles[TARGET] = named[TARGET]
     elif LABEL not in roles:
+        if numbers := [name for name in left if NUMBER.fullmatch(name) and not name.isdecimal()]:
+            raise ConfigError(
+                f"{options.source} has {abbreviate(numbers)} in its first row; write the names of the "
+                "columns there",
+                ("dataset",),
+            )
         raise ConfigError(
             f"{options.source} has no column {LABEL}, but {listed(left)}; name that of the classes, as in "
             f"#{LABEL}={left[-1] if left else LABEL}, or of numbers to predict, as #{TARGET}=COLUMN",
@@ -337,9 +344,11 @@ def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: i
     others = [level for level in levels if not NUMBER.fullmatch(level)]
     number = f"has {len(levels)} different values in {num_rows} rows"
     if commas := [level for level in others if NUMBER.fullmatch(level.replace(",", "."))]:
-        problem = f"has {commas[0]}, a number with a comma; write a point"
+        problem = f"has {commas[0]}, a number with a comma; write decimals with a point, thousands without"
     elif len(levels) <= FEW or len(levels) <= min(MOST, num_rows // 2):
         return
+    elif units := [level for level in others if NUMBER.fullmatch(UNIT.sub("", level))]:
+        problem = f"has {units[0]}, a number with a unit; write the number alone"
     elif 0 < len(others) < len(levels) / 10:
         problem = f"has numbers and {abbreviate(others)}; write numbers only"
     elif all(map(DATE.fullmatch, levels)):
@@ -358,4 +367,4 @@ def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: i
 
 def listed(columns: Sequence[str]) -> str:
     """Return the names of a table's columns for a message."""
-    return abbreviate(columns, LISTED)
+    return abbreviate(columns, LISTED) or "none at all"
