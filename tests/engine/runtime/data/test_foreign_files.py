@@ -11,6 +11,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import find, load
+from fedgrid.engine.runtime.data.tables import read_table
 
 NUMBERS = [[row * 0.5, row % 7] for row in range(40)]
 LABELS = ["xy"[row % 3 == 0] for row in range(40)]
@@ -222,3 +223,11 @@ def test_spellings_of_groups_and_clients_in_arrays_are_one(tmp_path):
     pool, test = load(f"npz:{tmp_path}/t.npz", tmp_path)
     assert (pool.group_names, pool.groups.tolist(), test.groups.tolist()) == (("é",), [0] * 10, [0] * 10)
     assert pool.assigned.client_names == ("é",)
+
+
+def test_a_table_of_many_columns_is_read_in_one_block(tmp_path):
+    """In blocks of a megabyte each column of it is in many pieces, and to compute with these takes long."""
+    names = [f"g{at}" for at in range(2000)]
+    row = ",".join(["0.123456"] * 2000)
+    (tmp_path / "t.csv").write_text("\n".join([",".join(names), *[row] * 100]))
+    assert read_table(tmp_path / "t.csv", False).column(0).num_chunks == 1
