@@ -7,12 +7,12 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.images import Assigned, Pair, Positions
+from fedgrid.engine.federation.data.names import composed
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
@@ -104,11 +104,6 @@ def numbered(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
 def are_numbers(names: Collection[str]) -> bool:
     """Return whether all names are whole numbers."""
     return all(name.isdecimal() for name in names)
-
-
-def composed(texts: Sequence[str]) -> list[str]:
-    """Return texts with letters and their accents composed (NFC): two spellings of one name are one name."""
-    return [text if text.isascii() else normalize("NFC", text) for text in texts]
 
 
 def in_order(names: Collection[str]) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedgrid.engine.federation.data.assigned import composed, numbered
+from fedgrid.engine.federation.data.assigned import numbered
 from fedgrid.engine.federation.data.files import (
     FORMATS,
     GREY_MODES,
@@ -29,7 +29,7 @@ from fedgrid.engine.federation.data.files import (
     stacked,
 )
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
-from fedgrid.engine.federation.data.names import Size
+from fedgrid.engine.federation.data.names import Size, composed
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError, abbreviate
 from fedgrid.engine.federation.inputs import Sizes, pixels

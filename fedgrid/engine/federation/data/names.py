@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from fedgrid.engine.federation.errors import ConfigError
 
@@ -66,24 +67,6 @@ def has_target(dataset: str) -> bool:
     """Return whether models of a data set predict numbers, not classes: `csv:t.csv#target=y`."""
     _, _, given = without_digest(dataset).partition(":")
     return any(key == TARGET for key, _ in size_and_options(place_and_mark(given)[1])[1])
-
-
-def check_options(given: str) -> None:
-    """Check that each option behind the path of a data set is given once; `drop` may be repeated.
-
-    Raises:
-        ConfigError: an option, or a size, has two values.
-    """
-    _, mark = place_and_mark(given)
-    values: dict[str, str] = {}
-    for item in mark.removeprefix("#").split(",") if mark else ():
-        key, equals, _ = item.partition("=")
-        key = key if equals else "SIZE"
-        if key != DROP and values.setdefault(key, item) != item:
-            raise ConfigError(
-                f"{given}: {values[key]} and {item} contradict each other; leave one of the two out",
-                ("dataset",),
-            )
 
 
 def share_of(source: str, value: str) -> float:
@@ -192,3 +175,8 @@ def names_in(value: Any) -> Iterator[str]:
             yield from names_in(inner)
     elif isinstance(value, str) and is_name(value):
         yield value
+
+
+def composed(texts: Sequence[str]) -> list[str]:
+    """Return texts with letters and their accents composed (NFC): two spellings of one name are one name."""
+    return [text if text.isascii() else normalize("NFC", text) for text in texts]

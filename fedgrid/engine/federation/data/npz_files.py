@@ -25,7 +25,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import composed, grouped, numbered, of_clients
+from fedgrid.engine.federation.data.assigned import grouped, numbered, of_clients
 from fedgrid.engine.federation.data.dataset import check_first
 from fedgrid.engine.federation.data.files import (
     check_format,
@@ -35,7 +35,7 @@ from fedgrid.engine.federation.data.files import (
     view_of_member,
 )
 from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, Images, ImageSet, Pair
-from fedgrid.engine.federation.data.names import TEST_SHARE
+from fedgrid.engine.federation.data.names import TEST_SHARE, composed
 from fedgrid.engine.federation.data.precision import (
     LARGEST,
     cast_alike,

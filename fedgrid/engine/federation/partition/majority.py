@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import composed
+from fedgrid.engine.federation.data.names import composed
 from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform

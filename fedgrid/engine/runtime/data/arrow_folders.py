@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedgrid.engine.federation.data.assigned import composed
-from fedgrid.engine.federation.data.names import HUB
+from fedgrid.engine.federation.data.names import HUB, composed
 from fedgrid.engine.federation.data.tables.columns import IMAGES, LISTS, NUMBERS, TEXTS, Column, Lists
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.data.tables import check_texts, is_text, numbers, texts

@@ -42,7 +42,7 @@ def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
     Raises:
         ConfigError, DataError: the mark is not of this format, or the data cannot be read.
     """
-    names.check_options(f"{path}{mark}")
+    _check_options(f"{path}{mark}")
     if kind == names.HUB:
         asked = Asked.of(called or f"{path}", mark, is_on_hub=bool(called))
         return _table(path, kind, asked, fingerprint(arrow_folders.files(path)))
@@ -63,6 +63,24 @@ def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
         return OwnData(sizes, drawn, image_folders.class_names(path))
     scaled = partial(image_folders.read_images, size=size)
     return OwnData(image_folders.facts(path, size), scaled, image_folders.class_names(path))
+
+
+def _check_options(given: str) -> None:
+    """Check that each option behind the path of a data set is given once; `drop` may be repeated.
+
+    Raises:
+        ConfigError: an option, or a size, has two values.
+    """
+    _, mark = names.place_and_mark(given)
+    values: dict[str, str] = {}
+    for item in mark.removeprefix("#").split(",") if mark else ():
+        key, equals, _ = item.partition("=")
+        key = key if equals else "SIZE"
+        if key != names.DROP and values.setdefault(key, item) != item:
+            raise ConfigError(
+                f"{given}: {values[key]} and {item} contradict each other; leave one of the two out",
+                ("dataset",),
+            )
 
 
 def of_file(path: Path, facts: Callable[[Path], Fact]) -> Fact:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import composed
 from fedgrid.engine.federation.data.files import check_format, check_is_file, check_memory
+from fedgrid.engine.federation.data.names import composed
 from fedgrid.engine.federation.errors import DataError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fedgrid.engine.federation.data.assigned import composed
-from fedgrid.engine.federation.data.names import CONFIG, TEST_SHARE, Size, size_and_options
+from fedgrid.engine.federation.data.names import CONFIG, TEST_SHARE, Size, composed, size_and_options
 from fedgrid.engine.federation.data.tables.columns import (
     INPUT,
     LENGTH,

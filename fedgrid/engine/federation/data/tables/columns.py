@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import NUMBER, composed
+from fedgrid.engine.federation.data.assigned import NUMBER
 from fedgrid.engine.federation.data.images import Images, Positions
-from fedgrid.engine.federation.data.names import DROP, TARGET, TEST_SHARE, Option, share_of
+from fedgrid.engine.federation.data.names import DROP, TARGET, TEST_SHARE, Option, composed, share_of
 from fedgrid.engine.federation.data.precision import LARGEST, find_beyond, find_offsets, to_single
 from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import Inputs

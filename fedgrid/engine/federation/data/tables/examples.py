@@ -12,16 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.data.assigned import (
-    NUMBER,
-    composed,
-    grouped,
-    in_order,
-    numbered,
-    of_clients,
-)
+from fedgrid.engine.federation.data.assigned import NUMBER, grouped, in_order, numbered, of_clients
 from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair, Subjects
-from fedgrid.engine.federation.data.names import DROP, TARGET
+from fedgrid.engine.federation.data.names import DROP, TARGET, composed
 from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
     CLIENT,
