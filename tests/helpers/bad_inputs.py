@@ -227,7 +227,7 @@ BAD_INPUTS = (
     ),
     npz("npz member that is no array", "damaged", **{"train_images.npy": b"hello"}),
     npz("npz member that is empty", "damaged", **{"train_images.npy": b""}),
-    npz("npz of objects", "train_labels has Python objects", **{"train_labels.npy": array(np.array([None] * 40))}),
+    npz("npz of objects", "Python objects", **{"train_labels.npy": array(np.array([None] * 40))}),
     npz("npz of texts", "train_labels", **{"train_labels.npy": array(np.array(["a"] * 40))}),
     npz("npz of floats", "save them as uint8", **{"train_images.npy": array(np.zeros((40, 8, 8)))}),
     npz("npz of records", "train_images", **{"train_images.npy": array(np.zeros(40, "u1,u2"))}),
