@@ -108,6 +108,7 @@ def test_run_on_an_image_folder(image_folder, storage):
 def test_run_on_an_npz_file(storage, tmp_path):
     labels = np.arange(90)[:, None] % 3
     images = np.zeros((90, 9, 9), np.uint8) + 80 * labels[:, :, None].astype(np.uint8)
+    images[:, 0, 0] = np.arange(90)
     parts = {"train": slice(0, 60), "val": slice(60, 75), "test": slice(75, 90)}
     arrays = {f"{part}_images": images[rows] for part, rows in parts.items()}
     np.savez(
