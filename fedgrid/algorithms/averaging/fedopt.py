@@ -44,10 +44,6 @@ MOMENTS = {
     "yogi": (FIRST, SECOND),
 }
 """The arrays of shape (C, P) that each server optimizer keeps in the state."""
-SERVER = (
-    *("server_optimizer", "server_learning_rate"),
-    *("server_momentum", "server_beta2", "server_epsilon"),
-)
 RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
 """Default of `server_learning_rate`. The direction of an adaptive optimizer has entries of about 1, whatever
 the size of an update's."""
@@ -285,7 +281,8 @@ class FedOpt(Algorithm):
 
 def server_acts(holds: Callable[[Any], bool], words: str) -> dict[str, Condition]:
     """Return the `acts_with` of algorithms whose server takes no step of its own unless a condition holds."""
-    return dict.fromkeys(SERVER, Condition(holds, words))
+    keys = ("server_optimizer", "server_learning_rate", *ACTS_WITH)
+    return dict.fromkeys(keys, Condition(holds, words))
 
 
 def select_moving(updates: Updates) -> Updates:
