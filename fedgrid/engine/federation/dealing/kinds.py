@@ -179,44 +179,15 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         given = getattr(split, option)
         usual = (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option))
         if option not in getattr(kind, "IDLE", ()) and given not in usual:
-            raise _without_effect(option, given, scenario.split)
+            raise without_effect(option, given, scenario.split)
     _check_tested_on(split)
     if split.sizes is not None:
         check_sizes(split.sizes, split.num_clusters, scenario.num_clients)
     kind.check(scenario, facts, split, seed)
 
 
-def check_given(scenario: Scenario, facts: Facts, split: Split) -> None:
-    """Check that every key of a new run's split acts, or is at the kind's default.
-
-    `check` refuses less: stored runs of earlier versions go on as they are, and are analysed.
-
-    Raises:
-        ConfigError: a key has no effect.
-    """
-    kind = kind_of(scenario.split)
-    for option in idle_options(scenario.split):
-        given = getattr(split, option)
-        if given != kind.DEFAULTS.get(option, Split.model_fields[option].get_default()):
-            raise _without_effect(option, given, scenario.split)
-    idle: dict[str, str] = {}
-    if kind is ocfl.IMBALANCED and split.proportions == "published":
-        idle["alpha"] = "with split.proportions = drawn"
-    if kind is natural and scenario.num_clients <= (facts.num_groups or 0):
-        idle["alpha"] = f"with more clients than the {facts.num_groups} groups, which then share a group"
-    assigned = facts.assigned if kind is from_file else None
-    leaks = kind.IMAGES_ARE_SHARED if assigned is None else assigned.are_shared or assigned.num_leaked
-    if not leaks:
-        idle["test_leakage"] = "where several clients hold the same examples"
-    for option, words in idle.items():
-        given = getattr(split, option)
-        if given != kind.DEFAULTS.get(option, Split.model_fields[option].get_default()):
-            raise ConfigError(
-                f"split.{option} = {given} has no effect here, only {words}; leave it out", ("split", option)
-            )
-
-
-def _without_effect(option: str, given: object, split: str) -> ConfigError:
+def without_effect(option: str, given: object, split: str) -> ConfigError:
+    """Return why an option of other kinds is refused."""
     owners = ", ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
     return ConfigError(
         f"split.{option} = {given} has no effect with split {split}, only with: {owners}; leave it out",

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.contract.section import first_rounds, idle_keys
 from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
-from fedgrid.engine.federation.dealing.kinds import check_given
+from fedgrid.engine.federation.dealing.kinds import idle_options, kind_of, without_effect
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition import from_file, natural, ocfl
+from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.uplink.privacy import is_private
 from fedgrid.engine.runtime.data.partition_files import facts_of
 
@@ -60,7 +62,7 @@ def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = 
     Raises:
         ConfigError: one has no effect; with its key, and with what it would act.
     """
-    check_given(config.split_scenario, facts_of(dataset, config.split), config.split)
+    _check_split(config, dataset)
     for key, words in _idle_keys(config, dataset).items():
         section, name = key.split(".")
         if section == "algorithm" and name in searched:
@@ -68,6 +70,28 @@ def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = 
         where = f" with algorithm {config.algorithm['name']}" if section == "algorithm" else ""
         problem = f"{key} has no effect{where}, only with {words}; leave it out"
         raise ConfigError(problem, (section, name))
+
+
+def _check_split(config: RunConfig, dataset: Dataset) -> None:
+    """Check that every key of the split acts, or is at the kind's default; `kinds.check` refuses less."""
+    split, kind, facts = config.split, kind_of(config.split.kind), facts_of(dataset, config.split)
+    usual = {name: field.get_default() for name, field in Split.model_fields.items()} | dict(kind.DEFAULTS)
+    changed = {name: getattr(split, name) for name in usual if getattr(split, name) != usual[name]}
+    for option in idle_options(split.kind):
+        if option in changed:
+            raise without_effect(option, changed[option], split.kind)
+    idle: dict[str, str] = {}
+    if kind is ocfl.IMBALANCED and split.proportions == "published":
+        idle["alpha"] = "with split.proportions = drawn"
+    if kind is natural and config.clients <= (facts.num_groups or 0):
+        idle["alpha"] = f"with more clients than the {facts.num_groups} groups, which then share a group"
+    assigned = facts.assigned if kind is from_file else None
+    leaks = kind.IMAGES_ARE_SHARED if assigned is None else assigned.are_shared or assigned.num_leaked
+    if not leaks:
+        idle["test_leakage"] = "where several clients hold the same examples"
+    for option in filter(changed.__contains__, idle):
+        problem = f"split.{option} = {changed[option]} has no effect here, only {idle[option]}; leave it out"
+        raise ConfigError(problem, ("split", option))
 
 
 def _idle_keys(config: RunConfig, dataset: Dataset) -> dict[str, str]:
