@@ -51,6 +51,7 @@ def test_folder_of_a_killed_process_is_deleted_by_the_next(tmp_path: Path) -> No
         json.dumps({**identity(), "pid": 2**22 + 1, "host": "another"}),
         json.dumps({**identity(), "pid": 2**22 + 1, "machine": "another boot"}),
     ],
+    ids=("none", "empty", "a list", "another host", "another boot"),
 )
 def test_folder_whose_process_is_not_known_to_have_ended_stays(tmp_path: Path, holder: str | None) -> None:
     """It may be a user's own of such a name, just made, or of another machine."""
