@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
 """What the environment of whoever runs the tests must not say."""
 END_SECONDS = 60
-TEST_RUN_FOLDER = "FEDGRID_TEST_RUN_FOLDER"
+TEST_RUN_FOLDER = "TEST_RUN_FOLDER"
 """Names the folder that all processes of a test run share."""
 _MADE_ONCE = cache(typer.main.get_command)
 """Typer makes the commands of their functions for each call, which takes 15 ms."""

@@ -29,7 +29,7 @@ IMPORTED = (
     "sklearn.cluster",
     "sklearn.metrics",
 )
-SOCKET = "FEDGRID_TEST_FORKED_WORKERS"
+SOCKET = "TEST_FORKED_WORKERS"
 """Names the socket to ask at for a fork."""
 LONGEST = 1 << 20
 """Bytes of what is asked."""

@@ -36,6 +36,7 @@ from fedgrid.grids.arena.methods import (
     told,
     told_of,
 )
+from fedgrid.grids.presets.axes import Change
 from fedgrid.grids.presets.load import Grid, RunConfig
 from fedgrid.grids.presets.nested import merge, nested
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol, RowOfArena, Settings
@@ -248,6 +249,9 @@ def load_arena(
     """
     if has_target(dataset or DATASET):
         raise ConfigError(f"the arena judges accuracy, which needs classes; {dataset} has numbers to predict")
+    for change in map(Change.parse, changes):
+        if change.gives_axis:
+            raise ConfigError(f"--set {change.text}: an arena has one value of each key; give one")
     named = parse_methods(methods)
     mine = methods_of(own)
     if blind and (seeds is not None or not own):

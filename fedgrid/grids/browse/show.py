@@ -10,6 +10,7 @@ from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.storage.user_files import check_output
 from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.browse.grid_page import grid_facts, print_grid
 from fedgrid.grids.browse.run_facts import facts_of
@@ -43,6 +44,7 @@ def show(
     """
     if figure is not None:
         figure_file.check_format(figure)
+        check_output(figure, "--figure")
     storage.pull_marks()
     if what in list_grids(storage):
         if figure is not None:

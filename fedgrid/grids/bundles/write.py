@@ -18,7 +18,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors
 from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.engine.runtime.storage.user_files import new_file
+from fedgrid.engine.runtime.storage.user_files import absolute, check_output
 from fedgrid.grids.analyses.choose import find_runs, split_finished
 from fedgrid.grids.bundles import crate
 from fedgrid.grids.bundles.layout import (
@@ -65,7 +65,8 @@ def write_bundle(
     """
     if target.suffix != SUFFIX:
         raise ConfigError(f"--output {target}: expected a file's name that ends in {SUFFIX}")
-    target = new_file(target, "--output")
+    target = absolute(target, "--output")
+    check_output(target, "--output")
     storage.pull_marks()
     name, runs = find_runs(what, storage, filters)
     finished, waiting = split_finished(name, runs, storage, "bundle")
@@ -87,6 +88,7 @@ def write_bundle(
             facts = {"grid": name, "filters": [*filters], "runs": len(finished), "fedgrid": told.version}
             (folder / MANIFEST).write_text(seal({**facts, "files": list_files(folder)}, indent=1))
         with disk_errors(target, REPEATS):
+            target.parent.mkdir(parents=True, exist_ok=True)
             pack(folder, target)
     return len(finished)
 

@@ -38,7 +38,7 @@ COMMANDS = (
     ("optimise optimize tune", "it is `fedgrid search ALGORITHM`"),
     ("datasets", "it is `fedgrid data`"),
 )
-VALUES = {"clients": "several: --set 'clients=[15, 30]'", "seed": "several: --seeds 0..3"}
+VALUES = {"clients": "several: --set clients=15,30", "seed": "several: --seeds 0..3"}
 """Options of one value, and how several are given."""
 SELECTING = ("--filter", "--where")
 """Options that select runs by an axis."""

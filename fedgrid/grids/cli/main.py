@@ -22,13 +22,17 @@ from typer.exceptions import TyperException
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import analyses, arena, bundles, launched, listings, reports, run, search
-from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED
+from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED, read_texts
 from fedgrid.grids.display.plain import print_marked
 from fedgrid.grids.ray_cluster.address_space import shortage
 from fedgrid.redaction import printable, redacted
 
 LONGEST = 2000
 """Characters of a message."""
+
+PREFIX = "FEDGRID_"
+VARIABLES = [f"{PREFIX}{word}" for word in ("STORAGE", "DATA", "CACHE", "TRACK", "COMMIT", "SOURCE")]
+"""Of the environment: the last two are set in images of containers, and by `fedgrid submit`."""
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -37,6 +41,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for group in (run, search, arena, launched, analyses, reports, bundles, listings):
+    for registered in group.app.registered_commands:
+        read_texts(registered.callback)
     app.add_typer(group.app)
 
 
@@ -51,6 +57,25 @@ def show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+def check_environment() -> None:
+    """Warn of variables named FEDGRID_... that nothing reads, and check the cache's, which all share.
+
+    Raises:
+        ConfigError: there can be no such cache.
+    """
+    from fedgrid.engine.federation.errors import hint
+    from fedgrid.engine.runtime.storage.user_files import cache_folder
+
+    words = {name.removeprefix(PREFIX).lower(): name for name in VARIABLES}
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name not in VARIABLES:
+            meant = hint(name.removeprefix(PREFIX), VARIABLES, words)
+            text = f"{name} has no effect; {meant}known: {', '.join(VARIABLES)}"
+            print_marked("warning:", "yellow", text)
+    if "FEDGRID_CACHE" in os.environ:
+        cache_folder()
+
+
 @app.callback()
 def of_all_commands(
     version: Annotated[
@@ -61,6 +86,7 @@ def of_all_commands(
     ] = False,
 ) -> None:
     """Grids of clustered federated learning experiments."""
+    check_environment()
 
 
 def main() -> None:

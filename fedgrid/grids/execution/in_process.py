@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.engine.runtime.run.session import Session
-from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, backoff
+from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, backoff, pause_until
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end
 
@@ -56,7 +56,7 @@ def run_in_process(
                 watch.fail(config, in_one_line(error), attempt)
                 break
             watch.retry(config, in_one_line(error), attempt)
-            clock.pause(backoff(attempt))
+            pause_until(lambda: watch.stopping, backoff(attempt), clock)
         if watch.all_stopped:
             return
 

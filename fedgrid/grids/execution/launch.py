@@ -82,7 +82,8 @@ def launch(
             _forget(grid, todo, storage, lease, trackers, cached=cached)
         stack.enter_context(trackers)
         lease.confirm()
-        storage = storage.patient(warn)
+        watch: Watch | None = None
+        storage = storage.patient(warn, lambda: watch is not None and watch.stopping)
         trackers.catch_up(untold)
         stack.enter_context(_between(view, steps))
         folder = GridFolder(storage, grid.name)

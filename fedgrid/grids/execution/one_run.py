@@ -12,7 +12,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
-from fedgrid.engine.runtime.data.datasets import default_data_dir, find
+from fedgrid.engine.runtime.data.datasets import default_data_dir, find, image_folder
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -138,7 +138,7 @@ def run_grid(
 
 
 def _images(data_dir: Path | str | None) -> Path:
-    return Path(data_dir).absolute() if data_dir is not None else default_data_dir().absolute()
+    return image_folder(data_dir, "data_dir") if data_dir is not None else default_data_dir().absolute()
 
 
 def _store(storage: Storage | Path | str) -> Storage:

@@ -12,7 +12,7 @@ from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.follow import Trackers
-from fedgrid.grids.planning.checks import check_damaged, check_data, check_origins, check_storage
+from fedgrid.grids.planning.checks import check_data, check_stored
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
-__all__ = ["LaunchResult", "Launcher", "launch_remaining", "run_grid"]
-"""Run a grid, or what is left of it, and what that returns."""
+__all__ = ["LaunchResult", "Launcher", "launch_remaining", "plan_grid", "plan_remaining", "run_grid"]
+"""Run or plan a grid, or what is left of it, and what that returns."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,8 @@ class Launcher:
         return run_grid(grid, self.storage, self.options, self.console, shows_scores=False)
 
     def plan(self, grid: Grid) -> None:
-        """Show what a grid's runs need; raises as `show_plan`."""
-        # Imports torch.
-        from fedgrid.grids.planning.dry_run import show_plan
-
-        show_plan(grid, self.storage, self.options, self.console)
+        """Show what a grid's runs need; raises as `plan_grid`."""
+        plan_grid(grid, self.storage, self.options, self.console)
 
     def event(self, name: str, **details: object) -> None:
         """Print an event that is of no run, if JSON was asked for."""
@@ -100,6 +97,48 @@ def run_grid(
         return result
 
 
+def plan_grid(
+    grid: Grid, storage: Storage, options: LaunchOptions, console: Console, stacking: str = ""
+) -> None:
+    """Show what `run_grid` would do, after the same checks; `stacking` is as of `show_plan`.
+
+    Raises:
+        ConfigError, DataError, RunError: as `run_grid` before anything is written, and as `show_plan`.
+    """
+    storage.pull_marks()
+    GridFolder(storage, grid.name).check_source(grid)
+    with trust_times(storage):
+        todo, done = _left_of(grid.runs, storage, options)
+        plan_remaining(grid, todo, done, storage, options, console, stacking)
+
+
+def plan_remaining(
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    done: Sequence[RunConfig],
+    storage: Storage,
+    options: LaunchOptions,
+    console: Console,
+    stacking: str = "",
+) -> None:
+    """Show what `launch_remaining` would do, after the same checks; raises as `plan_grid`."""
+    Trackers(grid.name, storage, warn, names=options.trackers)
+    check_stored(todo, done, storage, options)
+    # Imports torch, which a driver of actors does without.
+    from fedgrid.grids.planning.dry_run import show_plan
+
+    show_plan(grid, storage, options, console, stacking)
+
+
+def _left_of(
+    runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
+) -> tuple[list[RunConfig], list[RunConfig]]:
+    """Return the runs that are to be done, and those that are finished."""
+    todo = [run for run in runs if options.fresh or not is_finished(storage, run)]
+    waiting = {run.run_id for run in todo}
+    return todo, [run for run in runs if run.run_id not in waiting]
+
+
 def _run_chosen(
     grid: Grid,
     chosen: Sequence[RunConfig],
@@ -109,11 +148,7 @@ def _run_chosen(
     console: Console,
 ) -> tuple[LaunchResult, Sequence[RunConfig]]:
     """Return how the launch ended, and the runs that were finished before."""
-    todo = [run for run in chosen if options.fresh or not is_finished(storage, run)]
-    if not options.fresh:
-        check_damaged(todo, storage)
-    waiting = {run.run_id for run in todo}
-    done = [run for run in chosen if run.run_id not in waiting]
+    todo, done = _left_of(chosen, storage, options)
     return launch_remaining(grid, todo, done, storage, options, trackers, console), done
 
 
@@ -137,13 +172,9 @@ def launch_remaining(
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if the grid as a whole cannot go on.
     """
+    check_stored(todo, done, storage, options)
     if todo:
-        check_storage(grid.runs, storage)
-    if not options.fresh:
-        before = [*done, *todo]
-        accept, imported = options.accept_changes, options.imported
-        for note in check_origins(before, storage, options.data_dir, accept=accept, imported=imported):
-            warn(f"accepted: {note}")
+        storage.check_writable()
     untold = trackers.lacking(done)
     if not (todo or untold) and GridFolder(storage, grid.name).is_launched(grid):
         return LaunchResult()

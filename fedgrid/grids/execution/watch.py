@@ -122,7 +122,11 @@ class Watch:
         self.view.finish(config, run)
 
     def ask_to_stop(self) -> None:
-        """Stop every run after its current round, and start no other."""
+        """Stop every run after its current round, and start no other.
+
+        Raises:
+            KeyboardInterrupt: the storage, by which the runs hear of it, cannot be written.
+        """
         self.stopping = True
         self.storage.patiently(self.folder.ask_to_stop)
         self.view.stopping()

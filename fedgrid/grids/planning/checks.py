@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.dealing.holdouts import server_sets
-from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.data.partition_files import with_file
 from fedgrid.engine.runtime.integrity.made_with import (
@@ -29,6 +29,7 @@ from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile, next_step
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.images import group_notes, image_notes, repeats_in, split_notes
+from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.results.imported import check_imported, grid_of, import_lines
 from fedgrid.grids.results.outcome import damage
 
@@ -74,15 +75,31 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
 
 
-def check_storage(runs: Sequence[RunConfig], storage: Storage) -> None:
-    """Check that these runs can be stored in `storage`.
+def check_stored(
+    todo: Sequence[RunConfig], done: Sequence[RunConfig], storage: Storage, options: LaunchOptions
+) -> None:
+    """Check what a storage holds of runs to do and of finished ones, for a launch and its dry run.
+
+    Warns of damaged files, and of changes that are accepted.
 
     Raises:
-        ConfigError: if it cannot be written, or holds a run with the same id and another configuration.
+        ConfigError: there is no such grid as `imported` names, the storage holds a run with the same id and
+            another configuration, or as `check_damaged` and `check_origins`.
+        DataError: the images of a run have changed.
     """
-    storage.check_writable()
-    for run in runs:
+    for name in options.imported:
+        if name not in (grids := list_grids(storage)):
+            raise ConfigError(f"--imported {name}: {unknown('grid', name, grids or ['none in the storage'])}")
+    if todo and not storage.may_be_written():
+        raise ConfigError(f"--storage {storage} cannot be written to; name another folder or URI")
+    for run in (*done, *todo) if todo else ():
         RunFolder(storage, run).check_config()
+    if options.fresh:
+        return
+    check_damaged(todo, storage)
+    accept, runs = options.accept_changes, [*done, *todo]
+    for note in check_origins(runs, storage, options.data_dir, accept=accept, imported=options.imported):
+        warn(f"accepted: {note}")
 
 
 def check_damaged(runs: Sequence[RunConfig], storage: Storage) -> None:

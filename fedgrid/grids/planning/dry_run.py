@@ -67,9 +67,6 @@ def show_plan(
         if name.partition(":")[0] in TABLES:
             for line in image_notes(name, load(name, data_dir), data_dir):
                 warn(line)
-    if not storage.may_be_written():
-        warn(f"--storage {storage} cannot be written to: a run would be refused; name another folder")
-    storage.pull_marks()
     if consequence := GridFolder(storage, grid.name).consequence(grid):
         warn(f"{consequence}; the run asks first")
     left, taken = rounds_left(grid.runs, storage, options)

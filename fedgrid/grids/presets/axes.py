@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from fedgrid.algorithms.registry import ALSO_CALLED, ARENA, members_of_arena, nameless
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS
-from fedgrid.grids.presets.axis_keys import AXES, SPLIT
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SPLIT, takes_list
 from fedgrid.grids.presets.nested import value_at, with_value
-from fedgrid.grids.presets.yaml_file import Place, at, parse_value
+from fedgrid.grids.presets.yaml_file import Place, at, parse_value, parse_values
 from fedgrid.tracking.scoring.selection import read_conditions, text_of
 
 MOST_SEEDS = 10_000
@@ -58,15 +58,15 @@ class Override:
 
 @dataclass(frozen=True)
 class Change:
-    """One `--set`: a path of keys and its new value."""
+    """One `--set`: a path of keys and its new value, or the values of an axis."""
 
     text: str
     keys: tuple[str, ...]
-    value: Any
+    values: tuple[Any, ...]
 
     @classmethod
     def parse(cls, text: str) -> "Change":
-        """Return the change that `key.key=value` describes.
+        """Return the change that `key.key=value`, or `key.key=value,value`, describes.
 
         Raises:
             ConfigError: for any other text.
@@ -74,15 +74,37 @@ class Change:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise ConfigError(f"--set {text}: expected KEY=VALUE, as in training.rounds=5")
-        return cls(text, tuple(key.split(".")), parse_value(value, f"--set {text}"))
+        # The path of the user's own data may have commas.
+        parse = parse_values if key != "dataset" or ":" not in value else lambda *given: [parse_value(*given)]
+        return cls(text, tuple(key.split(".")), tuple(parse(value, f"--set {text}")))
+
+    @property
+    def axis(self) -> str:
+        """The axis that it gives values, if it gives several."""
+        key = ".".join(self.keys)
+        is_name = key == f"{ALGORITHM}.name" and (len(self.values) > 1 or isinstance(self.values[0], list))
+        return SPLIT if key == KIND else ALGORITHM if is_name else key
+
+    def axis_values(self) -> list[Any]:
+        """Return the values of the axis: a list is several, but of a key whose values are lists."""
+        if len(self.values) == 1 and isinstance(self.values[0], list) and not takes_list(self.axis):
+            return self.values[0]
+        return list(self.values)
+
+    @property
+    def gives_axis(self) -> bool:
+        """Whether it gives several values, or a list of one."""
+        return self.axis_values() != [self.values[0]]
 
     def apply(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return `values` with this change.
 
         Raises:
-            ConfigError: if a key on the path has a plain value.
+            ConfigError: if a key on the path has a plain value, or it has several values.
         """
-        return with_value(values, self.keys, self.value, f"--set {self.text}")
+        if len(self.values) > 1:
+            raise ConfigError(f"--set {self.text}: expected one value; a list has brackets, as in [1, 2]")
+        return with_value(values, self.keys, self.values[0], f"--set {self.text}")
 
 
 @dataclass(frozen=True)
@@ -141,7 +163,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
         with at(where):
             if axis == SPLIT and isinstance(value, Mapping):
                 value = {"kind": DEFAULTS[SPLIT], **value}
-            if axis in ("algorithm", SPLIT) and isinstance(value, str) and "," in value:
+            if axis in (ALGORITHM, SPLIT) and isinstance(value, str) and "," in value:
                 raise ConfigError(f"{axis} = '{value[:60]}': several are a list: [{value[:60]}]")
             values = [value]
             if axis == "seed" and isinstance(value, str):

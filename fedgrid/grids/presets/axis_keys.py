@@ -7,7 +7,7 @@ tables and figures of a report) takes them from here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
@@ -19,6 +19,7 @@ from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfi
 from fedgrid.engine.federation.dealing.kinds import KINDS, own_kinds
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown_key
 from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.runtime.configuration.validation import find_section
 from fedgrid.grids.presets.nested import value_at
 from fedgrid.tracking.scoring.selection import text_of
 
@@ -91,6 +92,25 @@ def check_axis_key(key: str) -> None:
         f"unknown axis '{key}'; {hint(key, axis_keys(), inner=inner)}allowed: any key of a run: "
         f"{', '.join(top)}, {SETTING}SETTING"
     )
+
+
+def takes_list(key: str) -> bool:
+    """Return whether a list can be one value of a key, as `[5, 10]` of `split.sizes`."""
+    section, _, rest = key.partition(".")
+    within: Iterable[BaseModel | type[BaseModel]] = [RunConfig]
+    if section == ALGORITHM:
+        within = [entry.settings for entry in ALGORITHMS.values()]
+    elif section == SPLIT:
+        within = [Split, *(kind.rule for kind in own_kinds())]
+    path = rest.split(".") if section in (ALGORITHM, SPLIT) else key.split(".")
+    sections = (find_section(model, path[:-1]) for model in within)
+    fields = (section.model_fields.get(path[-1]) for section in sections if section is not None)
+    return any(_has_list(field.annotation) for field in fields if field is not None)
+
+
+def _has_list(annotation: Any) -> bool:
+    kind = get_origin(annotation) or annotation
+    return kind in (list, tuple) or (kind is not dict and any(map(_has_list, get_args(annotation))))
 
 
 def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from fedgrid.grids.presets.axes import (
     items,
     keep,
 )
-from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys, variant_settings
+from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys, check_axis_key, variant_settings
 from fedgrid.grids.presets.expand import expand
 from fedgrid.grids.presets.grid import DICT, OPTIONS, STACKED, Asks, Grid
 from fedgrid.grids.presets.preset_files import file_meant, is_path, open_preset, preset_names
@@ -63,7 +63,7 @@ def load_grid(
         what: a preset's or a scenario's name, the path of a YAML file, what such a file holds (the grid then
             needs a `name`) or says, or None for options alone.
         options: axis -> value or list; replaces the file's values.
-        changes: `key.key=value` each, applied after everything else.
+        changes: `key.key=value` each, applied after everything else; `key.key=value,value` is an axis.
         filters: `axis=value,axis=value` each; a run must pass all of them.
         seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
         extends: `axis+=value,value` each: values that the grid does not have yet.
@@ -85,6 +85,9 @@ def load_grid(
     if name is None and isinstance(what, str) and what not in preset_names() and own in preset_names():
         raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
     axes, nested, notes = _with_options(preset, options, changes)
+    varied = [
+        change.text for change in map(Change.parse, changes) if change.axis in axes.keys() - preset.axes
+    ]
     preset = replace(
         preset, overrides=(*preset.overrides, *overrides), changes=tuple(nested), searched=searched
     )
@@ -104,7 +107,7 @@ def load_grid(
         source=preset.source,
         # A dict has no other name that it could come with.
         is_named=name is not None and preset.source != DICT,
-        asks=Asks(preset.source, _digest(preset), ids),
+        asks=Asks(preset.source, _digest(preset, varied), ids),
         sets_stacked=preset.gives(STACKED),
         notes=tuple(notes),
     )
@@ -119,9 +122,10 @@ def _with_options(
     nested: list[Change] = []
     notes: list[str] = []
     for change in map(Change.parse, changes):
-        key = ".".join(change.keys) if change.keys != (SPLIT, "kind") else SPLIT
-        if key in axes:
-            before, axes[key] = axes[key], items(key, change.value)
+        key = change.axis
+        if key in axes or change.gives_axis:
+            check_axis_key(key)
+            before, axes[key] = axes.get(key, ()), items(key, change.axis_values())
             if len(axes[key]) == 1 < len(before):
                 first = ", ".join(item.label for item in before[:FEW]) + ", ..." * (len(before) > FEW)
                 notes.append(f"--set {change.text} takes the place of {len(before)} values of {key}: {first}")
@@ -131,8 +135,10 @@ def _with_options(
     return axes, nested, notes
 
 
-def _digest(preset: Preset) -> str:
+def _digest(preset: Preset, varied: Sequence[str]) -> str:
     """Return a digest of what a file, its bases, `--set` and `--tuned` say; lines and comments do not count.
+
+    `varied` are the texts of `--set` that give the file a further axis.
 
     A file that says the same adds to what it asked for before, as with another `--filter` or other `--seeds`.
     One that was edited, or has another `--set`, replaces it: its earlier runs are superseded
@@ -145,7 +151,7 @@ def _digest(preset: Preset) -> str:
         {key: value for key, (value, _) in preset.fixed.items()},
         [(override.when, override.then) for override in preset.overrides],
         preset.excluded,
-        [change.text for change in preset.changes],
+        [*(change.text for change in preset.changes), *varied],
     )
 
     def plain(value: object) -> object:

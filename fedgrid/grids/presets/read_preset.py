@@ -11,6 +11,7 @@ from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS, INNER
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.presets import preset_files
 from fedgrid.grids.presets.axes import Axes, Choice, Item, Override, Preset, choose, items
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SECTIONS, SPLIT, check_axis_key
@@ -87,7 +88,7 @@ def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
         return Preset(defaults())
     name = str(file.values["base"])
     if name not in preset_files.preset_names():
-        beside = os.path.normpath(Path(trail[-1]).parent / name)
+        beside = os.path.normpath(Path(trail[-1]).parent / expand_path(name, "base"))
         name = beside if preset_files.is_path(beside) else name
     with at(Place(file, ("base",))):
         if name in trail:
@@ -103,7 +104,8 @@ def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
         raise ConfigError(f"{place}: plugins = {given!r}: expected a list of files, as in [my_algorithms.py]")
     for index, name in enumerate(given):
         with at(place.under(index)):
-            active.add_named(Path(trail[-1]).parent / name, Path(trail[-1]))
+            own = Path(trail[-1])
+            active.add_named(own.parent / expand_path(name, "plugin"), own)
 
 
 def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:

@@ -99,6 +99,37 @@ def parse_value(text: str, source: str) -> Any:
     return _parse(text, source)[0]
 
 
+def parse_values(text: str, source: str) -> list[Any]:
+    """Return the values of pieces of YAML with commas between them; errors begin with `source`.
+
+    `1, 2` has two values, and `[1, 2]`, `{a: 1, b: 2}` and `"1, 2"` have one each.
+
+    Raises:
+        ConfigError: if it is not YAML, or nothing stands on one side of a comma.
+    """
+    if not set(text) & set("[]{}'\""):
+        return [
+            parse_value(part, source) for part in (split_at_commas(text, source) if "," in text else [text])
+        ]
+    try:
+        values: list[Any] = parse_value(f"[{text}]", source)
+    except ConfigError:
+        return [parse_value(text, source)]  # Whose error has the text as it was given.
+    return values if len(values) > 1 else [parse_value(text, source)]
+
+
+def split_at_commas(text: str, source: str) -> list[str]:
+    """Return the names in `a,b`, without the spaces around them.
+
+    Raises:
+        ConfigError: if nothing stands on one side of a comma.
+    """
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ConfigError(f"{source}: nothing stands on one side of a comma; write A,B without spaces")
+    return names
+
+
 def in_one_line(value: Any) -> str:
     """Return a value as a piece of YAML, such as `[1, 5]` or `{local_epochs: 5}`."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=MOST_BYTES)

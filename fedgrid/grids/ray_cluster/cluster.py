@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -25,6 +26,9 @@ from fedgrid.grids.ray_cluster.token import make_private, send_token, token_file
 AUTO = Request()
 LOCAL = "local"
 """Ray's name for a cluster of its own, on this machine."""
+AUTO_ADDRESS = "auto"
+"""Ray's name for the cluster that runs on this machine."""
+HOST_AND_PORT = re.compile(r"[\w.-]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 QUIET: Mapping[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 ROOT = 0
 """The user who may start a cluster for all users of a machine."""
@@ -149,14 +153,23 @@ def _start(folder: Path) -> None:
 
 
 def check_answers(address: str) -> None:
-    """Check that something answers at `host:port`; an address of another kind is left to Ray.
+    """Check that an address is `local`, or HOST:PORT where something answers.
 
     Ray itself would ask for minutes, and print a line each time.
 
     Raises:
-        ConfigError: nothing does.
+        ConfigError: it is neither, or nothing answers.
     """
-    if "://" not in address and ":" in address and not _answers(address):
+    if address == LOCAL:
+        return
+    if address == AUTO_ADDRESS:
+        raise ConfigError(f"RAY_ADDRESS=auto: no Ray cluster of yours runs on this machine; {INSTEAD}")
+    if not HOST_AND_PORT.fullmatch(address):
+        raise ConfigError(
+            f"RAY_ADDRESS={address}: expected HOST:PORT, as `ray start` prints it (its usual port is "
+            f"6379); {INSTEAD}"
+        )
+    if not _answers(address):
         raise ConfigError(f"the Ray cluster at {address} does not answer; {INSTEAD}")
 
 
@@ -200,7 +213,10 @@ def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -
 
 def address() -> str:
     """Return the address of the cluster to use; `LOCAL` if a new one is to be started."""
-    return os.environ.get("RAY_ADDRESS") or _read_note() or LOCAL
+    given = os.environ.get("RAY_ADDRESS", "").strip()
+    if given == AUTO_ADDRESS:
+        return _read_note() or given
+    return given or _read_note() or LOCAL
 
 
 def _read_note() -> str | None:

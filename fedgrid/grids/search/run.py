@@ -15,7 +15,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.display.tables import cell, titled_table
-from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.execution.run import launch_remaining, plan_remaining
 from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -27,10 +27,13 @@ from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.execution.watch import LaunchResult
     from fedgrid.grids.planning.options import LaunchOptions
+    from fedgrid.grids.presets.grid import Grid
     from fedgrid.grids.search.definition import Search
 
 
@@ -88,14 +91,19 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, then = progress.replay()
-    done = [run for run in grid.runs if is_finished(storage, run)]
-    todo = unfinished(grid.runs, storage, grid.until)
+    done, todo = _split(grid, storage)
     result = launch_remaining(grid, todo, done, storage, options, trackers, console, then)
     if progress.trials or progress.complete:
         written = files.write(search, progress.trials, progress.complete, storage)
         if "mlflow" in options.trackers:
             log_result(search, progress.trials, written, trackers.grid)
     return Advanced(progress, result, tuple(done))
+
+
+def _split(grid: Grid, storage: Storage) -> tuple[list[RunConfig], Sequence[RunConfig]]:
+    """Return the runs that are finished, and those that are to go on now."""
+    done = [run for run in grid.runs if is_finished(storage, run)]
+    return done, unfinished(grid.runs, storage, grid.until)
 
 
 def plan_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> None:
@@ -111,10 +119,8 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
-    # Imports torch.
-    from fedgrid.grids.planning.dry_run import show_plan
-
-    show_plan(grid, storage, options, console)
+    done, todo = _split(grid, storage)
+    plan_remaining(grid, todo, done, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"

@@ -53,7 +53,7 @@ def test_crate_says_what_was_run_on_which_data(bundle: Path, tmp_path: Path) -> 
     assert (tmp_path / "report" / "index.html").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("target", ["nowhere/mine.zip", "folder.zip", "file/mine.zip"])
+@pytest.mark.parametrize("target", ["folder.zip", "file/mine.zip", "file/below/mine.zip"])
 def test_file_that_cannot_be_written_is_refused_before_the_work(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:

@@ -45,7 +45,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--seed", "0..4"], "Invalid value for '--seed': Input should be a valid integer"),
         (["run", "--seed=0..3"], "several: --seeds 0..3"),
         (["run", "--seed", "0", "1", "2"], "--seeds 0,1,2"),
-        (["run", "--clients", "15,30"], "--set 'clients=[15, 30]'"),
+        (["run", "--clients", "15,30"], "--set clients=15,30"),
         (["run", "quickstart", "--epochs", "5"], "--epochs; set it with --set training.local_epochs=VALUE"),
         (["run", "quickstart", "--lr", "0.1"], "--lr; set it with --set training.learning_rate=VALUE"),
         (["run", "quickstart", "--num-clients", "3"], "did you mean --clients?"),

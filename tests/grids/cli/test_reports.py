@@ -240,14 +240,6 @@ def test_report_is_written_when_mlflow_cannot_be_reached(storage):
     assert (storage / "grids" / "one" / "report" / "index.html").exists()
 
 
-def test_report_folder_that_cannot_be_written_is_one_line(grids, tmp_path):
-    (tmp_path / "file").touch()
-    result = report(grids, "--to", tmp_path / "file")
-    assert result.code == 1
-    assert str(tmp_path / "file") in result.err
-    assert len(result.err.splitlines()) == 1
-
-
 def test_comparing_a_grid_with_itself_is_refused(grids):
     result = fedgrid("compare", "one", "one", "--storage", grids)
     assert (result.code, "name two grids" in result.err) == (2, True)

@@ -156,7 +156,8 @@ def test_a_run_that_would_fail_again_is_not_retried(run, storage):
     assert calls[-1] == ("finish", 2, None)
 
 
-def test_pauses_between_retries_grow(run, time):
+def test_pauses_between_retries_grow(run, time, monkeypatch):
+    monkeypatch.setattr("fedgrid.engine.runtime.storage.clock.HEED_SECONDS", 60.0)
     run(RunError("out of memory"), at=(1, 1), times=3, retries=3)
     assert [longest / 2 <= pause <= longest for pause, longest in zip(time.pauses, (1, 2, 4), strict=True)]
 

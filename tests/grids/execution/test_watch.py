@@ -186,7 +186,7 @@ def test_one_failed_look_at_the_storage_does_not_end_the_grid(watched, clock, mo
     watch.fail(config(seed=1), "client 3 died", 1)
     assert folder.read_progress() is not None
     assert RunFolder(storage, config(seed=1)).failure().cause == "client 3 died"
-    assert len(time.pauses) == 6
+    assert len(time.pauses) >= 6
     assert ["Input/output error" in line for line in warnings] == [True] * 3
 
 

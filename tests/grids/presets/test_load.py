@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.presets.axis_keys import value_text
 from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.presets.nested import value_at
 
 NOWHERE = Path("no-data-needed")
 
@@ -106,6 +108,64 @@ def test_set_reads_yaml_and_later_ones_win():
     assert run.training.keep_optimizer_state
 
 
+@pytest.mark.parametrize("given", ["0.1,0.5,1.0", "0.1, 0.5, 1.0", "[0.1, 0.5, 1.0]"])
+def test_several_values_of_set_are_an_axis(given):
+    """Three alphas, each with five seeds, as on the page about running."""
+    made = load_grid(
+        None,
+        {"dataset": "digits", "algorithm": ["fedavg"]},
+        ["split=dirichlet", f"split.alpha={given}"],
+        NOWHERE,
+        seeds="0..4",
+    )
+    runs = [(run.split.kind, run.split.alpha, run.seed) for run in made.runs]
+    assert runs == [("dirichlet", alpha, seed) for alpha in (0.1, 0.5, 1.0) for seed in range(5)]
+    assert made.varied == ("split.alpha",)
+
+
+def test_several_values_of_set_take_the_place_of_what_a_file_says(write):
+    """Its value, its axis, and an earlier `--set`; runs are those of a file with this axis."""
+    axis = grid(write("axes: {training.rounds: [3, 4]}", "axis.yaml")).runs
+    for text in ("training: {rounds: 9}", "axes: {training.rounds: [5, 6, 7]}"):
+        assert grid(write(text), "training.rounds=8", "training.rounds=3,4").runs == axis
+    assert [run.training.rounds for run in grid(None, "training.rounds=3,4", "training.rounds=8").runs] == [8]
+
+
+@pytest.mark.parametrize(
+    ("change", "axis", "values"),
+    [
+        ("seed=0..2,5", "seed", [0, 1, 2, 5]),
+        ("clients=6,9", "clients", [6, 9]),
+        ("split.kind=iid,dirichlet", "split", ["iid", "dirichlet"]),
+        ("algorithm.name=fedavg,ifca", "algorithm", ["fedavg", "ifca"]),
+        ("algorithm={name: fedprox, mu: 0.1},fedavg", "algorithm", ["fedprox", "fedavg"]),
+        ("split.sizes=[5, 10]", "split.sizes", [(5, 10)]),
+        ("split.sizes=[5, 10],[8, 7]", "split.sizes", [(5, 10), (8, 7)]),
+        ("faults.label_flip=[3, 8]", "faults.label_flip", [(3, 8)]),
+        ("training.augment=[crop, flip]", "training.augment", [("crop", "flip")]),
+        ("uplink=[{clip: 1.0}],[]", "uplink", ["clip 1", "[]"]),
+        ("joins={1: 2, 2: 3}", "joins", [{1: 2, 2: 3}]),
+    ],
+)
+def test_lists_of_keys_that_are_lists_are_single_values(change, axis, values):
+    def value(run):
+        if axis in ("algorithm", "uplink"):
+            return value_text(run, axis)
+        return run.split.kind if axis == "split" else value_at(run, axis.split("."))[0]
+
+    assert [value(run) for run in grid(None, change, dataset="cifar10").runs] == values
+
+
+def test_another_axis_of_set_asks_for_other_runs(write):
+    """As another `--set` of one value does: `runs --superseded` then lists what is no longer asked for."""
+    path = write("training: {rounds: 3}")
+    first, second, plain = (
+        grid(path, *changes).asks.digest for changes in (["split.alpha=0.1,0.5"], ["split.alpha=0.1,1.0"], [])
+    )
+    assert len({first, second, plain}) == 3
+    assert grid(path, "split.alpha=0.1,0.5").asks.digest == first
+
+
 def test_set_is_applied_after_options():
     assert [run.seed for run in grid(None, "seed=2", seed=1).runs] == [2]
 
@@ -200,6 +260,12 @@ def test_a_file_that_is_no_utf8_text_is_refused(tmp_path):
         ("training.round=5", "unknown key 'round' in training; did you mean 'rounds'?"),
         ("training.rounds=many", "training.rounds = 'many': input should be a valid integer"),
         ("training=5", "training = 5: expected"),
+        ("training.round=5,6", "unknown key 'round' in training; did you mean 'rounds'?"),
+        ("training=5,6", "axis 'training' is a section; name one of its keys, as in training.rounds"),
+        ("training.rounds=5,", "--set training.rounds=5,: nothing stands on one side of a comma"),
+        ("training.rounds=5,,6", "--set training.rounds=5,,6: nothing stands on one side of a comma"),
+        ("training.rounds=5,5", "the same run twice: "),
+        ("training.rounds=[]", "training.rounds = []: expected at least one"),
         ("rounds=5", "unknown key 'rounds'; "),
         ("algorithm.clusterer=kmeans", "ocfl-hdbscan clusters with 'hdbscan', not 'kmeans'"),
     ],

@@ -124,11 +124,6 @@ def test_a_list_in_place_of_one_value_names_the_axis_to_write(refused, text, axe
     assert f"`axes: {{{axes}}}`" in refused(text, "mine.yaml, line 2: ")
 
 
-def test_a_list_of_set_in_place_of_one_value_names_the_axis_to_write(refused):
-    message = refused("seed: 1", "training.rounds = [5, 9]: ", "training.rounds=[5, 9]")
-    assert "`axes: {training.rounds: [5, 9]}`" in message
-
-
 def test_a_list_that_is_wrong_itself_is_not_called_an_axis(refused):
     assert "axes" not in refused("seed: 1\nsplit: {sizes: [3, 3]}", "mine.yaml, line 2: split.sizes = [3, 3]")
 

@@ -59,15 +59,15 @@ def test_stale_cluster_address_is_ignored(address_file, address):
     ],
 )
 def test_cluster_that_cannot_be_used_is_one_line(monkeypatch, error, cause):
-
     def init(**settings):
         raise error
 
     monkeypatch.setattr("ray.init", init)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    monkeypatch.setattr(cluster, "_answers", lambda address: True)
     with (
-        pytest.raises(RunError, match=f"cluster at ray://head:10001 cannot be used .*{cause}.; ") as refused,
+        pytest.raises(RunError, match=f"cluster at head:6379 cannot be used .*{cause}.; ") as refused,
         cluster.connected(),
     ):
         pass
@@ -96,9 +96,23 @@ def test_silent_cluster_is_one_line_that_ends_no_other_cluster():
         check_answers("127.0.0.1:9")
 
 
-@pytest.mark.parametrize("address", ["local", "auto", "ray://head:10001"])
-def test_other_addresses_are_left_to_ray(address):
-    check_answers(address)
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "head", "LOCAL", "ray://head:10001", "http://head:8265", ":6379", "head:port"]
+)
+def test_an_address_without_host_and_port_is_refused_with_what_to_write(address):
+    with pytest.raises(
+        ConfigError, match=rf"RAY_ADDRESS={address}: expected HOST:PORT.* 6379.*RAY_ADDRESS=local"
+    ):
+        check_answers(address)
+
+
+def test_auto_is_the_cluster_of_this_machine(address_file, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    with pytest.raises(ConfigError, match="RAY_ADDRESS=auto: no Ray cluster of yours runs on this machine; "):
+        check_answers(cluster.address())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address_file.write_text(place := f"127.0.0.1:{server.getsockname()[1]}")
+        assert cluster.address() == place
 
 
 def test_in_process_looks_for_no_cluster(monkeypatch):

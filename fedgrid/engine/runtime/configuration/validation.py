@@ -31,7 +31,7 @@ def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOT
             problem = finding["msg"].removeprefix("Value error, ")
             message = f"{place}: {problem}" if place else problem
         case "model_type":
-            section = _find(model, location)
+            section = find_section(model, location)
             keys = f" of {', '.join(_keys(section))}" if section is not None else ""
             message = f"{place} = {finding['input']!r}: expected KEY: VALUE with keys{keys}"
         case "tuple_type" | "list_type":
@@ -74,7 +74,7 @@ def inner_keys(model: Model) -> dict[str, str]:
     """
     places: dict[str, str] = {}
     for key in _keys(model):
-        section = _find(model, (key,))
+        section = find_section(model, (key,))
         for inner in _keys(section) if section is not None else ():
             places.setdefault(inner, f"{key}.{inner}")
     return places
@@ -94,7 +94,7 @@ def _location(error: ValidationError) -> Key:
 
 def _unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> ConfigError:
     *sections, key = location
-    section = _find(model, tuple(sections))
+    section = find_section(model, tuple(sections))
     if section is None:
         return ConfigError(f"unknown key '{'.'.join(location)}'", location)
     return unknown_key(key, ".".join(sections), _keys(section), location, {**inner, **inner_keys(section)})
@@ -104,7 +104,7 @@ def _keys(model: Model) -> list[str]:
     return list((model if isinstance(model, type) else type(model)).model_fields)
 
 
-def _find(model: Model, location: Key) -> Model | None:
+def find_section(model: Model, location: Key) -> Model | None:
     """Return the section of a configuration at `location`, None if there is a plain value."""
     for name in location:
         if isinstance(model, BaseModel):

@@ -25,7 +25,7 @@ from fedgrid.engine.runtime.data import arrow_folders, hub, own_images
 from fedgrid.engine.runtime.data.own_data import of_file, own_data
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED
 from fedgrid.engine.runtime.storage import user_files
-from fedgrid.engine.runtime.storage.user_files import cache
+from fedgrid.engine.runtime.storage.user_files import absolute, cache
 
 READER = 3
 """Version of how files become images: digests of what another one has read are not recalled."""
@@ -151,12 +151,22 @@ def default_data_dir() -> Path:
     """Return FEDGRID_DATA, or fedgrid/data in the user's cache folder.
 
     Raises:
-        ConfigError: the user has no home folder.
+        ConfigError: the user has no home folder, or there can be no such folder.
     """
     given = os.environ.get("FEDGRID_DATA")
-    if given:
-        return Path(given).expanduser()
-    return cache(instead="FEDGRID_DATA") / "data"
+    return image_folder(given, "FEDGRID_DATA") if given else cache(instead="FEDGRID_DATA") / "data"
+
+
+def image_folder(given: Path | str, what: str = "--data-dir") -> Path:
+    """Return the absolute path of the folder of images that a user names.
+
+    Raises:
+        ConfigError: there can be no such folder.
+    """
+    folder = absolute(given, what)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{what} {folder} is a file; name a folder for the images")
+    return folder
 
 
 def _measure(dataset: Dataset, data_dir: Path) -> Dataset:

@@ -33,6 +33,7 @@ from fedgrid.engine.runtime.plugins.plugin import (
     names_within,
     read_source,
 )
+from fedgrid.engine.runtime.storage.user_files import expand_path
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -98,8 +99,9 @@ def add(file: Path | str) -> None:
     Raises:
         ConfigError: as `use`.
     """
-    source = read_source(Path(file))
-    check_code(source.code or b"", Path(file))
+    path = expand_path(file, "plugin")
+    source = read_source(path)
+    check_code(source.code or b"", path)
     if source.digest not in _digests(_active):
         _sources[source.digest] = source
         # The same bytes may have been loaded under another name, which messages would show.

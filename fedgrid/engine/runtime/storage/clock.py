@@ -30,6 +30,17 @@ def backoff(attempt: int) -> float:
     return SystemRandom().uniform(0.5, 1.0) * min(60.0, 2.0 ** (attempt - 1))
 
 
+HEED_SECONDS = 1.0
+"""How often a pause looks whether it is to end."""
+
+
+def pause_until(is_over: Callable[[], bool], seconds: float, clock: Clock = CLOCK) -> None:
+    """Pause for so many seconds, or until `is_over`, which a handler of a signal may have changed."""
+    while seconds > 0 and not is_over():
+        clock.pause(min(seconds, HEED_SECONDS))
+        seconds -= HEED_SECONDS
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long a failed call is tried again: not at all by default."""
@@ -39,6 +50,8 @@ class Patience:
     warn: Callable[[str], None] = lambda _: None
     """Gets a line for the first failed attempt."""
     clock: Clock = CLOCK
+    is_stopped: Callable[[], bool] = lambda: False
+    """Whether the user has interrupted the program: no failed call is tried again from then on."""
 
     def repeat(self, call: Callable[[], T], errors: tuple[type[Exception], ...]) -> T:
         """Return what `call` returns; if it raises one of `errors`, call it again after a pause that grows.
@@ -47,6 +60,7 @@ class Patience:
 
         Raises:
             Exception: the last error, after `give_up_after`, or that something may not be read or written.
+            KeyboardInterrupt: the call fails, or has failed, and `is_stopped`.
         """
         deadline, attempt = self.clock.now() + self.give_up_after, 1
         while True:
@@ -54,12 +68,14 @@ class Patience:
                 return call()
             except errors as error:
                 left = deadline - self.clock.now()
+                if self.is_stopped():
+                    raise KeyboardInterrupt from error
                 if left <= 0 or is_denied(error):
                     raise
                 if attempt == 1:
                     reason = (str(error) or type(error).__name__).splitlines()[0]
                     self.warn(f"{reason}; trying again for {self.give_up_after:g} s")
-            self.clock.pause(min(backoff(attempt), left))
+            pause_until(self.is_stopped, min(backoff(attempt), left), self.clock)
             attempt += 1
 
 

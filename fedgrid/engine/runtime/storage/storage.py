@@ -39,8 +39,10 @@ MARKS = re.compile(
     r"[^/]+/((done|failed|scores|mlflow|config|made_with|imported|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
-_MISSPELT_URI = re.compile(r"(s3|gs|hdfs|abfss?|file)(?::/|//)(?!/)(.+)")
-"""A URI without its colon, or with one slash: it would silently be a folder here."""
+_MISSPELT_URI = re.compile(r"(s3a?|gc?s|hdfs|abfss?|az|file|https?)(?::/?|//)(?!/)(.+)", re.IGNORECASE)
+"""A URI without its colon or its slashes: it would silently be a folder here."""
+_DATABASE = re.compile(r"(sqlite|postgresql|mysql|mssql)\b[+\w]*:", re.IGNORECASE)
+"""An MLflow store."""
 OWN = re.compile(r"grids|cache|drivers|encoders|tensorboard|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
 """What belongs to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
 GIVE_UP_AFTER = 300.0
@@ -89,6 +91,11 @@ class Storage:
         if slip := _MISSPELT_URI.match(str(text)):
             scheme, place = slip.groups()
             raise ConfigError(f"--storage {text}: did you mean {scheme}://{place}? a folder: ./{text}")
+        if _DATABASE.match(str(text)):
+            raise ConfigError(
+                f"--storage {text}: runs are files, so name a folder or a URI such as s3://bucket/runs; "
+                "MLFLOW_TRACKING_URI takes the address of a database"
+            )
         if "://" not in str(text):
             return cls(absolute(text, "--storage"))
         parts = urlsplit(str(text))
@@ -96,7 +103,7 @@ class Storage:
             if parts.netloc not in ("", "localhost"):
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
             return cls(Path(unquote(parts.path)).absolute())
-        uri = str(text).rstrip("/")
+        uri = parts.scheme + str(text)[len(parts.scheme) :].rstrip("/")  # S3:// is s3://.
         return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -106,9 +113,11 @@ class Storage:
     def __str__(self) -> str:
         return redacted(self.uri) if self.uri else str(self.root)
 
-    def patient(self, warn: Callable[[str], None] = lambda _: None) -> "Storage":
-        """Return this storage for a launched grid: it tries for five minutes before it gives up."""
-        return replace(self, patience=Patience(GIVE_UP_AFTER, warn))
+    def patient(
+        self, warn: Callable[[str], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
+    ) -> "Storage":
+        """Return this storage for a launched grid: it tries for five minutes, or until `is_stopped`."""
+        return replace(self, patience=Patience(GIVE_UP_AFTER, warn, is_stopped=is_stopped))
 
     def patiently(self, call: Callable[[], T]) -> T:
         """Return what `call` returns; if it cannot read or write this storage, try again as `patience` says.

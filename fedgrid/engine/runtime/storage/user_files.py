@@ -6,54 +6,78 @@ sizes, times and inodes of their files. If that is lost or damaged, everything i
 """
 
 import os
+import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, TypeAlias
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.storage.atomic import write_text
 from fedgrid.engine.runtime.storage.format import seal, unseal
 
+VARIABLE = re.compile(r"\$\{?(\w+)")
 
-def absolute(given: str | Path, what: str) -> Path:
-    """Return the absolute path of something that need not exist; `what` it is begins the message.
+
+def expand_path(given: str | Path, what: str) -> Path:
+    """Return a path as it is meant, with `~`, `$HOME` and other variables in place.
+
+    It may stay relative, and nothing need be there; `what` it is begins the message.
 
     Raises:
-        ConfigError: there can be nothing of that name.
+        ConfigError: it is empty or an address, or has a variable that is not set.
+    """
+    text = str(given)
+    if not text.strip():
+        raise ConfigError(f"{what} is empty; name a place, or leave it out")
+    if "://" in text:
+        raise ConfigError(f"{what} {text}: expected a path on this machine, and this is an address")
+    if "$" in text and not os.path.exists(text):
+        text = os.path.expandvars(text)
+        if unset := VARIABLE.search(text):
+            raise ConfigError(f"{what} {given}: the variable {unset[1]} is not set")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{what} {given}: {error}; name another path") from error
+
+
+def absolute(given: str | Path, what: str) -> Path:
+    """Return the absolute path of something that need not exist, as of `expand_path`.
+
+    Raises:
+        ConfigError: as `expand_path`, and if there can be nothing of that name.
     """
     try:
-        path = Path(given).expanduser().absolute()
+        path = expand_path(given, what).absolute()
         path.exists()
         str(path).encode()
     except UnicodeEncodeError as error:
         raise ConfigError(f"{what} {given}: {path} is not UTF-8, as names must be; rename it") from error
-    except (OSError, RuntimeError, ValueError) as error:
+    except ConfigError:
+        raise
+    except (OSError, ValueError) as error:
         cause = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"{what} {str(given)[:100]}: {cause}; name another path") from error
     return path
 
 
-def new_file(given: str | Path, what: str) -> Path:
-    """Return the absolute path of a file that can be written; `what` it is begins the message.
+def check_output(path: Path, what: str, *, is_folder: bool = False) -> None:
+    """Check, before the work, that a file or folder can be written; folders on the way to it are made.
 
     Raises:
-        ConfigError: it is a folder, or its folder is missing or cannot be written.
+        ConfigError: it cannot, as far as that is known without a write.
     """
-    path = absolute(given, what)
-    if path.is_dir():
-        raise ConfigError(f"{what} {given}: it is a folder; name a file")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{what} {given}: there is no folder {path.parent}; make it, or name another")
-    try:
-        with TemporaryFile(dir=path.parent):
-            return path
-    except OSError as error:
-        cause = f"{path.parent} cannot be written ({error.strerror})"
-        raise ConfigError(f"{what} {given}: {cause}; name a file elsewhere") from error
+    other = "a file" if is_folder else "a folder"
+    if path.exists() and path.is_dir() != is_folder:
+        raise ConfigError(f"{what} {path} is {other}; name {'a folder' if is_folder else 'a file'}")
+    nearest = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if nearest != path and not nearest.is_dir():
+        raise ConfigError(f"{what} {path}: {nearest} is a file; name another place")
+    if not os.access(nearest, os.W_OK):
+        raise ConfigError(f"{what} {path}: {nearest} cannot be written to; name another place")
 
 
 def cache(instead: str) -> Path:
@@ -72,10 +96,10 @@ def cache_folder() -> Path:
     """Return FEDGRID_CACHE, or fedgrid's folder in the user's cache.
 
     Raises:
-        ConfigError: the user has no home folder.
+        ConfigError: the user has no home folder, or there can be no such folder.
     """
     if given := os.environ.get("FEDGRID_CACHE"):
-        return Path(given).expanduser().absolute()
+        return absolute(given, "FEDGRID_CACHE")
     return cache(instead="FEDGRID_CACHE")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from matplotlib.style import available
 
 from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.analyses.report import sections
 from fedgrid.grids.archive.explained import explained
@@ -72,6 +73,7 @@ def drawing_of(every: bool = False, format: str = SVG, style: str | None = None)
     formats = tuple(dict.fromkeys((SVG, format)))
     if style is None:
         return Drawing(every, formats)
+    style = str(expand_path(style, "--style"))
     try:
         with style_context(style):
             return Drawing(every, formats, (style,))

@@ -13,6 +13,7 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.user_files import check_output
 from fedgrid.grids.cli.actions.report_page import comparison_of, drawing_of, report_of
 from fedgrid.grids.cli.actions.studies import filter_study, names_in, read_study
 from fedgrid.grids.display.plain import print_plain, warn
@@ -76,6 +77,8 @@ def write_report(
         ConfigError: if there is no such grid, none of its runs is finished, or a plugin fails.
         RunError: if it cannot be written, or a file of the grid is damaged.
     """
+    if to is not None:
+        check_output(to, "--to", is_folder=True)
     share_with_group(storage.root)
     storage.pull_marks()
     # Before one is read for seconds.
@@ -159,6 +162,8 @@ def write_comparison(
     at_home = [title for title, grid in grids.items() if grid.storage is storage]
     if to is None and not at_home:
         raise ConfigError(f"neither grid is of {storage}: name a folder for the tables with --to")
+    if to is not None:
+        check_output(to, "--to", is_folder=True)
     share_with_group(storage.root)
     studies = [
         replace(read_study(grid.name, grid.storage, steps), name=title) for title, grid in grids.items()

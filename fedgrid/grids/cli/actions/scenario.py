@@ -16,6 +16,7 @@ from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.round.participation import Participation
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.run.prepare import held_in, images_of, prepare
+from fedgrid.engine.runtime.storage.user_files import check_output
 from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.blueprint import Blueprint, class_count_table, count_classes
 from fedgrid.grids.display.partition_file import write_partition
@@ -42,6 +43,9 @@ def show_scenario(
         ConfigError: if the data set cannot be split like this, a figure not be drawn in this format, or the
             split is more than who holds what.
     """
+    for option, path in {"--csv": csv, "--export": export, "--figure": figure}.items():
+        if path is not None:
+            check_output(path, option)
     _check_outputs(config, find(config.dataset, data_dir).num_classes, export, figure)
     (pool, test), _ = images_of(config, data_dir)
     for note in (*image_notes(config.dataset, (pool, test), data_dir), *group_notes([config], data_dir)):

@@ -1,12 +1,13 @@
 """What the commands share: exit codes, the console, and groups of options."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
+from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
 import typer
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
+MAY_BE_EMPTY = ("note",)
+"""Parameters whose empty text removes something."""
+PATH_BEGINS = re.compile(r"~\w*/|\$\{?\w+\}?/")
 PLAIN_WIDTH = 132
 """Columns to print if the output is not a terminal."""
 
@@ -57,9 +61,33 @@ def open_storage(place: str) -> "Storage":
 
 def data_folder(data_dir: Path | None) -> Path:
     """Return the absolute path of the image folder: `data_dir`, or the user's cache."""
-    from fedgrid.engine.runtime.data.datasets import default_data_dir
+    from fedgrid.engine.runtime.data.datasets import default_data_dir, image_folder
 
-    return (data_dir or default_data_dir()).absolute()
+    return image_folder(data_dir) if data_dir is not None else default_data_dir().absolute()
+
+
+def read_texts(command: Callable[..., None]) -> None:
+    """Let Typer read every path and text of a command by `parse_path` and `parse_text`."""
+    for parameter in signature(command, eval_str=True).parameters.values():
+        kind, *options = get_args(parameter.annotation) or (None,)
+        kinds = {kind, *(inner for part in get_args(kind) for inner in (part, *get_args(part)))}
+        for option in options:
+            if option.parser is None and parameter.name not in MAY_BE_EMPTY and kinds & {Path, str}:
+                option.parser = parse_path if Path in kinds else parse_text
+
+
+def parse_path(text: str) -> Path:
+    """Return a path as it is meant; it may be relative."""
+    from fedgrid.engine.runtime.storage.user_files import expand_path
+
+    return expand_path(text, "the path")
+
+
+def parse_text(text: str) -> str:
+    """Return a text that is not empty; one that begins as a path in the home folder is one."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty; give a value, or leave it out")
+    return str(parse_path(text)) if PATH_BEGINS.match(text) else text
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:

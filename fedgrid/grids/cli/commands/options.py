@@ -67,7 +67,12 @@ Filters = Annotated[
     typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
 ]
 Changes = Annotated[
-    list[str] | None, typer.Option("--set", help="Set a key of the run: KEY=VALUE, as in training.rounds=5.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Set a key of the run: KEY=VALUE, as in training.rounds=5; several values, KEY=VALUE,VALUE, are "
+        "a run each.",
+    ),
 ]
 Plugins = Annotated[
     list[Path] | None,

@@ -101,7 +101,7 @@ def run(
     with starting(quiet=launch.as_json):
         from fedgrid.grids.cli.actions.stacking import decide_stacking
         from fedgrid.grids.display.plain import print_marked, warn
-        from fedgrid.grids.execution.run import run_grid
+        from fedgrid.grids.execution.run import plan_grid, run_grid
         from fedgrid.grids.presets.load import load_grid
         from fedgrid.grids.search.tuned import add_notes, read_tuned
 
@@ -134,10 +134,7 @@ def run(
     for note in grid.notes:
         warn(note)
     if dry_run:
-        # Imports torch, which a driver of actors does without.
-        from fedgrid.grids.planning.dry_run import show_plan
-
-        show_plan(grid, storage, options, console(), line)
+        plan_grid(grid, storage, options, console(), line)
         return
     if line:
         print_marked("note:", "bold", line)

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fedgrid.engine.runtime.storage.atomic import write_text
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.redaction import redacted
 
@@ -61,9 +62,21 @@ def tracking_uri(storage: Path) -> str:
             f"MLFLOW_TRACKING_URI is '{uri}', which is not the address of an MLflow store; use "
             "sqlite:////absolute/path/mlflow.db, a postgresql:// or mysql:// address, or http(s)://host:port"
         )
-    if scheme == "sqlite" and not rest.startswith("//"):
-        return f"sqlite:///{_quoted(str(Path.cwd()))}{rest}"
-    return uri
+    return f"{scheme}:///{_local_path(uri, rest)}" if scheme.split("+")[0] == "sqlite" else uri
+
+
+def _local_path(uri: str, rest: str) -> str:
+    """Return the absolute path of the file that MLFLOW_TRACKING_URI names, with what follows it."""
+    if not rest.startswith("/") or ":memory:" in rest:
+        raise TrackerFailed(
+            f"MLFLOW_TRACKING_URI is '{redacted(uri)}': a SQLite file has three slashes, as in "
+            "sqlite:///mlflow.db, or sqlite:////absolute/path/mlflow.db"
+        )
+    given = rest[1:]
+    path = expand_path(given, "MLFLOW_TRACKING_URI")
+    if Path(given).is_absolute():
+        return given
+    return _quoted(str(path)) if path.is_absolute() else f"{_quoted(str(Path.cwd()))}/{given}"
 
 
 def _quoted(path: str) -> str:

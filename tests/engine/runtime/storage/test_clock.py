@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedgrid.engine.runtime.storage import clock
 from fedgrid.engine.runtime.storage.clock import Patience, backoff
 from tests.helpers.time import Time
 
@@ -24,7 +25,13 @@ def test_pause_is_half_to_all_of_1_2_4_up_to_60_seconds():
         assert longest / 2 <= min(drawn) < max(drawn) <= longest
 
 
-def test_failed_call_is_repeated_until_it_succeeds():
+@pytest.fixture
+def whole_pauses(monkeypatch):
+    """Let a pause be one call, and not one for each second."""
+    monkeypatch.setattr(clock, "HEED_SECONDS", 60.0)
+
+
+def test_failed_call_is_repeated_until_it_succeeds(whole_pauses):
     time, warnings = Time(), []
     call = Failing(OSError("first"), OSError("second"))
     assert Patience(60, warnings.append, time.clock).repeat(call, (OSError,)) == 7
@@ -33,13 +40,29 @@ def test_failed_call_is_repeated_until_it_succeeds():
     assert 0.5 <= time.pauses[0] <= 1 <= time.pauses[1] <= 2
 
 
-def test_last_error_is_raised_after_the_stated_time():
+def test_last_error_is_raised_after_the_stated_time(whole_pauses):
     time = Time()
     call = Failing(*(OSError(str(number)) for number in range(100)))
     with pytest.raises(OSError, match=r"^\d+$"):
         Patience(60, clock=time.clock).repeat(call, (OSError,))
     assert time.seconds == 1060, "the last attempt is at the deadline, whatever pauses were drawn"
     assert 6 <= len(time.pauses) <= 8, "1, 2, 4, 8 and 16 s and a part of 32 s, or half of each"
+
+
+def test_an_interruption_is_heeded_within_five_seconds():
+    """In the longest pause, of 60 s; the error is its cause."""
+    time = Time()
+    stopped = []
+    call = Failing(*(OSError(str(number)) for number in range(100)))
+    time.during_pause = lambda: time.seconds > 1200 and stopped.append(time.seconds)
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        Patience(600, clock=time.clock, is_stopped=lambda: bool(stopped)).repeat(call, (OSError,))
+    assert time.seconds - 1200 <= 5
+    assert isinstance(interrupted.value.__cause__, OSError)
+
+
+def test_a_call_that_succeeds_after_an_interruption_returns():
+    assert Patience(60, is_stopped=lambda: True).repeat(Failing(), (OSError,)) == 7
 
 
 def test_no_patience_tries_once():

@@ -67,11 +67,12 @@ def test_a_lease_on_a_read_only_storage_is_refused_as_bad_input(tmp_path, monkey
         Lease(Storage(tmp_path), "mine", clock=Clock()).__enter__()
 
 
-def test_dry_run_says_that_a_run_would_be_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_storage_without_rights_is_refused_by_run_and_dry_run(tmp_path, monkeypatch, dry):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    result = fedgrid(*TWO, *SMALL, "--storage", tmp_path / "runs", "--dry-run")
-    assert result.code == 0
-    assert f"warning: --storage {tmp_path}/runs cannot be written to: a run would be refused" in result.err
+    result = fedgrid(*TWO, *SMALL, "--storage", tmp_path / "runs", *dry)
+    assert result.code == 2
+    assert f"--storage {tmp_path}/runs cannot be written to; name another folder" in result.err
 
 
 def test_a_storage_that_becomes_read_only_ends_the_grid_at_once_in_one_line(tmp_path, monkeypatch, no_pause):

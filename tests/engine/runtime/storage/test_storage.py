@@ -77,13 +77,6 @@ def test_a_path_is_a_folder(tmp_path, monkeypatch):
     assert Storage.of("~/runs").root == Path("/home/me/runs")
 
 
-@pytest.mark.parametrize("text", ["s3//bucket/runs", "s3:/bucket/runs"])
-def test_uri_without_one_of_its_signs_is_no_folder(text):
-    with pytest.raises(ConfigError, match="did you mean s3://bucket/runs"):
-        Storage.of(text)
-    assert Storage.of(f"./{text}").uri is None
-
-
 def test_path_that_is_not_utf_8_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"^--storage .* is not UTF-8, as names must be; rename it$"):
         Storage.of(tmp_path / os.fsdecode(b"st\xe9"))

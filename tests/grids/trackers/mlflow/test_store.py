@@ -35,6 +35,21 @@ def test_a_relative_sqlite_file_is_made_absolute(tmp_path, monkeypatch):
     assert store.tracking_uri(tmp_path / "elsewhere") == f"sqlite:///{tmp_path}/mlflow.db"
 
 
+@pytest.mark.parametrize("uri", ["sqlite:///~/mlflow.db", "sqlite:///$HOME/mlflow.db"])
+def test_a_sqlite_file_may_lie_in_the_home_folder(uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert store.tracking_uri(tmp_path) == "sqlite:////home/me/mlflow.db"
+
+
+@pytest.mark.parametrize("uri", ["sqlite://mlflow.db", "sqlite://host/mlflow.db", "sqlite:///:memory:"])
+def test_a_sqlite_file_needs_three_slashes_before_its_path(uri, tmp_path, monkeypatch):
+    """With two it would be a file beside this folder, and in memory every process has its own."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(TrackerFailed, match="three slashes, as in sqlite:///mlflow.db"):
+        store.tracking_uri(tmp_path)
+
+
 @pytest.mark.parametrize(
     "uri", ["htp://host:5000", "./mlruns", "file:///tmp/mlruns", "http://", "sqlite:///"]
 )
