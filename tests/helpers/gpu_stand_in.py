@@ -174,6 +174,7 @@ class StandIn(TorchDispatchMode):
         self._patch(torch, "tensor", self._tensor)
         self._patch(torch, "autocast", lambda kind, *args, **given: REAL["autocast"]("cpu", *args, **given))
         self._patch(torch.cuda, "_lazy_init", lambda: None)
+        self._patch(torch.cuda, "is_available", lambda: True)
         self._patch(torch.cuda, "current_device", lambda: 0)
         self._patch(torch.cuda, "default_generators", (torch.Generator(),))
         super().__enter__()  # type: ignore[no-untyped-call]

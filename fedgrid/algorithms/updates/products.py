@@ -46,8 +46,11 @@ rounds too: clients with the same rows in another order send updates whose cosin
 6e-8 (Adam, whose first steps are as long for a gradient of rounding errors as for any other). The least that
 matters is 1e-6: of ResNets over the whole state, whose updates have BatchNorm's counters in common.
 """
-MODELS = 2.0**-34
-"""The same of models, of which updates are a small part: distances below 2^-17 of their lengths are zero."""
+MODELS = 2.0**-44
+"""The same of models, of which updates are a small part: distances below 2^-22 of their lengths are zero.
+
+float32 rounds each entry by up to 2^-24 of it. Groups whose updates are shorter cannot be told apart.
+"""
 PRODUCT_ERROR = 8 * 2.0**-23
 """What the product of two differences from the reference errs by, as a share of their squared lengths.
 

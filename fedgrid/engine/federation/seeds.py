@@ -77,7 +77,8 @@ def _of_torch(device: str) -> list["torch.Generator"]:
     import torch  # Takes a second, and most of what needs seeds does without.
 
     sources = [torch.default_generator]
-    if (place := torch.device(device)).type == "cuda":
+    # Nothing is drawn on a GPU that torch cannot use.
+    if (place := torch.device(device)).type == "cuda" and torch.cuda.is_available():
         index = torch.cuda.current_device() if place.index is None else place.index
         sources.append(torch.cuda.default_generators[index])
     return sources

@@ -91,7 +91,7 @@ def check_stored(
         if name not in (grids := list_grids(storage)):
             raise ConfigError(f"--imported {name}: {unknown('grid', name, grids or ['none in the storage'])}")
     if todo and not storage.may_be_written():
-        raise ConfigError(f"--storage {storage} cannot be written to; name another folder or URI")
+        storage.check_writable()  # Says why.
     for run in (*done, *todo) if todo else ():
         RunFolder(storage, run).check_config()
     if options.fresh:

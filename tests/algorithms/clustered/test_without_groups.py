@@ -43,23 +43,39 @@ def partition(tmp_path_factory):
     return files.__getitem__
 
 
+@pytest.fixture
+def clusters(tmp_path):
+    """Return a function that runs a federation and returns the last clusters, and the temperatures."""
+
+    def run(name, split, **training):
+        config = complete(
+            {
+                "clients": 8,
+                "algorithm": {"name": name, **ALGORITHMS[name]},
+                "training": {"rounds": ROUNDS, "local_epochs": 1, "batch_size": 64, **training},
+                "split": split,
+                "evaluation": {"every": ROUNDS},
+            },
+            NOWHERE,
+        )
+        folder = play(config, tmp_path, cache=None)
+        rows = pq.read_table(folder / "clients.parquet").to_pylist()
+        temperatures = pq.read_table(folder / "rounds.parquet")["temperature"].to_pylist()
+        return [row["cluster"] for row in rows if row["round"] == ROUNDS], temperatures
+
+    return run
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("sizes", [(8,), (4, 4)], ids=["one group", "two groups"])
-def test_clients_with_identical_rows_are_one_cluster(name, sizes, partition, tmp_path):
+def test_clients_with_identical_rows_are_one_cluster(name, sizes, partition, clusters):
     """All 40 rows are one batch. Two groups of four are told apart: duplicates hide nothing."""
-    config = complete(
-        {
-            "clients": 8,
-            "algorithm": {"name": name, **ALGORITHMS[name]},
-            "training": {"rounds": ROUNDS, "local_epochs": 1, "batch_size": 64},
-            "split": partition(sizes),
-            "evaluation": {"every": ROUNDS},
-        },
-        NOWHERE,
-    )
-    folder = play(config, tmp_path, cache=None)
-    rows = pq.read_table(folder / "clients.parquet").to_pylist()
-    last = [row["cluster"] for row in rows if row["round"] == ROUNDS]
+    last, temperatures = clusters(name, partition(sizes))
     assert last == [group for group, size in enumerate(sizes) for _ in range(size)]
-    temperatures = pq.read_table(folder / "rounds.parquet")["temperature"].to_pylist()
     assert any(temperatures) == (len(sizes) > 1)
+
+
+def test_groups_are_found_in_models_that_hardly_move(partition, clusters):
+    """Models are compared, of which an update is a hundred-thousandth: it is no rounding."""
+    last, _ = clusters("louvain", partition((4, 4)), learning_rate=1e-5)
+    assert last == [0, 0, 0, 0, 1, 1, 1, 1]

@@ -158,7 +158,7 @@ def test_lists_of_keys_that_are_lists_are_single_values(change, axis, values):
 
 def test_another_axis_of_set_asks_for_other_runs(write):
     """As another `--set` of one value does: `runs --superseded` then lists what is no longer asked for."""
-    path = write("training: {rounds: 3}")
+    path = write("split: dirichlet")
     first, second, plain = (
         grid(path, *changes).asks.digest for changes in (["split.alpha=0.1,0.5"], ["split.alpha=0.1,1.0"], [])
     )

@@ -203,6 +203,7 @@ OTHER = {
         "groups": np.zeros(4, np.int64),
         "images": image_set(32).images,
         "labels": image_set(1).labels[::-1].copy(),
+        "subjects": np.zeros(4, np.int64),
     },
     LocalTraining: {
         "local_epochs": 4,
