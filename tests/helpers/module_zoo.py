@@ -170,6 +170,15 @@ def counted(self, values):
     return values
 
 
+def buffer_counter(self):
+    self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+
+def counted_in_buffer(self, values):
+    self.calls += 1
+    return values
+
+
 def stashed(self, values):
     self.features = values
     return values + 0 * self.features.mean()
@@ -271,6 +280,10 @@ TRAINS = {
     "weight-norm": lambda: around(parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))),
     "weight-norm-of-old": lambda: around(nn.utils.weight_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm": lambda: around(parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))),
+    "spectral-norm-by-a-hook": lambda: around(nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))),
+    "scripted": lambda: torch.jit.script(around(nn.BatchNorm1d(WIDTH))),
+    "scripted-part": lambda: around(torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()))),
+    "counter-in-a-buffer": lambda: Hidden(counted_in_buffer, buffer_counter),
     "orthogonal": lambda: around(parametrizations.orthogonal(nn.Linear(WIDTH, WIDTH))),
     "tied-parameter": lambda: Tied(tied_parameter),
     "tied-module": lambda: Tied(tied_module),

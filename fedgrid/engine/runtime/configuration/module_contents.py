@@ -74,9 +74,7 @@ def contents(module: nn.Module) -> Iterator[Item]:
     seen = set()
     for name, tensor in named.items():
         seen.add(id(tensor))
-        path, _, key = name.rpartition(".")
-        part = module.get_submodule(path)
-        yield Item(name, part._parameters if key in part._parameters else part._buffers, key, tensor)
+        yield Item(name, named, name, tensor)
     yield from _inside("", module, seen)
 
 
@@ -97,6 +95,8 @@ def _inside(name: str, value: object, seen: set[int]) -> Iterator[Item]:
 
 def _members(name: str, value: object) -> Iterator[Item]:
     dot = f"{name}." if name else ""
+    if isinstance(value, torch.jit.ScriptModule):
+        return  # It has nothing but tensors, and modules of such.
     if isinstance(value, nn.Module):
         for held in (value._parameters, value._buffers, value._modules):
             yield from (Item(f"{dot}{key}", held, key, held[key]) for key in list(held))

@@ -71,9 +71,10 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
     images = to_inputs(_examples(of_model, IMAGES)[0])
     problem = (
         _of_tensors(module)
-        or shared_memory(module)
         or _of_first_values(of_model)
         or _of_outputs(module, again, images, num_classes)
+        # By now a weight that is computed from others, as by spectral_norm, is a tensor of its own.
+        or shared_memory(module)
         or _of_head(blank(*of_model), registry.entry(of_model[0]).head, images)
         or _of_training(of_model)
     )
@@ -97,8 +98,10 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 def _of_tensors(module: nn.Module) -> str | None:
     if not (parameters := flat_vectors.parameters_of(module)):
         return "none of its parameters trains; give it one with requires_grad=True"
+    # Not `get_submodule`, which a scripted module lacks.
+    layers = dict(module.named_modules())
     for key, tensor in {**parameters, **flat_vectors.buffers_of(module)}.items():
-        layer = type(module.get_submodule(key.rpartition(".")[0])).__name__
+        layer = type(layers[key.rpartition(".")[0]]).__name__
         if is_lazy(tensor):
             return f"{key} ({layer}) has no size before the first images; take the layer that is given one"
         if tensor.dtype not in (torch.float32, torch.int64):
@@ -190,7 +193,8 @@ def _of_training(of_model: OfModel) -> str | None:
     after_others = digests()
     again, after_one = train(used, one), digests()
     changed = [name for name, digest in after_one.items() if digest != after_others.get(name)]
-    named = [name for name in changed if name in _tensors(used.module)]
+    # A single number may be a counter that nothing reads: it is tried below, as other numbers are.
+    named = [name for name, tensor in _tensors(used.module).items() if name in changed and tensor.numel() > 1]
     if named or again != expected:
         first = [name for name, digest in after_others.items() if digest != built.get(name)]
         return _not_sent(next(iter([*named, *changed, *first]), SOMETHING), unsent())
