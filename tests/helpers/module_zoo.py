@@ -281,7 +281,7 @@ TRAINS = {
     "weight-norm-of-old": lambda: around(nn.utils.weight_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm": lambda: around(parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm-by-a-hook": lambda: around(nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))),
-    "scripted": lambda: torch.jit.script(around(nn.BatchNorm1d(WIDTH))),
+    "scripted": lambda: torch.jit.script(around(nn.LayerNorm(WIDTH))),
     "scripted-part": lambda: around(torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()))),
     "counter-in-a-buffer": lambda: Hidden(counted_in_buffer, buffer_counter),
     "orthogonal": lambda: around(parametrizations.orthogonal(nn.Linear(WIDTH, WIDTH))),

@@ -23,6 +23,7 @@ from fedgrid.engine.runtime.configuration.complete import check_takes, complete
 from fedgrid.grids.arena.methods import default, members
 from fedgrid.grids.presets.load import RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge
+from fedgrid.grids.presets.yaml_file import split_at_commas
 
 DATASET = "digits"
 """The data set of the arena, unless the user names another one."""
@@ -142,7 +143,7 @@ def families_named(texts: Sequence[str], dataset: str) -> tuple[str, ...]:
     Raises:
         ConfigError: there is no such family.
     """
-    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    names = [name for text in texts for name in split_at_commas(text, f"--families {text}")]
     possible = [family.name for family in families(dataset)]
     for name in names:
         if name not in possible:

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.algorithms.averaging.fedopt import OwnAdaptationSettings
-from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
+from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.tracking.verdicts.outcomes import Protocol, Told
 
 
@@ -18,10 +19,10 @@ def parse_methods(texts: Sequence[str]) -> list[str]:
     Raises:
         ConfigError: there is no such algorithm.
     """
-    named = [one.strip() for text in texts for one in text.split(",") if one.strip()]
+    named = [name for text in texts for name in split_at_commas(text, f"--algorithms {text}")]
     for method in named:
         if method not in ALGORITHMS:
-            raise unknown("algorithm", method, ALGORITHMS)
+            raise unknown("algorithm", method, ALGORITHMS, ALSO_CALLED)
     return named
 
 

@@ -14,6 +14,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import cell, choice_table
+from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.result_columns import RESULT_COLUMNS
@@ -96,9 +97,7 @@ def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
 def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
     if given is None:
         return usual_columns(rows)
-    names = [name.strip() for name in given.split(",") if name.strip()]
-    if not names:
-        raise ConfigError("--columns names none: expected names with commas between them, or all")
+    names = split_at_commas(given, f"--columns {given}")
     check_columns([name for name in names if name != ALL], rows, "--columns")
     columns = (column for name in names for column in (all_columns(rows) if name == ALL else [name]))
     return list(dict.fromkeys(columns))

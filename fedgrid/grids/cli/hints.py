@@ -1,7 +1,9 @@
 """What to type in place of an option or a command that fedgrid does not have."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from typer.exceptions import TyperException
 
@@ -25,6 +27,7 @@ OPTIONS = (
     ("debug log v verbose", "log.txt in a run's folder has everything; --json prints every round"),
     ("dry n", "--dry-run shows what would run"),
     ("format", "every format is written; --to FOLDER writes them elsewhere"),
+    ("V v", "--version shows it"),
 )
 """Words, and what to type: the first row whose options the command has."""
 COMMANDS = (
@@ -37,6 +40,8 @@ COMMANDS = (
     ("results scores", "it is `fedgrid show GRID`"),
     ("optimise optimize tune", "it is `fedgrid search ALGORITHM`"),
     ("datasets", "it is `fedgrid data`"),
+    ("help", "it is `fedgrid --help`, or `fedgrid COMMAND --help`"),
+    ("version", "it is `fedgrid --version`"),
 )
 VALUES = {"clients": "several: --set clients=15,30", "seed": "several: --seeds 0..3"}
 """Options of one value, and how several are given."""
@@ -52,10 +57,31 @@ def hint(error: TyperException) -> str:
         return _instead_of(option.lstrip("-").replace("-", "_"), has)
     message = error.format_message()
     if "unexpected extra argument" in message:
-        return "several values have commas between them, as in --seeds 0,1,2; see --help"
+        return _instead_of_words(error, sys.argv[1:])
     if command := re.match(r"No such command '([\w-]+)'", message):
         return next(_rows(command[1], COMMANDS), "")
     return VALUES.get(getattr(getattr(error, "param", None), "name", ""), "")
+
+
+def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
+    """Return what to type for more words than a command takes: the values of an option, or one at a time."""
+    if any(word.endswith(",") for word in arguments):
+        return "several values have commas between them, and no spaces, as in --seeds 0,1,2"
+    context: Any = getattr(error, "ctx", None)
+    extra = re.search(r"argument\S* \(([^ )]+)", error.format_message())
+    until = arguments.index(extra[1]) if extra and extra[1] in arguments else 0
+    start = next((place for place in range(until - 1, -1, -1) if arguments[place].startswith("--")), until)
+    options = {name: one for one in context.command.params for name in one.opts}
+    option = options.get(arguments[start]) if start < until - 1 else None
+    if option is not None and not getattr(option, "is_flag", False):
+        values = ",".join(arguments[start + 1 : until + 1])
+        with_commas = (
+            f"several values have commas between them, as in {arguments[start]} {values}; see --help"
+        )
+        return VALUES.get(option.name, with_commas)
+    takes = [one.name.upper() for one in context.command.params if one.param_type_name == "argument"]
+    what = f"one {' and one '.join(takes)}" if takes else "options only"
+    return f"`fedgrid {context.info_name}` takes {what}; a value with spaces needs quotes; see --help"
 
 
 def _instead_of(word: str, has: Collection[str]) -> str:

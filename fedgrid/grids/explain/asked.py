@@ -17,6 +17,7 @@ from fedgrid.grids.explain.compute.settings import (
     Explaining,
     On,
 )
+from fedgrid.grids.presets.yaml_file import split_at_commas
 
 LAST = "last"
 
@@ -68,7 +69,7 @@ def distributions(text: str | None) -> tuple[On, ...]:
         ConfigError: a name is unknown.
     """
     every: tuple[On, ...] = get_args(On)
-    names = [part.strip() for part in text.split(",")] if text is not None else every
+    names = split_at_commas(text, f"--on {text}") if text is not None else every
     for name in names:
         if name not in every:
             raise ConfigError(f"--on {name}: {hint(name, every)}choose {', '.join(every)}, or several: a,b")

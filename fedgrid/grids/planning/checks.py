@@ -90,8 +90,8 @@ def check_stored(
     for name in options.imported:
         if name not in (grids := list_grids(storage)):
             raise ConfigError(f"--imported {name}: {unknown('grid', name, grids or ['none in the storage'])}")
-    if todo and not storage.may_be_written():
-        storage.check_writable()  # Says why.
+    if todo:
+        storage.check_rights()
     for run in (*done, *todo) if todo else ():
         RunFolder(storage, run).check_config()
     if options.fresh:

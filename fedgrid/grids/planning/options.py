@@ -10,6 +10,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Request
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.presets.yaml_file import split_at_commas
 
 DEFAULT_TRACKERS, NO_TRACKER = ("mlflow",), "none"
 
@@ -59,7 +60,7 @@ def trackers_in(text: str) -> tuple[str, ...]:
     Raises:
         ConfigError: `none` stands beside another one.
     """
-    names = tuple(dict.fromkeys(name for name in map(str.strip, text.split(",")) if name))
+    names = tuple(dict.fromkeys(split_at_commas(text, f"--track {text}")))
     if NO_TRACKER in names and names != (NO_TRACKER,):
         raise ConfigError(f"--track {text}: {NO_TRACKER} stands alone; leave it out, or the others")
-    return () if names == (NO_TRACKER,) else names or DEFAULT_TRACKERS
+    return () if names == (NO_TRACKER,) else names

@@ -103,7 +103,7 @@ def takes_list(key: str) -> bool:
     elif section == SPLIT:
         within = [Split, *(kind.rule for kind in own_kinds())]
     path = rest.split(".") if section in (ALGORITHM, SPLIT) else key.split(".")
-    sections = (find_section(model, path[:-1]) for model in within)
+    sections = (find_section(model, tuple(path[:-1])) for model in within)
     fields = (section.model_fields.get(path[-1]) for section in sections if section is not None)
     return any(_has_list(field.annotation) for field in fields if field is not None)
 

@@ -126,7 +126,7 @@ def split_at_commas(text: str, source: str) -> list[str]:
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise ConfigError(f"{source}: nothing stands on one side of a comma; write A,B without spaces")
+        raise ConfigError(f"{source}: nothing stands on one side of a comma; several are A,B without spaces")
     return names
 
 

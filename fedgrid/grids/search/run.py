@@ -119,8 +119,8 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
-    done, todo = _split(grid, storage)
-    plan_remaining(grid, todo, done, storage, options, console)
+    finished, todo = _split(grid, storage)
+    plan_remaining(grid, todo, finished, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"

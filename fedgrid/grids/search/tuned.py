@@ -12,7 +12,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.axes import Override
 from fedgrid.grids.presets.axis_keys import value_text
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.yaml_file import Place, YamlFile
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, split_at_commas
 from fedgrid.grids.results.grid_folder import FOUND, GRIDS
 from fedgrid.grids.search.files import read_results
 from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
@@ -60,7 +60,7 @@ def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
     Raises:
         ConfigError: if there is no such search, it is not complete, or it has no best trial.
     """
-    names = [name.strip() for text in given for name in text.split(",")]
+    names = [name for text in given for name in split_at_commas(text, f"--tuned {text}")]
     if names:
         storage.pull_marks()
     settings = [_read(name, storage) for name in names]

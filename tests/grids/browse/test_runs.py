@@ -109,7 +109,7 @@ def test_all_columns_hold_settings_scores_and_times(runs):
         (["--sort", "temprature"], "did you mean 'temperature'?"),
         (["--columns", "arri"], "did you mean 'ari'?"),
         (["--sort", "accuracy"], "did you mean 'personalised_accuracy'?"),
-        (["--columns", ","], "--columns names none"),
+        (["--columns", ","], "--columns ,: nothing stands on one side of a comma"),
         (["--where", "ari"], "expected COLUMN=VALUE"),
         (["--where", "ari>high"], "'high' is not a number"),
         (["--csv", "--json"], "choose one"),

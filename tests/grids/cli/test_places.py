@@ -9,6 +9,7 @@ import typer
 
 from fedgrid.grids.cli.commands.app import MAY_BE_EMPTY
 from fedgrid.grids.cli.main import app
+from tests.helpers.command_line import fedgrid
 
 COMMANDS = typer.main.get_command(app).commands
 
@@ -59,6 +60,14 @@ def test_a_place_of_the_environment_is_read_as_one_of_an_option(refused, variabl
     refused(
         "run", "--dataset", "mnist", "--dry-run", says="the variable NOPE is not set", **{variable: "$NOPE/x"}
     )
+
+
+def test_a_variable_that_nothing_reads_is_named_with_the_nearest_one(storage):
+    """It has no effect, and another program may read it: a warning."""
+    result = fedgrid("status", "--storage", storage, FEDGRID_STORGE="x", FEDGRID_TRACK="none")
+    assert result.code == 0
+    [line] = result.err.splitlines()
+    assert line.startswith("warning: FEDGRID_STORGE has no effect; did you mean 'FEDGRID_STORAGE'? known: ")
 
 
 @pytest.mark.parametrize("given", ["~/mine.yaml", "$HOME/mine.yaml"])

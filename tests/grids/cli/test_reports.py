@@ -210,7 +210,7 @@ def test_table_without_a_score_or_name_is_refused(grids):
         return result.err
 
     assert "did you mean 'ari'" in refusal("--score", "arii")
-    assert "--rows names none" in refusal("--rows", ",")
+    assert "--rows ,: nothing stands on one side of a comma" in refusal("--rows", ",")
     assert "--seeds" in refusal("--against", "fedavg")
     assert "unknown grid 'oen'" in fedgrid("table", "oen", "--storage", grids).err
 

@@ -18,7 +18,7 @@ from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of,
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.grid import Grid
-from tests.helpers.command_line import strict_json, unmeasured
+from tests.helpers.command_line import fedgrid, strict_json, unmeasured
 
 TWO_CORES = [Node(2, 0)]
 AUTO = Request()
@@ -67,6 +67,30 @@ def row(text, start):
     """Return the words of the line that starts with `start`."""
     [line] = [line for line in text.splitlines() if line.strip().startswith(start)]
     return " ".join(line.split())
+
+
+@pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry run", "run"])
+@pytest.mark.parametrize(
+    ("options", "says", "settings"),
+    [
+        (["--track", "wandb"], "unknown tracker 'wandb'; known: mlflow, tensorboard, none", {}),
+        (["--imported", "nothing"], "--imported nothing: unknown grid 'nothing'", {}),
+        ([], "/file is a file; name a folder for the images", {"FEDGRID_DATA": "file"}),
+        (
+            ["--track", "mlflow"],
+            "MLFLOW_TRACKING_URI is 'mlruns', which is not",
+            {"MLFLOW_TRACKING_URI": "mlruns"},
+        ),
+        (["--storage", "file"], "/file cannot be written to: Not a directory; ", {}),
+    ],
+)
+def test_dry_run_refuses_what_a_run_refuses(tmp_path, monkeypatch, dry, options, says, settings):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    result = fedgrid("run", "quickstart", "--in-process", *options, *dry, **settings)
+    assert (result.code, result.out) == (2, "")
+    assert says in result.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_dry_run_in_process_shows_no_resources_of_a_cluster(show):

@@ -123,10 +123,8 @@ class FlatModule:
             weight.copy_(parameter.detach())
             parameter.data, parameter.grad = weight, gradient
         # Their places: a module may put another tensor into a buffer's.
-        layers, parts = (
-            dict(module.named_modules()),
-            (name.rpartition(".")[::2] for name in buffers_of(module)),
-        )
+        layers = dict(module.named_modules())
+        parts = (name.rpartition(".")[::2] for name in buffers_of(module))
         self._buffers = [(layers[path]._buffers, name) for path, name in parts]
 
     @property

@@ -50,7 +50,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         if (reason := REFUSED.get(name.partition("-")[0])) is not None:
             raise ConfigError(f"dataset {name} of MedMNIST: {reason}", ("dataset",))
         listed = [entry.name for entry in DATASETS.values() if entry.is_listed]
-        raise unknown("dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)])
+        raise unknown("dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)], ALSO_CALLED)
     name, path, mark = _located(name)
     if given_path.startswith(SHIPPED) and not path.exists():
         raise DataError(
@@ -145,6 +145,15 @@ def is_here(name: str, data_dir: Path) -> bool:
     if kind in OWN_FORMATS and path:
         return _located(name)[1].exists()
     return not _missing(DATASETS.get(name) or find(name, data_dir), data_dir)
+
+
+ALSO_CALLED = {
+    **dict.fromkeys(("fashion-mnist", "fashion_mnist", "fashionmnist", "fashion"), "fmnist"),
+    **dict.fromkeys(("cifar", "cifar-10", "cifar_10"), "cifar10"),
+    **dict.fromkeys(("cifar-100", "cifar_100"), "cifar100"),
+    "emnist": "emnist-balanced",
+}
+"""What others call data sets, in small letters -> name here, for messages."""
 
 
 def default_data_dir() -> Path:

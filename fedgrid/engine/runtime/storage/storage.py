@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from errno import EACCES, ENOTDIR
 from functools import partial
 from hashlib import sha256
 from itertools import chain
@@ -242,9 +243,19 @@ class Storage:
         if self.uri:
             self._at_uri("read", mirror)
 
-    def may_be_written(self) -> bool:
-        """Return whether a run could be stored here, as far as that is known without a write."""
-        return bool(self.uri) or os.access(self._nearest(), os.W_OK | os.X_OK)
+    def check_rights(self) -> None:
+        """Check that a run could be stored here, as far as that is known without a write.
+
+        Raises:
+            ConfigError: it could not; with the cause.
+        """
+        nearest = self._nearest()
+        number = 0 if os.access(nearest, os.W_OK | os.X_OK) else EACCES
+        if not self.uri and (number := number if nearest.is_dir() else ENOTDIR):
+            raise self._refusal(os.strerror(number))
+
+    def _refusal(self, cause: str) -> ConfigError:
+        return ConfigError(f"--storage {self} cannot be written to: {cause}; name another folder or URI")
 
     def _nearest(self) -> Path:
         return next(path for path in (self.root, *self.root.parents) if path.exists())
@@ -263,9 +274,7 @@ class Storage:
                     remote.delete_file(target)
         except (OSError, pa.ArrowException) as error:
             cause = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
-            raise ConfigError(
-                f"--storage {self} cannot be written to: {cause}; name another folder or URI"
-            ) from error
+            raise self._refusal(cause) from error
 
     def _at_uri(self, what: str, work: Callable[[fs.FileSystem, str], T]) -> T:
         """Return what `work` returns for the file system and the path of the URI."""

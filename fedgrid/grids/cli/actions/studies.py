@@ -11,6 +11,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.by_axes import show_table
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.imported import import_lines
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.scoring.run import DAMAGED, select
@@ -63,12 +64,9 @@ def names_in(option: str, given: str | None) -> list[str]:
     """Return what an option names, with commas between the names; nothing of one that is not given.
 
     Raises:
-        ConfigError: it names none.
+        ConfigError: nothing stands on one side of a comma.
     """
-    names = [name.strip() for name in (given or "").split(",") if name.strip()]
-    if given is not None and not names:
-        raise ConfigError(f"{option} names none: expected names with commas between them")
-    return names
+    return [] if given is None else split_at_commas(given, f"{option} {given}")
 
 
 def print_table(

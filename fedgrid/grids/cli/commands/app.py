@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.steps import Steps
 
@@ -64,6 +66,20 @@ def data_folder(data_dir: Path | None) -> Path:
     from fedgrid.engine.runtime.data.datasets import default_data_dir, image_folder
 
     return image_folder(data_dir) if data_dir is not None else default_data_dir().absolute()
+
+
+class GivenOnce(TyperCommand):
+    """A command that refuses an option of one value that is given twice: the last one would silently win."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Return the arguments that are left, as Typer does."""
+        names = [arg.partition("=")[0] for arg in args]
+        for option in self.params:
+            its = [name for name in names if name in option.opts and name.startswith("-")]
+            if len(its) > 1 and not option.multiple and not getattr(option, "is_flag", False):
+                message = f"it is given {len(its)} times; give it once, with commas between several values"
+                raise ConfigError(f"{its[-1]}: {message}")
+        return super().parse_args(ctx, args)
 
 
 def read_texts(command: Callable[..., None]) -> None:

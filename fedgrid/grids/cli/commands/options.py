@@ -164,15 +164,17 @@ class ScenarioOptions:
     def axes(self, **others: Any) -> dict[str, Any]:
         """Return the axes that the command line sets: of the scenario, and `others`; commas part values."""
         given = (others | vars(self)).items()
-        return {name: _values_in(value) for name, value in given if value not in (None, [])}
+        return {name: _values_in(value, f"--{name}") for name, value in given if value not in (None, [])}
 
 
-def _values_in(given: Any) -> Any:
+def _values_in(given: Any, option: str) -> Any:
     """Return the values of an axis; the path of the user's own images may have commas."""
+    from fedgrid.grids.presets.yaml_file import split_at_commas
+
     if isinstance(given, list):
-        return [part.strip() for text in given for part in text.split(",")]
+        return [part for text in given for part in split_at_commas(text, f"{option} {text}")]
     is_several = isinstance(given, str) and "," in given and ":" not in given
-    return _values_in([given]) if is_several else given
+    return _values_in([given], option) if is_several else given
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def test_storage_without_rights_is_refused_by_run_and_dry_run(tmp_path, monkeypa
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = fedgrid(*TWO, *SMALL, "--storage", tmp_path / "runs", *dry)
     assert result.code == 2
-    assert f"--storage {tmp_path}/runs cannot be written to; name another folder" in result.err
+    assert f"--storage {tmp_path}/runs cannot be written to: Permission denied; name " in result.err
 
 
 def test_a_storage_that_becomes_read_only_ends_the_grid_at_once_in_one_line(tmp_path, monkeypatch, no_pause):
