@@ -213,7 +213,7 @@ def _show(
     runs = len(bundle.runs)
     proof = _proof(runs, Counter(verdict.outcome for _, verdict in verdicts))
     unchecked = _unchecked(bundle, verdicts, with_tables=tables is not None)
-    launcher.say(*proof, *_of_records(bundle, scores, tables), *_of_rest(unchecked, claims))
+    launcher.say(*proof, *_of_records(bundle, scores, tables, claims), *_of_rest(unchecked, claims))
     rows = [{"run": run.name, "run_id": run.run_id, **asdict(verdict)} for run, verdict in verdicts]
     tried = sum(verdict.outcome != "not tried" for _, verdict in verdicts)
     facts = {"runs": runs, "tried": tried, "verdicts": rows, "wrong_scores": scores}
@@ -238,8 +238,10 @@ def _proof(runs: int, counts: Counter[str]) -> list[str]:
     return [f"{line}.", *([of_others] if left else [])]
 
 
-def _of_records(bundle: Bundle, scores: Sequence[str], tables: Sequence[str] | None) -> list[str]:
-    """Return what follows from the records, or does not."""
+def _of_records(
+    bundle: Bundle, scores: Sequence[str], tables: Sequence[str] | None, claims: Sequence[str]
+) -> list[str]:
+    """Return what follows from the records, or does not; `claims` are as of `_claims`."""
     lines = [
         f"{what} that do not follow from the records: {'; '.join(wrong[:5])}"
         for what, wrong in (("Scores", scores), ("Tables", tables))
@@ -247,7 +249,8 @@ def _of_records(bundle: Bundle, scores: Sequence[str], tables: Sequence[str] | N
     ]
     if not lines:
         also = "" if tables is None else ", and the tables (csv),"
-        lines.append(f"The scores of all {len(bundle.runs)} runs{also} follow from their records.")
+        but = ", but for what rests on the author's word" if claims else ""
+        lines.append(f"The scores of all {len(bundle.runs)} runs{also} follow from their records{but}.")
     return lines
 
 

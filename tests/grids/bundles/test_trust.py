@@ -1,6 +1,7 @@
 """Code in a bundle is not executed without --trust, whichever command reads a grid's file that names it."""
 
 from pathlib import Path
+from shutil import copytree
 from zipfile import ZipFile
 
 import pytest
@@ -46,6 +47,7 @@ def executed(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         ("run", "based.yaml", "--dry-run"),
         ("run", "names.yaml", "--dry-run"),
         ("run", "linked.yaml", "--dry-run"),
+        ("run", "copied/preset.yaml", "--dry-run"),
         ("cite", OTHERS),
         ("search", "ocfl-affinity", "--base", OTHERS, "--dry-run"),
     ],
@@ -54,6 +56,7 @@ def test_no_command_executes_what_a_bundle_names(executed: Path, command: tuple[
     Path("based.yaml").write_text(f"base: {OTHERS}\n")
     Path("names.yaml").write_text(GRID.format(plugin="theirs/report/tables/evil.py"))
     Path("linked.yaml").symlink_to(OTHERS)
+    copytree(Path(OTHERS).parent, "copied")
     Path("plugins").symlink_to(Path(OTHERS).with_name("plugins"))
     result = fedgrid(*command)
     assert result.code == 2
@@ -83,3 +86,15 @@ def test_trusted_and_own_code_is_executed(executed: Path, more: tuple[str, ...])
     assert fedgrid("run", OTHERS, "--dry-run", *more).code == 0
     assert executed.exists()
     assert fedgrid("run", OTHERS, "--dry-run").code == 2
+
+
+def test_file_of_another_program_is_no_bundle(
+    executed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of the user's own, below one with a `bundle.json` that no bundle has."""
+    (tmp_path / "bundle.json").write_text('{"name": "webpack"}')
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own")
+    Path("own.py").write_text(ALGORITHM)
+    Path("own.yaml").write_text(GRID.format(plugin="own.py"))
+    assert fedgrid("run", "own.yaml", "--dry-run").code == 0

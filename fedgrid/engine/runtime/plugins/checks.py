@@ -10,8 +10,11 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
 
 PACKAGE = __name__.partition(".")[0]
-BUNDLE, GRIDS, RUNS = "bundle.json", "grids", "runs.jsonl"
-"""A file of an unpacked bundle; a storage's folder of grids, and a file in the folder of each."""
+MANIFEST, RUNS, PRESET = "bundle.json", "runs.jsonl", "preset.yaml"
+"""A file of an unpacked bundle, and two in the folder that a storage has for each grid."""
+MANIFEST_KEYS = (b'"fedgrid"', b'"files"')
+"""Keys of a bundle's manifest, near its beginning; other programs may have a file of this name."""
+BEGINNING = 1 << 16
 
 
 def check_trust(plugin: Path, grid_file: Path) -> None:
@@ -23,19 +26,29 @@ def check_trust(plugin: Path, grid_file: Path) -> None:
         ConfigError: one of them does; nothing of the plugin was executed.
     """
     for file in (grid_file, plugin):
-        if folder := _received_folder(file):
+        if origin := _origin(file):
             raise ConfigError(
-                f"plugin {plugin} was not executed: {file} lies in {folder}, which others may have written; "
-                "read it, then add --trust, or name your own copy with --plugin"
+                f"plugin {plugin} was not executed: {file} lies in {origin}, which others may have "
+                "written; read it, then add --trust, or name your own copy with --plugin"
             )
 
 
-def _received_folder(file: Path) -> Path | None:
-    """Return the unpacked bundle, or a storage's folder of a grid, in which a file lies; None: in neither."""
+def _origin(file: Path) -> str:
+    """Return the unpacked bundle or the grid's folder of a storage in which a file lies; empty: in neither."""
     for folder in file.resolve().parents:
-        if (folder / BUNDLE).exists() or (folder.parent.name == GRIDS and (folder / RUNS).exists()):
-            return folder
-    return None
+        if _is_bundle(folder / MANIFEST):
+            return f"the bundle {folder}"
+        if (folder / RUNS).exists() and (folder / PRESET).exists():
+            return f"{folder}, a grid's folder of a storage"
+    return ""
+
+
+def _is_bundle(manifest: Path) -> bool:
+    if not manifest.is_file():
+        return False
+    with manifest.open("rb") as file:
+        beginning = file.read(BEGINNING)
+    return all(key in beginning for key in MANIFEST_KEYS)
 
 
 def check_code(code: bytes, path: Path) -> None:
