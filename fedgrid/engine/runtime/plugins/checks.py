@@ -34,7 +34,7 @@ def check_trust(plugin: Path, grid_file: Path) -> None:
 
 
 def _origin(file: Path) -> str:
-    """Return the unpacked bundle or the grid's folder of a storage in which a file lies; empty: in neither."""
+    """Return the bundle, or the grid's folder of a storage, in which a file lies; empty: in neither."""
     for folder in file.resolve().parents:
         if _is_bundle(folder / MANIFEST):
             return f"the bundle {folder}"
