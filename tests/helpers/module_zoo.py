@@ -170,6 +170,15 @@ def counted(self, values):
     return values
 
 
+def moved_by_gradient(self, values):
+    """Take a step of gradient descent on the features, as energy models do, in tests too."""
+    with torch.enable_grad():
+        features = values.detach().requires_grad_(True)
+        energy = self.last(features).logsumexp(1).sum()
+        (gradient,) = torch.autograd.grad(energy, features, create_graph=self.training)
+    return values - 0.1 * gradient
+
+
 def buffer_counter(self):
     self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
@@ -283,6 +292,7 @@ TRAINS = {
     "spectral-norm-by-a-hook": lambda: around(nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "scripted": lambda: torch.jit.script(around(nn.LayerNorm(WIDTH))),
     "scripted-part": lambda: around(torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()))),
+    "gradient-in-forward": lambda: Hidden(moved_by_gradient),
     "counter-in-a-buffer": lambda: Hidden(counted_in_buffer, buffer_counter),
     "orthogonal": lambda: around(parametrizations.orthogonal(nn.Linear(WIDTH, WIDTH))),
     "tied-parameter": lambda: Tied(tied_parameter),

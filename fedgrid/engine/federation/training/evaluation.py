@@ -48,7 +48,8 @@ def set_mode(module: nn.Module, *, training: bool) -> None:
             vars(part)["training"] = training
 
 
-@torch.inference_mode()
+# Not `inference_mode`, in which a module cannot take a gradient of its own.
+@torch.no_grad()
 def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
     """Return the class probabilities of images, float32, shape (N, L); the module stays in `eval` mode.
 
@@ -59,7 +60,7 @@ def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
     return np.asarray(torch.cat(parts).softmax(dim=1).cpu().numpy())
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def test(
     module: nn.Module,
     images: Tensor,
@@ -70,7 +71,7 @@ def test(
     with_outputs: bool = False,  # noqa: PT028
     logits_of: Logits | None = None,  # noqa: PT028
 ) -> Counts:
-    """Return what the module is worth on a test set, in inference mode.
+    """Return what the module is worth on a test set, in `eval` mode.
 
     Args:
         module: maps images to logits of shape (N, L); it stays in `eval` mode afterwards.
