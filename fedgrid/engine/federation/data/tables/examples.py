@@ -125,7 +125,7 @@ def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Boo
     rows = table.encode(left, is_test_R) or rows_of(table, options, left, is_test_R)
     if not index or options.input:
         return rows
-    called = abbreviate([name or "the one without a name" for name in index])
+    called = abbreviate([name or "without a name" for name in index])
     note = f"{options.source}: nothing is learned from the index of the rows, column {called}"
     return replace(rows, notes=(*rows.notes, note))
 
