@@ -87,6 +87,13 @@ def run(storage, monkeypatch, time):
     return launched
 
 
+@pytest.fixture
+def _written_at_once(monkeypatch):
+    """Each round is on disk before the next one trains: the order of events is the same on any machine."""
+    written = "fedgrid.grids.execution.in_process._is_written"
+    monkeypatch.setattr(written, lambda write: write is None or write.exception() is None)
+
+
 def rounds(seed, first=1):
     return [("round", seed, number) for number in range(first, ROUNDS + 1)]
 
@@ -162,6 +169,7 @@ def test_pauses_between_retries_grow(run, time, monkeypatch):
     assert [longest / 2 <= pause <= longest for pause, longest in zip(time.pauses, (1, 2, 4), strict=True)]
 
 
+@pytest.mark.usefixtures("_written_at_once")
 def test_lost_lease_ends_the_launch_and_is_no_failure_of_a_run(run, storage):
     with pytest.raises(RunError, match="another fedgrid has taken over"):
         run(lose_after=1, retries=2)
@@ -194,18 +202,13 @@ def test_next_launch_resumes_a_failed_run(run, storage):
     assert RunFolder(storage, RUNS[0]).failure() is None
 
 
-def test_stop_ends_after_the_round_under_way_and_starts_no_other_run(run):
+@pytest.mark.usefixtures("_written_at_once")
+def test_stop_ends_after_the_round_and_starts_no_other_run(run):
     watch, calls = run(stop_after=1)
     assert watch.all_stopped
-    assert calls == [
-        ("start", 1, 0),
-        ("round", 1, 1),
-        ("stopping",),
-        ("round", 1, 2),
-        ("stop", 1),
-    ]
+    assert calls == [("start", 1, 0), ("round", 1, 1), ("stopping",), ("stop", 1)]
     _, calls = run()
-    assert calls[0] == ("start", 1, 2)
+    assert calls[0] == ("start", 1, 1)
 
 
 def test_a_run_says_what_its_encoder_is_trained_on_before_it_opens(storage):
