@@ -97,7 +97,7 @@ def relative_names(value: Any) -> Iterator[str]:
         for inner in value:
             yield from relative_names(inner)
     elif isinstance(value, str):
-        for word in re.split(r",(?![a-z]+=)", value):  # Options of a table have commas between them.
+        for word in re.split(r",(?![a-z_]+=)", value):  # Options of a table have commas between them.
             name = word.strip(" []'\"")
             kind, path = _kind_and_path(name)
             named = names.on_hub(name)

@@ -54,7 +54,8 @@ def job(tmp_path, monkeypatch):
     "name",
     [
         *("npz:mine.npz", "folder:cats", "folder:../here/cats", "folder:cats#4", "folder:drawn"),
-        *("csv:mine.csv#label=y,client=site", "hf:./saved#label=y"),
+        *("csv:mine.csv#label=y,client=site", "csv:mine.csv#client=site,label=y,min_rows=2"),
+        "hf:./saved#label=y",
     ],
 )
 def test_shipped_images_are_the_same(here, job, tmp_path, monkeypatch, name):

@@ -13,7 +13,7 @@ from unicodedata import normalize
 
 from fedgrid.engine.federation.errors import ConfigError
 
-ITEM = r"(?:\d+(?:x\d+)?|[a-z]+=[^,]*)"
+ITEM = r"(?:\d+(?:x\d+)?|[a-z_]+=[^,]*)"
 MARKED = re.compile(rf"(?P<place>.+?)#(?P<items>{ITEM}(?:,{ITEM})*)")
 LARGEST = 4096
 

@@ -30,6 +30,7 @@ from fedgrid.engine.federation.data.images import (
     Positions,
     Subjects,
 )
+from fedgrid.engine.federation.data.tables.columns import MIN_ROWS
 from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_by_subject, cut_each, cut_for_all
 from fedgrid.engine.federation.errors import ConfigError
@@ -234,6 +235,8 @@ def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:
             helps = "leave its group out of the data, add images to it, or set split.tested_on=official"
         if kinds.kind_of(split.kind) is from_file:
             helps = "leave it out of the file, or give it more"
+            if split.path is None:
+                helps += f"; of a table, #{MIN_ROWS}=10 leaves out clients with fewer rows"
         _require_both(parts_K, split.scored_on, helps)
 
 

@@ -67,8 +67,8 @@ def splits_in(folder: Path) -> dict[str, list[Path]]:
     return splits
 
 
-def read_columns(source: str, splits: Sequence[Sequence[Path]]) -> tuple[dict[str, Column], list[int]]:
-    """Return the columns of some splits' files, one split after the other, and the rows of each split.
+def read_splits(source: str, splits: Sequence[Sequence[Path]]) -> "tuple[pa.Table, list[int]]":
+    """Return some splits' files as one table, one split after the other, and the rows of each split.
 
     Raises:
         DataError: files are damaged, or splits differ in their columns.
@@ -77,17 +77,24 @@ def read_columns(source: str, splits: Sequence[Sequence[Path]]) -> tuple[dict[st
 
     parts = [_read(of_split) for of_split in splits]
     try:
-        table = pa.concat_tables(parts)
+        return pa.concat_tables(parts), [part.num_rows for part in parts]
     except pa.ArrowException as error:
         names = " and ".join(", ".join(part.column_names) for part in parts)
         raise DataError(f"{source}: splits have different columns: {names}; take one of them") from error
+
+
+def columns_of(source: str, table: "pa.Table") -> dict[str, Column]:
+    """Return the columns of such a table.
+
+    Raises:
+        DataError: a text is not UTF-8.
+    """
     about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     features = about.get("info", {}).get("features", {})
-    columns = {
+    return {
         composed_name: _column(check_texts(source, name, table[name]), features.get(name, {}))
         for name, composed_name in zip(table.column_names, composed(table.column_names), strict=True)
     }
-    return columns, [part.num_rows for part in parts]
 
 
 def _read(of_split: Sequence[Path]) -> "pa.Table":

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, npz_files
 from fedgrid.engine.federation.data.images import Assigned, Pair
 from fedgrid.engine.federation.data.tables.asked import Asked
-from fedgrid.engine.federation.data.tables.columns import NUMBERS, TEXTS, Options, Table
+from fedgrid.engine.federation.data.tables.columns import NUMBERS, TEXTS, Bools, Options, Table
 from fedgrid.engine.federation.data.tables.encodings import encode
 from fedgrid.engine.federation.data.tables.examples import Examples, examples
 from fedgrid.engine.federation.errors import ConfigError
@@ -19,6 +19,9 @@ from fedgrid.engine.federation.inputs import Sizes
 from fedgrid.engine.runtime.data import arrow_folders
 from fedgrid.engine.runtime.data.tables import index_of, numbers, others_in, read_table, texts
 from fedgrid.engine.runtime.storage.user_files import fingerprint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Fact = TypeVar("Fact")
 
@@ -125,17 +128,21 @@ def _read_table(kind: str, options: Options | Asked, path: Path) -> Pair:
 def _examples(kind: str, options: Options | Asked, path: Path, *, without_rows: bool = False) -> Examples:
     if isinstance(options, Asked):
         return _saved(path, options, without_rows=without_rows)
-    read = read_table(path, kind == "parquet")
+    table = _table_of(read_table(path, kind == "parquet"))
+    return examples(table, options, without_rows=without_rows)
+
+
+def _table_of(read: "pa.Table") -> Table:
     columns = dict(zip(read.column_names, read.columns, strict=True))
-    table = Table(
+    return Table(
         [*columns],
         lambda name: numbers(columns[name]),
         lambda name: texts(columns[name]),
+        lambda is_left_R: _table_of(read.filter(is_left_R)),
         others_in(columns),
         lambda name, row: str(columns[name][row].as_py() or ""),
         index_of(read),
     )
-    return examples(table, options, without_rows=without_rows)
 
 
 def _saved(folder: Path, asked: Asked, *, without_rows: bool) -> Examples:
@@ -143,19 +150,31 @@ def _saved(folder: Path, asked: Asked, *, without_rows: bool) -> Examples:
     options, splits = asked.table, arrow_folders.splits_in(folder)
     held, tested = asked.splits(list(splits))
     chosen = (*held, *tested)
-    columns, lengths = arrow_folders.read_columns(options.source, [splits[split] for split in chosen])
+    stored, lengths = arrow_folders.read_splits(options.source, [splits[split] for split in chosen])
     options = replace(options, parts=tuple(zip(chosen, lengths, strict=True)))
     asked = replace(asked, table=options)
-    table = Table(
-        list(columns),
-        lambda name: columns[name].numbers(),
-        lambda name: columns[name].texts(),
-        {name: column.kind for name, column in columns.items() if column.kind not in (TEXTS, NUMBERS)},
-        classes={name: column.classes for name, column in columns.items() if column.classes},
-        is_test_R=np.repeat([False] * len(held) + [True] * len(tested), lengths) if tested else None,
-        encode=partial(encode, asked, columns, sum(lengths)),
-    )
-    read = examples(table, options, without_rows=without_rows)
+    is_test_R = np.repeat([False] * len(held) + [True] * len(tested), lengths) if tested else None
+    read = examples(_table_saved(asked, stored, is_test_R), options, without_rows=without_rows)
     if unread := ", ".join(split for split in splits if split not in chosen):
         return replace(read, notes=(*read.notes, f"{options.source}: not read: split {unread}"))
     return read
+
+
+def _table_saved(asked: Asked, stored: "pa.Table", is_test_R: Bools | None) -> Table:
+    columns = arrow_folders.columns_of(asked.table.source, stored)
+
+    def take(is_left_R: Bools) -> Table:
+        options = replace(asked.table, numbers_R=1 + np.flatnonzero(is_left_R))
+        left_R = None if is_test_R is None else is_test_R[is_left_R]
+        return _table_saved(replace(asked, table=options), stored.filter(is_left_R), left_R)
+
+    return Table(
+        list(columns),
+        lambda name: columns[name].numbers(),
+        lambda name: columns[name].texts(),
+        take,
+        {name: column.kind for name, column in columns.items() if column.kind not in (TEXTS, NUMBERS)},
+        classes={name: column.classes for name, column in columns.items() if column.classes},
+        is_test_R=is_test_R,
+        encode=partial(encode, asked, columns, stored.num_rows),
+    )

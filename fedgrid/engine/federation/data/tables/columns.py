@@ -25,6 +25,8 @@ from fedgrid.engine.federation.inputs import Inputs
 LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
 """What a column can be besides a number to learn from: it has this name, or is given as one."""
 FILL, MEAN = "fill", "mean"
+SKIP, MISSING, MIN_ROWS = "skip", "missing", "min_rows"
+TO_SKIP = f"#{SKIP}={MISSING} leaves such rows out"
 INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
 CHARS, BYTES = TOKENISERS = ("chars", "bytes")
 FEW, MOST = 20, 1000
@@ -59,6 +61,12 @@ class Options:
     """The one column to learn from, if it is named."""
     parts: tuple[tuple[str, int], ...] = ()
     """Names of the splits that the rows come from, in order, with their numbers of rows."""
+    skips: bool = False
+    """Whether rows without a label or a client are left out."""
+    min_rows: int = 0
+    """Clients with fewer rows are left out."""
+    numbers_R: NDArray[np.int64] | None = field(default=None, compare=False)
+    """Number of each row in the file, from 1; None: no row is left out."""
 
     @classmethod
     def of(cls, source: str, options: Sequence[Option], further: Sequence[str] = ()) -> "Options":
@@ -67,23 +75,33 @@ class Options:
         Raises:
             ConfigError: a key or a value is not allowed.
         """
-        columns, dropped, share, fills = {}, set(), None, False
+        columns, dropped, share, fills, skips, min_rows = {}, set(), None, False, False, 0
         for key, value in options:
             if key == DROP:
                 dropped |= {*composed([value])}
             elif key == FILL and value == MEAN:
                 fills = True
+            elif key == SKIP and value == MISSING:
+                skips = True
+            elif key == MIN_ROWS and value.isdecimal() and int(value) > 1:
+                min_rows = int(value)
             elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
                 share = share_of(source, value)
             elif key in (*ROLES, TARGET):
                 [columns[key]] = composed([value])
             else:
                 allowed = [f"{role}=COLUMN" for role in (*ROLES, TARGET) if not (further and role == TEST)]
-                allowed += [f"{TEST_SHARE}=SHARE", f"{FILL}={MEAN}", f"{DROP}=COLUMN", *further]
+                allowed += [f"{TEST_SHARE}=SHARE", f"{FILL}={MEAN}", f"{SKIP}={MISSING}"]
+                allowed += [f"{MIN_ROWS}=NUMBER (2 or more)", f"{DROP}=COLUMN", *further]
                 raise ConfigError(
                     f"{source}: unknown option '{key}={value}'; allowed: {', '.join(allowed)}", ("dataset",)
                 )
-        return cls(source, tuple(columns.items()), share, fills, frozenset(dropped))
+        given = tuple(columns.items()), share, fills, frozenset(dropped)
+        return cls(source, *given, skips=skips, min_rows=min_rows)
+
+    def number_row(self, row: int) -> int:
+        """Return the number in the file, from 1, of a row that is left, from 0."""
+        return row + 1 if self.numbers_R is None else int(self.numbers_R[row])
 
 
 def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
@@ -175,6 +193,8 @@ class Table:
     """Values of a column, NaN where one is missing; None: it has texts."""
     texts: Callable[[str], list[str]]
     """Values of a column as texts, empty where one is missing."""
+    take: Callable[[Bools], "Table"]
+    """Returns the table of those rows alone for which it is given True."""
     others: Mapping[str, str] = field(default_factory=dict)
     """What columns have that have neither numbers nor texts."""
     written: Callable[[str, int], str] = lambda name, row: ""
@@ -266,7 +286,8 @@ def _in_single(
     single = to_single(column, offsets)
     if (place := find_beyond(single)) is not None:
         row, _ = place
-        raise DataError(f"{options.source}: row {row + 1} has {numbers[row]:g} in column {name}; {LARGEST}")
+        number = options.number_row(row)
+        raise DataError(f"{options.source}: row {number} has {numbers[row]:g} in column {name}; {LARGEST}")
     return single[:, 0], float(offsets[0])
 
 
@@ -281,7 +302,7 @@ def targets_of(table: Table, options: Options, name: str) -> NDArray[np.float32]
         text = next(text for text in table.texts(name) if not NUMBER.fullmatch(text))
         raise DataError(f"{options.source}: column {name} has {text}, no number; classes: #{LABEL}={name}")
     if np.isnan(numbers).any():
-        raise missing(options, name, int(np.argmax(np.isnan(numbers))), table)
+        raise DataError(f"{missing(options, name, int(np.argmax(np.isnan(numbers))), table)}; {TO_SKIP}")
     column, _ = _in_single(options, name, numbers, np.zeros(len(numbers), bool))
     if (column == column[:1]).all():
         raise DataError(f"{options.source}: column {name} has one number; name a column with more")
@@ -306,7 +327,7 @@ def _check_strays(options: Options, name: str, levels: Sequence[str], texts: Seq
     num_numbers = len(levels) - len(others)
     are_marks = not any(character.isalnum() for other in others for character in other)
     if others and ((are_marks and num_numbers > 1) or (len(others) == 1 and num_numbers > FEW)):
-        row = 1 + texts.index(others[0])
+        row = options.number_row(texts.index(others[0]))
         raise DataError(
             f"{options.source}: row {row} has '{others[0]}' in column {name}, and other rows have numbers; "
             f"write a number there, or nothing with #{FILL}={MEAN}, or leave the column out with "
@@ -314,16 +335,19 @@ def _check_strays(options: Options, name: str, levels: Sequence[str], texts: Seq
         )
 
 
-def require_texts(table: Table, options: Options, name: str | None, values: Sequence[str]) -> None:
-    """Check that a column of texts has no gap."""
+def require_texts(
+    table: Table, options: Options, name: str | None, values: Sequence[str], instead: str = ""
+) -> None:
+    """Check that a column of texts has no gap; `instead` says what else can be done."""
     if "" in values:
-        raise missing(options, name, values.index(""), table)
+        error = missing(options, name, values.index(""), table)
+        raise DataError(f"{error}; {instead}") if instead else error
 
 
 def missing(options: Options, name: str | None, row: int, table: Table | None = None) -> DataError:
     """Return the error for a gap in a row, from 0; with the word for it, if the table has one there."""
     word = table.written(name, row) if table is not None and name is not None else ""
-    number, split = row + 1, ""
+    number, split = options.number_row(row), ""
     for part, count in options.parts:
         if number <= count:
             split = f" of split {part}"

@@ -127,7 +127,7 @@ def _images(
         content = image(row)
         if content is None:
             raise missing(options, name, row)
-        called = f"{options.source}: the image of row {row + 1}"
+        called = f"{options.source}: the image of row {options.number_row(row)}"
         if isinstance(content, Path):
             check_is_file(content, "an image")
         return called, decoded(called, BytesIO(content) if isinstance(content, bytes) else content, size)
@@ -165,8 +165,8 @@ def _lists(options: Options, name: str, lists: Lists, asked: "Asked", is_test_R:
     if (place := find_beyond(rows)) is not None:
         row, column = place
         raise DataError(
-            f"{options.source}: row {row + 1} has {given[row, column].flat[0]:g} in the lists of column "
-            f"{name}; {LARGEST}"
+            f"{options.source}: row {options.number_row(row)} has {given[row, column].flat[0]:g} in the "
+            f"lists of column {name}; {LARGEST}"
         )
     centred = [f"number {at} of {name} ({offsets[at]:g})" for at in np.flatnonzero(offsets)]
     return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, note_on_offsets(options, centred))

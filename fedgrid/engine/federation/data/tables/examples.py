@@ -23,6 +23,7 @@ from fedgrid.engine.federation.data.tables.columns import (
     LABEL,
     SUBJECT,
     TEST,
+    TO_SKIP,
     Bools,
     Options,
     Rows,
@@ -34,6 +35,7 @@ from fedgrid.engine.federation.data.tables.columns import (
     rows_of,
     targets_of,
 )
+from fedgrid.engine.federation.data.tables.left_out import find_left_out
 from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import Inputs
 
@@ -66,9 +68,15 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
                 f"another column, #{role}=COLUMN",
                 ("dataset",),
             )
+    left_out: list[str] = []
+    if options.skips or options.min_rows:
+        is_out_R, left_out = find_left_out(table, options, roles, _marks(table, options, roles))
+        table = table.take(~is_out_R)
+        options = replace(options, numbers_R=1 + np.flatnonzero(~is_out_R))
     texts = {role: table.texts(name) for role, name in roles.items()}
     for role in (LABEL, GROUP, SUBJECT):
-        require_texts(table, options, roles.get(role), texts.get(role, []))
+        instead = TO_SKIP if role == LABEL else ""
+        require_texts(table, options, roles.get(role), texts.get(role, []), instead)
     label_R, class_names = _labels(table, options, roles, texts)
     subject_R = None
     if SUBJECT in roles:
@@ -93,7 +101,8 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
-            raise missing(options, roles[CLIENT], int(held[clients.index("")]), table)
+            error = missing(options, roles[CLIENT], int(held[clients.index("")]), table)
+            raise DataError(f"{error}; {TO_SKIP}")
         if tested_only := in_order({*composed(texts[CLIENT])} - {*composed(clients), ""}):
             notes.append(f"{source}: only test rows have the {roles[CLIENT]} {abbreviate(tested_only)}")
         assigned = of_clients(Path(source).name, clients, groups)
@@ -101,7 +110,7 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
         if groups is not None and not assigned.group_names:
             notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
     absent = () if TARGET in roles else _absent(source, roles[LABEL], class_names, pool, test)
-    return Examples((pool, test), rows.inputs, class_names, (*notes, *rows.notes, *absent))
+    return Examples((pool, test), rows.inputs, class_names, (*left_out, *notes, *rows.notes, *absent))
 
 
 def _labels(
@@ -152,16 +161,14 @@ def _tests(
     subject_R: Subjects | None,
 ) -> tuple[Bools, list[str]]:
     """Return which rows are the server's test set, and how that came."""
-    source, is_test_R = options.source, table.is_test_R
-    if is_test_R is None and TEST not in roles:
+    source, is_test_R = options.source, _marks(table, options, roles)
+    if is_test_R is None:
         is_test_R = draw_tests(source, label_R, options.share or FIFTH, subject_R)
         unit = "rows" if subject_R is None else f"rows, by {roles[SUBJECT]},"
         return is_test_R, [
             f"{source}: {is_test_R.sum()} of {len(label_R)} {unit} are drawn as the server's test set; a "
             f"column {TEST} would name others"
         ]
-    if is_test_R is None:
-        is_test_R = _marked(options, roles[TEST], texts[TEST])
     if subject_R is not None:
         both = np.intersect1d(subject_R[is_test_R], subject_R[~is_test_R])
         if both.size:
@@ -173,12 +180,16 @@ def _tests(
     return is_test_R, []
 
 
-def _marked(options: Options, name: str, marks: Sequence[str]) -> Bools:
+def _marks(table: Table, options: Options, roles: Mapping[str, str]) -> Bools | None:
+    """Return which rows are marked as the server's test set; None: nothing says it."""
+    if table.is_test_R is not None or TEST not in roles:
+        return table.is_test_R
+    name, marks = roles[TEST], table.texts(roles[TEST])
     for row, mark in enumerate(marks):
         if mark.lower() not in (*YES, *NO):
             raise DataError(
-                f"{options.source}: row {row + 1} has '{mark}' in column {name}; allowed: {', '.join(YES)}, "
-                f"{', '.join(NO)}nothing"
+                f"{options.source}: row {options.number_row(row)} has '{mark}' in column {name}; allowed: "
+                f"{', '.join(YES)}, {', '.join(NO)}nothing"
             )
     is_test_R = np.array([mark.lower() in YES for mark in marks], bool)
     if is_test_R.all() or not is_test_R.any():
