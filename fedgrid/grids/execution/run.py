@@ -12,7 +12,7 @@ from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.follow import Trackers
-from fedgrid.grids.planning.checks import check_data, check_stored
+from fedgrid.grids.planning.checks import check_data, check_stored, output_notes
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
@@ -181,7 +181,7 @@ def launch_remaining(
     if todo:
         with options.steps(console) as steps:
             check_data(todo, options.data_dir, steps)
-        for line in idle_lines(todo):
+        for line in (*idle_lines(todo), *output_notes(todo, options.data_dir)):
             warn(line)
     # Importing torch takes seconds.
     from fedgrid.grids.execution import executors

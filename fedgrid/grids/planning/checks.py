@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgrid.engine.federation.before_training.setup import deal
+from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
+from fedgrid.engine.runtime.configuration.complete import is_own_model
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.data.partition_files import with_file
 from fedgrid.engine.runtime.integrity.made_with import (
@@ -73,6 +75,19 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         for note in split_notes(run, repeats[run.dataset], pair[0].subjects, parts_K):
             warn(note)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
+
+
+def output_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
+    """Return in one line each which own models return probabilities where logits are expected."""
+    notes: dict[str | None, None] = {}
+    for run in runs:
+        if is_own_model(run.model) and not has_target(run.dataset):
+            from fedgrid.engine.runtime.configuration.own_models import note_on_outputs  # Imports torch.
+
+            dataset = find(run.dataset, data_dir)
+            of_model = run.model, dataset.inputs, dataset.num_classes
+            notes[note_on_outputs(*of_model, run.plugin_digests)] = None
+    return [note for note in notes if note]
 
 
 def check_stored(

@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import calibrate, processor_name
-from fedgrid.grids.planning.checks import rounds_left
+from fedgrid.grids.planning.checks import output_notes, rounds_left
 from fedgrid.grids.planning.estimate import (
     Capacity,
     RoundsLeft,
@@ -61,7 +61,8 @@ def show_plan(
     """
     nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
     data_dir, with_cache = options.data_dir, options.cache is not None
-    for line in (*idle_lines(grid.runs), *group_notes(grid.runs, data_dir)):
+    of_models = output_notes(grid.runs, data_dir)
+    for line in (*idle_lines(grid.runs), *of_models, *group_notes(grid.runs, data_dir)):
         warn(line)
     for name in dict.fromkeys(run.dataset for run in grid.runs):
         if name.partition(":")[0] in TABLES:

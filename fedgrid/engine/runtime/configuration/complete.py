@@ -108,7 +108,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     of_model = config.model, dataset.inputs, dataset.num_classes
     check_kinds(config, dataset)
     check_size(config.model, dataset.inputs)
-    if ("model", config.model) not in active.BUILT_IN or MODELS[config.model].module is not None:
+    if is_own_model(config.model):
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
 
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
@@ -121,6 +121,11 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
     if problem is not None:
         raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+def is_own_model(name: str) -> bool:
+    """Return whether a model is a plugin's, or any module (`ModelEntry.module`)."""
+    return ("model", name) not in active.BUILT_IN or MODELS[name].module is not None
 
 
 def check_takes(section: Mapping[str, Any], dataset: str, data_dir: Path) -> None:

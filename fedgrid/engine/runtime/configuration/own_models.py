@@ -27,6 +27,8 @@ OfModel = tuple[str, Inputs, int]
 """Its name, and what it is built for: inputs and the number of classes."""
 IMAGES = 3
 """That a model is tried on."""
+ROWS = 16
+"""That its outputs are looked at."""
 TRAINING = LocalTraining(local_epochs=1, batch_size=IMAGES, optimizer="adam", learning_rate=0.01)
 AGES = 10, 1000, 10**6
 """What a module counts that has trained so often: a warm-up may end only then."""
@@ -62,6 +64,33 @@ def check_own_model(
         plugin = in_plugin(error) or plugin
     if problem is not None:
         raise ConfigError(f"{plugin}model {name}: {problem}", ("model",))
+
+
+@cache
+def note_on_outputs(
+    name: str, inputs: Inputs, num_classes: int, plugin_digests: tuple[str, ...]
+) -> str | None:
+    """Return a line on a model of classes that returns probabilities, not logits; None: it does not.
+
+    It was checked before. Its rows are not negative and add up to 1, with its first weights and with others,
+    for which first weights of zero do not: such a module may return any numbers.
+    """
+    of_model = name, inputs, num_classes
+    images = to_inputs(_examples(of_model, ROWS)[0])
+    with seeded("cpu", generator(0, "outputs")), torch.no_grad():
+        module = blank(*of_model).eval()
+        for _ in range(2):
+            outputs = module(images)
+            sums = outputs.sum(dim=1)
+            if (outputs < 0).any() or not torch.allclose(sums, torch.ones_like(sums)):
+                return None
+            for parameter in flat_vectors.parameters_of(module).values():
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return (
+        f"{plugin_of(registry.entry(name).function)}model {name} returns probabilities, and the loss, the "
+        "cross-entropy, takes logits: it learns slowly; leave out the softmax at its end, or return the "
+        "logarithm"
+    )
 
 
 def _problem(of_model: OfModel, is_stacked: bool) -> str | None:

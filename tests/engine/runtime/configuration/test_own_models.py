@@ -18,6 +18,7 @@ from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.cite.sizes import num_parameters
+from fedgrid.grids.planning.checks import output_notes
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import MODEL
 from tests.helpers.small_grid import NOWHERE
@@ -131,12 +132,31 @@ def stepped(*image): return Stepped()
 def recurrent(*image): return Recurrent()
 def mixing(*image): return Mixing()
 
+def softmaxed(*image): return nn.Sequential(layers(), nn.Softmax(dim=1))
+def logarithm(*image): return nn.Sequential(layers(), nn.LogSoftmax(dim=1))
+
+def constant(*image):
+    module = layers()
+    nn.init.zeros_(module[1].weight)
+    nn.init.constant_(module[1].bias, 0.1)
+    return module
+
 BUILD = (known, plain, tied, frozen, buffered, loaded, twice, drawn, counted, lazy, double, complicated,
-         broken, wide, fixed, two, noisy, stepped, recurrent, mixing)
+         broken, wide, fixed, two, noisy, stepped, recurrent, mixing, softmaxed, logarithm)
 MODELS = [ModelEntry(build.__name__, "one", "ours", build) for build in BUILD]
 MODELS += [ModelEntry(f"head-{place}", "one", "ours", plain, head=place) for place in ("0", "2", "fc")]
 MODELS += [ModelEntry("head-unused", "one", "ours", module=lambda *_: Unused(), head="spare")]
 MODELS += [ModelEntry(f"{one.__name__}-module", "one", "ours", module=one) for one in (loaded, frozen, drawn)]
+MODELS += [ModelEntry("constant", "first rows add up to 1 by chance", "ours", module=constant)]
+"""
+ONE = """
+from torch import nn
+from fedgrid import ModelEntry
+
+def one(*_):
+    return nn.Sequential(nn.Linear(1, 1), nn.Softmax(dim=1))
+
+MODELS = [ModelEntry("one", "1 for every row", "ours", module=one)]
 """
 LINEAR, SQUARE = 64 * 10 + 10, 64 * 64
 
@@ -276,6 +296,29 @@ def test_what_cannot_be_stacked_is_refused_only_in_a_stack(name, says):
 @pytest.mark.parametrize("name", ["plain", "tied", "frozen", "buffered", "twice", "drawn"])
 def test_other_modules_are_stacked(name):
     assert complete({"model": name, "training": {"stacked": 2}}, NOWHERE).model == name
+
+
+@pytest.mark.parametrize("name", ["plain", "logarithm", "constant", "digitnet"])
+def test_nothing_is_noted_on_logits(name):
+    assert output_notes([complete({"model": name}, NOWHERE)], NOWHERE) == []
+
+
+@pytest.mark.parametrize("option", ["--in-process", "--dry-run"])
+def test_probabilities_in_place_of_logits_are_noted(plugin, tmp_path, option):
+    run = ["run", "--plugin", plugin, "--set", "model=softmaxed", "--set", "training.rounds=1"]
+    result = fedgrid(*run, "--algorithm", "fedavg", option, "--storage", tmp_path / "runs")
+    said = " ".join(result.err.split())
+    assert (result.code, said.count("model softmaxed returns probabilities")) == (0, 1)
+    assert "leave out the softmax at its end" in said
+
+
+def test_a_number_to_predict_is_no_probability(tmp_path):
+    rows = [f"{row % 5},{row % 7}.5,s{row % 3}" for row in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y,client", *rows]))
+    (tmp_path / "one.py").write_text(ONE)
+    active.use([tmp_path / "one.py"])
+    config = complete({"dataset": f"csv:{tmp_path}/t.csv#target=y", "model": "one"}, tmp_path)
+    assert output_notes([config], tmp_path) == []
 
 
 @pytest.mark.parametrize("option", ["--in-process", "--dry-run"])
