@@ -225,6 +225,8 @@ CLIENTS = (
         "update_norm", "Euclidean norm of its update over the whole state, as it was sent.", infinite=True
     ),
     *_tests(),
+    _float("test_mean", "Mean of the numbers to predict in its test set, standardised.", only="target"),
+    _float("test_square", "Mean of the squares of these.", 0, only="target"),
     RecordColumn(
         "members",
         pa.list_(pa.int32()),

@@ -30,6 +30,9 @@ CLIENT_COLUMNS = (
     "true_cluster",
     "train_loss",
     "train_accuracy",
+    "test_images",
+    "test_mean",
+    "test_square",
     *(f"{test}_{score}" for test in TESTS for score in SCORES if score != RECALL),
 )
 

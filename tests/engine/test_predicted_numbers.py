@@ -9,6 +9,8 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.run.prepare import prepare
+from fedgrid.tracking.records import read_records
+from fedgrid.tracking.scoring.scores import curves, score_run
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.small_runs import play
 
@@ -57,6 +59,15 @@ def test_a_linear_model_becomes_that_of_least_squares(table, tmp_path):
     assert of_first["personalised_loss"] == pytest.approx(squares.mean(), abs=1e-4)
     assert of_first["personalised_r2"] == pytest.approx(1 - squares.mean() / test.labels.var(), abs=1e-4)
     assert of_first["personalised_accuracy"] is None
+    [rows, numbers] = (
+        np.concatenate([getattr(client.test, what) for client in setup.clients])
+        for what in ("images", "labels")
+    )
+    rows = np.column_stack([(rows - by.means) / by.deviations, np.ones(len(rows))])
+    pooled = 1 - ((numbers - rows @ expected) ** 2).mean() / numbers.var()
+    found = curves(read_records(folder))["personalised_r2_pooled"][-1]
+    assert found == pytest.approx(pooled, abs=1e-4)
+    assert score_run(folder)["personalised_r2_pooled"] == found
 
 
 def test_clusters_of_opposite_slopes_are_found_and_shown_by_r2(table, tmp_path):

@@ -22,6 +22,8 @@ set; expected calibration error."""
 
 TARGET, R2 = "target", "r2"
 """Columns of runs of data with numbers to predict, and their score beside the loss."""
+OWN_MOMENTS = ("test_mean", "test_square")
+"""Columns of the same runs: of the numbers in a client's own test set."""
 
 SERVED_TESTS = ("personalised", "generalised")
 TESTS = ("local_own", "local_server", *SERVED_TESTS)

@@ -17,8 +17,9 @@ from fedgrid.grids.browse.columns import read_rows
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.grids.results.result_columns import columns_for
 from fedgrid.regular_files import read_file
-from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.arrays import Array, last
 from fedgrid.tracking.records import NoRecords, Records, RecordsError, read_records
+from fedgrid.tracking.scoring.client_scores import UNDEFINED, coverage_line
 from fedgrid.tracking.scoring.run import NOTE, TAG
 from fedgrid.tracking.scoring.scores import curves
 
@@ -101,6 +102,11 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
     rounds = {
         "round": records.round_R.tolist(),
         "curves": {name: _numbers(scores[name]) for name in names},
+        "coverage": [
+            line
+            for score in UNDEFINED
+            if (line := coverage_line(score, [(last(scores[f"{score}_clients"]), len(records.client_K))]))
+        ],
         "events": events(records, config),
         "clients": records.client_K.tolist(),
         "clusters": records.clients["cluster"].astype(int).tolist(),

@@ -75,6 +75,8 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
         say()
         scores = {EVERY_COLUMN[name]: cell(value) for name, value in facts["scores"].items()}
         console.print(choice_table(list(scores), [list(scores.values())]))
+        for sentence in facts.get("coverage", ()):
+            say(sentence)
     for sentence in facts["idle"]:
         say(f"note: {sentence}")
     for note in facts["notes"]:

@@ -252,7 +252,9 @@ def _scores(numbers: Mapping[str, Any]) -> str:
     parts.append(f"clusters {numbers['clusters']}")
     parts += [f"ARI {numbers['ari']:.2f}"] if numbers["ari"] is not None else []
     parts += [f"acc. {accuracy:.3f}"] if accuracy is not None else []
-    return "  ".join(parts + ([f"R2 {r2:.3f}"] if r2 is not None else []))
+    parts += [f"R2 {r2:.3f}"] if r2 is not None else []
+    pooled = numbers.get("personalised_r2_pooled")
+    return "  ".join(parts + ([f"pooled {pooled:.3f}"] if pooled is not None else []))
 
 
 def _final(run: Run) -> str:

@@ -48,6 +48,7 @@ LEGEND = (
     "server's; F1 over a test set's own classes; gap: |pers. acc. - gen. acc.|; all\n"
     "are means over clients; –: none."
 )
+OF_R2 = "median R2: of the clients' pers. R2; pooled R2: all their test rows as one set."
 EXACT = "exact: runs whose final partition is the hidden groups, of those that have any"
 
 
@@ -74,6 +75,8 @@ def show(
         _show_scores(done, console, per_run)
         say(NO_GROUPS if all(run.scores.get("ari") is None for run in done) else GROUPS)
         say(LEGEND)
+        if any("personalised_r2_pooled" in run.scores for run in done):
+            say(OF_R2)
         for line in about(done):
             say(fill(line, 79))
         if any(run.has_hits for run in done):

@@ -14,7 +14,7 @@ RESULT_COLUMNS = {
 server's test set."""
 OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT, *HELD_OUT) if score.heading}
 """The same of scores that only runs with attackers, moved or held-out clients have."""
-OF_NUMBERS = {score.name: score.heading for score in PREDICTED}
+OF_NUMBERS = {score.name: score.heading for score in PREDICTED if score.heading}
 OF_CLASSES = frozenset(score.name for score in CLIENTS)
 """What runs have that predict numbers, and what others have."""
 SUMMARY_COLUMNS = {

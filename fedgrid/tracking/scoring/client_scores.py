@@ -5,8 +5,8 @@ the union of true and predicted classes, generalisation of the local models); al
 say. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Callable, Mapping
-from math import nan
+from collections.abc import Callable, Iterable, Mapping
+from math import isnan, nan
 from typing import TypeAlias
 
 import numpy as np
@@ -127,34 +127,112 @@ CLIENTS = (
 """Means over the clients of one round, from `TestColumns`; F1 is over the classes in the test set."""
 
 
-PROBABILITIES = tuple(
-    Score(
-        f"{kind}_{name}",
-        f"{words} of the clusters' models on {images}, mean over clients (`evaluation.probabilities`).",
-        _mean_of(f"{kind}_{name}"),
-        "clients",
-        name != "ece",
-        needs="probabilities",
+EQUAL = 1e-12
+"""Numbers are equal, but for rounding, if their variance is a smaller share of their mean square."""
+
+
+def median(values: ArrayLike) -> Array:
+    """Return the median over the last axis without the NaNs, NaN where there is nothing else."""
+    values = np.asarray(values, np.float64)
+    measured = np.ma.masked_array(values, np.isnan(values))
+    medians = np.ma.median(measured, axis=-1)  # type: ignore[no-untyped-call]
+    return np.asarray(np.ma.filled(medians, nan))
+
+
+def pooled_r2(tests: TestColumns) -> Array:
+    """Return R2 over the rows of all clients' own test sets as one set; NaN if all numbers are equal."""
+    names = ("personalised_loss", "test_mean", "test_square", "test_images")
+    columns = [np.asarray(tests[name], np.float64) for name in names]
+    is_tested = ~np.isnan(np.sum(columns, axis=0))
+    *means, count = (np.where(is_tested, column, 0) for column in columns)
+    errors, total, squares = ((count * of).sum(axis=-1) for of in means)
+    spread = squares - total**2 / np.maximum(1, count.sum(axis=-1))
+    shares = np.divide(errors, spread, out=np.full(spread.shape, nan), where=spread > EQUAL * squares)
+    return np.asarray(1 - shares)
+
+
+UNDEFINED = {"personalised_auc": "one class", "personalised_r2": "equal numbers"}
+"""Mean over those clients alone that have the score -> what is in the test set of a client that has none."""
+
+
+def _num_clients(score: str, needs: str = "") -> Score:
+    """Return the number of clients that such a mean is over, as a score; NaN in rounds without tests."""
+
+    def of(tests: TestColumns) -> Array:
+        count = np.count_nonzero(~np.isnan(np.asarray(tests[score], np.float64)), axis=-1)
+        return np.where(count, count, nan)
+
+    return Score(
+        f"{score}_clients",
+        f"Number of clients that have a {score}, which its mean is over.",
+        of,
+        highest=None,
+        needs=needs,
     )
-    for kind, images in SERVED
-    for name, words in (
-        ("auc", "AUC of a class against the rest, mean over the classes in the test set,"),
-        ("ece", "Expected calibration error (Guo et al. 2017), 15 bins,"),
-    )
+
+
+def coverage_line(score: str, counts: Iterable[tuple[float, int]]) -> str:
+    """Return a sentence on the clients that a mean is over, empty if that is all of them.
+
+    `counts` are the number of clients that have the score, and of all clients, of each run.
+    """
+    distinct = sorted({pair for pair in counts if not isnan(pair[0])})
+    fewer = [f"{count:.0f} of {of} clients" for count, of in distinct if count < of]
+    if not fewer:
+        return ""
+    least = f"{fewer[0]}{' at least' if len(distinct) > 1 else ''}"
+    words = score.replace("_", " ").replace("r2", "R2").replace("auc", "AUC")
+    return f"The mean {words} is over {least}: others are not tested, or on {UNDEFINED[score]}."
+
+
+PROBABILITIES = (
+    *(
+        Score(
+            f"{kind}_{name}",
+            f"{words} of the clusters' models on {images}, mean over clients (`evaluation.probabilities`).",
+            _mean_of(f"{kind}_{name}"),
+            "clients",
+            name != "ece",
+            needs="probabilities",
+        )
+        for kind, images in SERVED
+        for name, words in (
+            ("auc", "AUC of a class against the rest, mean over the classes in the test set,"),
+            ("ece", "Expected calibration error (Guo et al. 2017), 15 bins,"),
+        )
+    ),
+    _num_clients("personalised_auc", "probabilities"),
 )
 """The same, of runs whose records have them."""
 
 
-PREDICTED = tuple(
+PREDICTED = (
+    *(
+        Score(
+            f"{kind}_r2",
+            f"R2 of the clusters' models on {images}, mean over clients (numbers to predict).",
+            _mean_of(f"{kind}_r2"),
+            "clients",
+            True,
+            f"{short}\nR2",
+        )
+        for (kind, images), short in zip(SERVED, ("pers.", "gen."), strict=True)
+    ),
     Score(
-        f"{kind}_r2",
-        f"R2 of the clusters' models on {images}, mean over clients (numbers to predict).",
-        _mean_of(f"{kind}_r2"),
+        "personalised_r2_median",
+        "R2 of the clusters' models on their clients' own test sets, median of clients (numbers to predict).",
+        lambda tests: median(tests["personalised_r2"]),
         "clients",
-        True,
-        f"{short}\nR2",
-    )
-    for (kind, images), short in zip(SERVED, ("pers.", "gen."), strict=True)
+        heading="median\nR2",
+    ),
+    Score(
+        "personalised_r2_pooled",
+        "R2 of the clusters' models on their clients' own test sets as one set (numbers to predict).",
+        pooled_r2,
+        "clients",
+        heading="pooled\nR2",
+    ),
+    _num_clients("personalised_r2"),
 )
 """The same, of runs that predict numbers, which have no accuracy, F1 or recall."""
 

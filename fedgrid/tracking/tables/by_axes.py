@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, value_on, values_of
+from fedgrid.tracking.scoring.client_scores import UNDEFINED
 from fedgrid.tracking.scoring.measures import Measure, measure_named, scores_by_seed, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
 from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, find_axis
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug, split_name
-from fedgrid.tracking.tables.cells import explain_cells, over_scenarios
+from fedgrid.tracking.tables.cells import coverage, explain_cells, over_scenarios
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, embolden
 
 ALGORITHM = "algorithm"
@@ -216,6 +217,8 @@ def _sentences(
         if score in DECLARED:
             name = f"{_capital(words_of(score))}: " if len(scores) > 1 else ""
             yield f"{name}{DECLARED[score].meaning}"
+        if score in UNDEFINED and (line := coverage(part, score)):
+            yield line
     yield "At the end of each run."
     methods = {run.method for run in part.runs}
     if missing := dict.fromkeys(run.method for run in study.runs if run.method not in methods):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedgrid.tracking.scoring.client_scores import coverage_line
 from fedgrid.tracking.scoring.measures import Measure, means_by, scores_by_seed
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean, number
@@ -148,6 +149,11 @@ def explain_cells(table: Table, study: Study) -> Table:
         words.append(study.reference_note)
     words.append(lacking(study))
     return replace(table, caption=" ".join(word for word in words if word))
+
+
+def coverage(study: Study, score: str) -> str:
+    """Return a sentence on the clients that the last mean of a score is over; empty if all have one."""
+    return coverage_line(score, ((run.last(f"{score}_clients"), len(run.client_K)) for run in study.finished))
 
 
 def seed_words(counts: Mapping[str, int]) -> str:

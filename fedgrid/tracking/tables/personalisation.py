@@ -11,7 +11,7 @@ from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure, last_round, last_rounds, mean_over_rounds
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import measures_table
+from fedgrid.tracking.tables.cells import coverage, measures_table
 from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = {
@@ -38,6 +38,8 @@ OF_PROBABILITIES = {
 }
 OF_NUMBERS = {
     "pers. R2": "personalised_r2",
+    "median R2": "personalised_r2_median",
+    "pooled R2": "personalised_r2_pooled",
     "gen. R2": "generalised_r2",
     "pers. MSE": "personalised_loss",
     "gen. MSE": "generalised_loss",
@@ -84,7 +86,8 @@ def probabilities(study: Study) -> Table:
         "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
         "the server's. AUC: area under the ROC curve of a class against the rest, mean over the classes in "
         "the test set; none of a test set of one class. ECE: expected calibration error, 15 bins (Guo et al. "
-        "2017). Means over clients and scenarios; best of a column in bold.",
+        "2017). Means over clients and scenarios; best of a column in bold."
+        f" {coverage(study, 'personalised_auc')}".rstrip(),
     )
 
 
@@ -97,8 +100,10 @@ def predicted(study: Study) -> Table:
         "Predicted numbers",
         "Of the cluster's model after aggregation, personalised on the client's own test set, generalised on "
         "the server's. R2: 1 minus the squared errors over those of the test set's mean; none of equal "
-        "numbers. MSE: mean squared error, in units of the variance of the numbers that clients train on. "
-        "Means over clients and scenarios; best of a column in bold.",
+        "numbers. Median R2: of the clients' personalised R2. Pooled R2: over all clients' own test sets as "
+        "one set. MSE: mean squared error, in units of the variance of the numbers that clients train on. "
+        "Means over clients, but for these two, and scenarios; best of a column in bold."
+        f" {coverage(study, 'personalised_r2')}".rstrip(),
     )
 
 

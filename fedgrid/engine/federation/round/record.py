@@ -24,9 +24,11 @@ from fedgrid.engine.federation.record_names import (
     MEMBERS,
     MESSAGE,
     MESSAGE_BYTES,
+    OWN_MOMENTS,
     PROBABILITY_SCORES,
     R2,
     SCORES,
+    SERVED_TESTS,
     TARGET,
     TESTS,
 )
@@ -156,6 +158,13 @@ def client_rows(
             "train_accuracy": report.train_accuracy if report else None,
             "update_norm": report.update_norm if report else None,
         }
+        if TARGET in federation.columns:
+            own = tests.get(client, {}).get(SERVED_TESTS[0])
+            row |= dict.fromkeys(OWN_MOMENTS)
+            if own is not None and own.moments is not None:
+                row |= dict(
+                    zip(OWN_MOMENTS, np.divide(own.moments, own.confusion.sum()).tolist(), strict=True)
+                )
         if client in diagnostics.members:
             row[MEMBERS] = list(diagnostics.members[client])
         rows.append({**row, **columns[client], **spent[client]})

@@ -37,7 +37,7 @@ def notes_of(name, folder):
     ("rows", "mark", "note"),
     [
         (GAPS, ",skip=missing", "leaves out 4 of 34 rows: 3 without label, 1 without site"),
-        (SMALL, ",min_rows=3", "leaves out 2 of 5 clients and their 3 rows: a (1), b (2)"),
+        (SMALL, ",min_rows=3", "leaves out 2 of 5 clients and 3 of 33 rows: a (1), b (2)"),
     ],
 )
 def test_the_rest_is_the_file_without_these_rows(table, tmp_path, rows, mark, note):

@@ -64,7 +64,7 @@ def test_run_has_name_tags_and_parameters(storage, store):
     assert run.data.metrics["cost/uncached_seconds"] == 2.0
     assert run.data.metrics["cost/rounds_computed"] == ROUNDS
     assert set(run.data.metrics) <= {*metric_meanings(), "round", *TOTALS}
-    assert len(metric_meanings()) + 1 == 34
+    assert len(metric_meanings()) + 1 == 36
     kept = store.artifacts(run_name(CONFIG))
     assert kept == {"config.json", "rounds.parquet", "clients.parquet", "timings.parquet"}
     assert store.artifacts("mine") == {"preset.yaml"}

@@ -91,5 +91,5 @@ def _find_small(options: Options, client_R: NDArray[np.str_], is_held_R: Bools) 
     small = [f"{names_U[u]} ({sizes_U[u]})" for u in np.flatnonzero(is_small_U)]
     return is_small_R, [
         f"{options.source}: {MIN_ROWS}={options.min_rows} leaves out {len(small)} of {len(names_U)} clients "
-        f"and their {is_small_R.sum()} rows: {abbreviate(small)}"
+        f"and {is_small_R.sum()} of {is_held_R.sum()} rows: {abbreviate(small)}"
     ]
