@@ -10,6 +10,7 @@ The names in `__all__` are for notebooks and plugins, and stay. Everything else 
 when it is used, so `import fedgrid.algorithms` needs neither Ray nor MLflow.
 """
 
+import random
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -173,13 +174,15 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names.s
 
 
 def __getattr__(name: str) -> Any:
-    if name == "figures":
-        return import_module("fedgrid.tracking.figures")
-    if name not in _MODULES:
+    if name != "figures" and name not in _MODULES:
         raise AttributeError(
             f"module 'fedgrid' has no attribute {name!r}; {hint(name, __all__)}".rstrip("; ")
         )
-    value = getattr(import_module(f"fedgrid.{_MODULES[name]}"), name)
+    # Rich draws a number as it is imported, from the generator that the caller may have seeded.
+    state = random.getstate()
+    module = import_module(f"fedgrid.{_MODULES.get(name, 'tracking.figures')}")
+    random.setstate(state)
+    value = module if name == "figures" else getattr(module, name)
     globals()[name] = value
     return value
 

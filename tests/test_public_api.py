@@ -5,6 +5,8 @@ In a folder with packages of our names: chaos/test_kills.py. What is imported wh
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +67,20 @@ def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pyte
     assert (again.folder, again.scores) == (first.folder, first.scores)
     of_numpy = {**CONFIG, "clients": np.int64(CONFIG["clients"])}
     assert fedgrid.run(of_numpy, storage=tmp_path).folder == first.folder
+
+
+def test_generators_of_the_caller_stay_as_they_are(tmp_path: Path) -> None:
+    """In a program of its own, which imports all that a run needs, rich and torch among it."""
+    program = f"""
+import random
+import numpy as np
+before = random.getstate(), np.random.get_state()[1].tolist()
+import fedgrid
+fedgrid.run({CONFIG}, storage={str(tmp_path)!r})
+assert (random.getstate(), np.random.get_state()[1].tolist()) == before
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_unknown_key_is_an_error_of_the_package(tmp_path: Path) -> None:
