@@ -39,15 +39,17 @@ def root_seed(scenario: str, seed: int) -> int:
 
 
 @contextmanager
-def seeded(device: str, rng: np.random.Generator) -> Iterator[None]:
+def seeded(device: str | None, rng: np.random.Generator) -> Iterator[None]:
     """Seed the generators of the whole process from `rng`, as `seed_all`; restore their states afterwards."""
     with restored(device):
         seed_all(device, rng)
         yield
 
 
-def seed_all(device: str, rng: np.random.Generator) -> None:
+def seed_all(device: str | None, rng: np.random.Generator) -> None:
     """Seed torch's generators of the CPU and of `device`, NumPy's and Python's: own code may draw from any.
+
+    Without a device torch's are left alone, and torch is not imported.
 
     A tenth as long as to restore them too, which is done once for many clients.
     """
@@ -59,7 +61,7 @@ def seed_all(device: str, rng: np.random.Generator) -> None:
 
 
 @contextmanager
-def restored(device: str) -> Iterator[None]:
+def restored(device: str | None) -> Iterator[None]:
     """Restore the states of the generators that `seed_all` seeds after the block."""
     sources = _of_torch(device)
     before = [source.get_state() for source in sources]
@@ -73,7 +75,9 @@ def restored(device: str) -> Iterator[None]:
         random.setstate(before_python)
 
 
-def _of_torch(device: str) -> list["torch.Generator"]:
+def _of_torch(device: str | None) -> list["torch.Generator"]:
+    if device is None:
+        return []
     import torch  # Takes a second, and most of what needs seeds does without.
 
     sources = [torch.default_generator]

@@ -15,6 +15,8 @@ MANIFEST, RUNS, PRESET = "bundle.json", "runs.jsonl", "preset.yaml"
 MANIFEST_KEYS = (b'"fedgrid"', b'"files"')
 """Keys of a bundle's manifest, near its beginning; other programs may have a file of this name."""
 BEGINNING = 1 << 16
+UNSEEDED = "default_rng()", "RandomState()", "random.Random()", "SystemRandom()"
+"""Ends of calls that return a generator of other numbers each time."""
 
 
 def check_trust(plugin: Path, grid_file: Path) -> None:
@@ -68,10 +70,11 @@ def check_code(code: bytes, path: Path) -> None:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = ["." * node.level + (node.module or "")]
-        elif isinstance(node, ast.Call) and ast.unparse(node).endswith("default_rng()"):
+        elif isinstance(node, ast.Call) and ast.unparse(node).endswith(UNSEEDED):
             raise ConfigError(
-                f"plugin {path}, line {node.lineno}: default_rng() draws other numbers each time; draw from "
-                "the rng that the method is given, or give it a seed"
+                f"plugin {path}, line {node.lineno}: {ast.unparse(node)} draws other numbers each time; draw "
+                "from the rng that the method is given or, where there is none, as in a module's forward, by "
+                "torch.rand, np.random.rand or random.random, which are seeded for it"
             )
         else:
             continue

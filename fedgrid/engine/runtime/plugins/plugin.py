@@ -21,6 +21,7 @@ from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.dealing.own import OwnKind, OwnSplit
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.federation.models.registry import ModelEntry
+from fedgrid.engine.federation.seeds import generator, seeded
 from fedgrid.record_columns import EVERY_COLUMN
 
 
@@ -179,6 +180,8 @@ class Plugin:
 def load(source: PluginSource) -> Plugin:
     """Execute a plugin's file, once a process, and return what it lists.
 
+    A constant that it draws from torch's, NumPy's or Python's generator is the same in every process.
+
     Classes of a plugin are pickled by the name of their module, which is made of the digest. So a process
     that loaded the same file, and no other process, can unpickle them.
 
@@ -190,8 +193,10 @@ def load(source: PluginSource) -> Plugin:
     if name not in sys.modules:
         module = sys.modules[name] = ModuleType(name)
         module.__file__ = source.name
+        device = "cpu" if b"torch" in source.code else None
         try:
-            exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
+            with seeded(device, generator(0, "plugin")):
+                exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
         except (Exception, SystemExit) as error:
             del sys.modules[name]
             cause = f"{type(error).__name__}: {error}"

@@ -15,12 +15,13 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.federation.own_code import own_code
+from fedgrid.engine.federation.seeds import global_states
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.active import installed
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.plugins.plugin import PluginSource, read_source
+from fedgrid.engine.runtime.plugins.plugin import PluginSource, load, read_source
 from fedgrid.engine.runtime.round_cache.key import of_setup
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.session import Session
@@ -84,6 +85,16 @@ class TestLoading:
         active.use([write(ALGORITHM.replace("OWN", "NEW"))])
         assert ALGORITHMS["own"].title == "NEW"
 
+    def test_constant_that_a_file_draws_is_the_same_in_each_process_and_moves_no_generator(self, write):
+        numbers = "random.random(), np.random.rand(), torch.rand(1).item()"
+        text = f"import random\nimport numpy as np\nimport torch\nNUMBERS = {numbers}\n{ALGORITHM}"
+        source, states, drawn = read_source(write(text)), global_states(), []
+        for _ in range(2):
+            load(source)
+            drawn.append(sys.modules.pop(f"fedgrid_plugin_{source.digest[:16]}").NUMBERS)
+        assert drawn[0] == drawn[1]
+        assert global_states() == states
+
     def test_class_of_a_plugin_is_pickled_by_its_digest(self, write):
         path = write(CLUSTERER)
         active.use([path])
@@ -130,8 +141,9 @@ class TestLoading:
             ),
             (
                 f"def draw():\n    numpy.random.default_rng()\n{ALGORITHM}",
-                ("mine.py, line 2", "default_rng()"),
+                ("mine.py, line 2", "default_rng()", "the rng that", "torch.rand", "np.random.rand"),
             ),
+            (f"import random\nRNG = random.Random()\n{ALGORITHM}", ("mine.py, line 2", "random.Random()")),
             (f"import helper\n{ALGORITHM}", ("mine.py, line 1", "helper", "one file")),
             (f"from .helper import x\n{ALGORITHM}", ("mine.py, line 1", ".helper", "one file")),
         ],
