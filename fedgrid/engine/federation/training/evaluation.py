@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.jit import ScriptModule
 
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.probabilities import Outputs
@@ -38,10 +39,13 @@ def set_mode(module: nn.Module, *, training: bool) -> None:
     """Put all parts of the module into a mode, whatever mode each is in.
 
     As `nn.Module.train` does, but without torch's checks of each attribute that is set. A model, or a part of
-    it, may have a `train` of its own, which is called.
+    it, may have a `train` of its own, which is called; scripted ones have the attribute elsewhere.
     """
     parts = list(module.modules())
-    if any(type(part).train is not nn.Module.train or "train" in vars(part) for part in parts):
+    if any(
+        type(part).train is not nn.Module.train or "train" in vars(part) or isinstance(part, ScriptModule)
+        for part in parts
+    ):
         module.train(training)
     else:
         for part in parts:

@@ -11,10 +11,14 @@ from typing import cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.jit import ScriptModule
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.seeds import global_states, seeded
+
+SCRIPTED_NORMS = "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"
+"""Names of classes that `torch.jit.script` keeps."""
 
 
 class MaskedNorm(nn.Module):
@@ -72,11 +76,18 @@ def mask_norms(module: nn.Module) -> nn.Module:
     return module if not isinstance(module, _BatchNorm) else MaskedNorm(module)
 
 
+def is_batch_norm(layer: nn.Module) -> bool:
+    """Return whether a layer is BatchNorm, which `torch.jit.script` makes one of another class."""
+    if isinstance(layer, ScriptModule):
+        return layer.original_name in SCRIPTED_NORMS
+    return isinstance(layer, _BatchNorm | MaskedNorm)
+
+
 def reset_norms(module: nn.Module) -> None:
     """Set the statistics and counters of each BatchNorm to their initial values."""
-    for layer in module.modules():
-        if isinstance(layer, _BatchNorm):
-            layer.reset_running_stats()
+    for layer in filter(is_batch_norm, module.modules()):
+        # A scripted one has its attributes, but not the method.
+        _BatchNorm.reset_running_stats(cast(_BatchNorm, layer))
 
 
 @torch.no_grad()
@@ -93,7 +104,7 @@ def draws(module: nn.Module, batch: Tensor) -> bool:
 
 def smallest_batch(module: nn.Module, batch_size: int) -> int:
     """Return the least number of images that the module can be trained on at a time."""
-    if not any(isinstance(layer, _BatchNorm | MaskedNorm) for layer in module.modules()):
+    if not any(map(is_batch_norm, module.modules())):
         return 1
     if batch_size == 1:
         raise ConfigError(

@@ -10,6 +10,7 @@ from torch import nn
 from fedgrid.engine.federation.training import evaluation
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.confusion import scores as confusion_scores
+from fedgrid.engine.federation.training.layers import reset_norms, smallest_batch
 
 
 class PixelLogits(nn.Module):
@@ -96,6 +97,19 @@ def test_mode_is_set_by_a_model_of_its_own_and_in_all_parts():
         evaluation.set_mode(model, training=True)
     assert all(part.training for part in plain.modules())
     assert [part.training for part in own.modules()] == [True, False, True]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_scripted_module_is_set_to_a_mode_and_its_norms_are_reset():
+    model, ones = torch.jit.script(nn.Sequential(nn.BatchNorm1d(1), nn.Dropout(0.5))), torch.ones(64, 1)
+    evaluation.set_mode(model, training=False)
+    assert torch.allclose(model(ones), ones)
+    evaluation.set_mode(model, training=True)
+    assert torch.allclose(model(ones), torch.zeros(64, 1))
+    assert [buffer.tolist() for buffer in model.buffers()] == [[pytest.approx(0.1)], [pytest.approx(0.9)], 1]
+    reset_norms(model)
+    assert [buffer.tolist() for buffer in model.buffers()] == [[0], [1], 0]
+    assert smallest_batch(model, 4) == 2
 
 
 def test_tests_that_are_scored_together_have_the_scores_that_they_have_alone():
