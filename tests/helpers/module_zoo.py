@@ -291,6 +291,7 @@ TRAINS = {
     "spectral-norm": lambda: around(parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm-by-a-hook": lambda: around(nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "scripted": lambda: torch.jit.script(around(nn.LayerNorm(WIDTH))),
+    "scripted-batch-norm": lambda: torch.jit.script(around(nn.BatchNorm1d(WIDTH), nn.Dropout(0.5))),
     "scripted-part": lambda: around(torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()))),
     "gradient-in-forward": lambda: Hidden(moved_by_gradient),
     "counter-in-a-buffer": lambda: Hidden(counted_in_buffer, buffer_counter),
@@ -409,6 +410,33 @@ def unsent_mean(self):
     self.register_buffer("mean", torch.zeros(WIDTH), persistent=False)
 
 
+def drawn_anew(self, values):
+    self.features = values.detach()
+    return values * float(np.random.Generator(np.random.PCG64()).random()) if self.training else values
+
+
+def made_late(self, values):
+    if not hasattr(self, "more"):
+        more(self)
+    return self.more(values)
+
+
+def made_in_training(self, values):
+    return made_late(self, values) if self.training else values
+
+
+def buffered_late(self, values):
+    if not hasattr(self, "mean"):
+        buffered(self)
+    return centred(self, values)
+
+
+def centred_in_double(self, values):
+    if self.training:
+        self.mean = 0.9 * self.mean + 0.1 * values.detach().mean(0).double()
+    return values - self.mean.float()
+
+
 def tied_data(self):
     self.two.weight.data = self.one.weight.data
 
@@ -445,7 +473,7 @@ REFUSED = {
     ),
     "memory-of-the-file": (
         lambda: Hidden(remembered_anywhere),
-        "something that it holds changes",
+        "its training gives other numbers each time",
     ),
     "bounded-weights": (lambda: Hidden(bounded), "first.weight gets new .data in forward"),
     "own-generator": (
@@ -455,6 +483,18 @@ REFUSED = {
     "own-generator-of-numpy": (
         lambda: Hidden(own_numpy, lambda self: setattr(self, "own", np.random.default_rng(0))),
         "own changes in training",
+    ),
+    "seeded-by-nothing": (lambda: Hidden(drawn_anew), "its training gives other numbers each time"),
+    "layer-made-late": (lambda: Hidden(made_late), "more.weight is made in a first forward pass"),
+    "layer-made-in-training": (lambda: Hidden(made_in_training), "more.weight is made in a first forward"),
+    "buffer-made-late": (lambda: Hidden(buffered_late), "mean is made in a first forward pass"),
+    "float64-in-training": (
+        lambda: Hidden(centred_in_double, buffered),
+        "after a training mean (Hidden) is float64",
+    ),
+    "traced-batch-norm": (
+        lambda: around(torch.jit.trace(nn.BatchNorm1d(WIDTH), torch.zeros(2, WIDTH))),
+        "2 is traced, so that its BatchNorm1d cannot change",
     ),
     "first-batch": (lambda: around(ActNorm()), "2.is_set changes in training"),
     "drawn-in-tests": (lambda: around(nn.Identity(), Dropping()), "its output in tests is another one"),

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.jit import ScriptModule, TopLevelTracedModule
 from torch.nn.parameter import is_lazy
 
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
@@ -34,7 +35,11 @@ AGES = 10, 1000, 10**6
 """What a module counts that has trained so often: a warm-up may end only then."""
 SENT = "make it a persistent buffer of float32"
 SEEDED = "draw from torch's, NumPy's or Python's global generator"
-SOMETHING = "something that it holds"
+UNSEEDED = (
+    "its training gives other numbers each time, with the same seeds; draw what is random by torch.rand, "
+    "np.random.rand or random.random, and keep what it remembers in a persistent buffer of float32, not "
+    "outside the module"
+)
 
 
 @cache
@@ -100,6 +105,8 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
     images = to_inputs(_examples(of_model, IMAGES)[0])
     problem = (
         _of_tensors(module)
+        or _of_late_parameters(blank(*of_model), images)
+        or _of_traces(module)
         or _of_first_values(of_model)
         or _of_outputs(module, again, images, num_classes)
         # By now a weight that is computed from others, as by spectral_norm, is a tensor of its own.
@@ -125,19 +132,47 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _of_tensors(module: nn.Module) -> str | None:
-    if not (parameters := flat_vectors.parameters_of(module)):
-        return "none of its parameters trains; give it one with requires_grad=True"
+    parameters, buffers = flat_vectors.parameters_of(module), flat_vectors.buffers_of(module)
     # Not `get_submodule`, which a scripted module lacks.
     layers = dict(module.named_modules())
-    for key, tensor in {**parameters, **flat_vectors.buffers_of(module)}.items():
+    for key, tensor in {**parameters, **buffers}.items():
         layer = type(layers[key.rpartition(".")[0]]).__name__
         if is_lazy(tensor):
             return f"{key} ({layer}) has no size before the first images; take the layer that is given one"
         if tensor.dtype not in (torch.float32, torch.int64):
+            instead = "register_buffer(..., persistent=False), which is not sent and has to stay as built"
             return (
                 f"{key} ({layer}) is {str(tensor.dtype).removeprefix('torch.')}; what trains or is averaged "
-                "is float32: take .float(), or freeze it, or register_buffer(..., persistent=False)"
+                f"is float32: take .float(), or {instead if key in buffers else 'freeze it'}"
             )
+    return None
+
+
+def _of_late_parameters(module: nn.Module, images: Tensor) -> str | None:
+    """Name a parameter that a first pass makes, in tests or in training; or say that none trains."""
+    built = dict(module.named_parameters())
+    for is_training in (False, True):
+        module.train(is_training)(images)
+    if late := [key for key, _ in module.named_parameters() if key not in built]:
+        return _made_late(late[0])
+    if not flat_vectors.parameters_of(module):
+        return "none of its parameters trains; give it one with requires_grad=True"
+    return None
+
+
+def _made_late(key: str) -> str:
+    return f"{key} is made in a first forward pass, but has to be there before; make it in __init__"
+
+
+def _of_traces(module: nn.Module) -> str | None:
+    """Name a traced layer that would stay in the mode in which it was traced."""
+    for name, layer in module.named_modules():
+        for part in layer.modules() if isinstance(layer, TopLevelTracedModule) else ():
+            if any(word in part.original_name for word in ("BatchNorm", "Dropout")):
+                return (
+                    f"{name or 'it'} is traced, so that its {part.original_name} cannot change between "
+                    "training and tests; take the module itself, or torch.jit.script"
+                )
     return None
 
 
@@ -217,6 +252,8 @@ def _of_training(of_model: OfModel) -> str | None:
     expected = train(fresh, one)
     if fresh.replaced:
         return f"{fresh.replaced[0]} gets new .data in forward; write to it in place, as by .data.copy_()"
+    if problem := _of_tensors(fresh.module):
+        return f"after a training {problem}"
     built = digests()
     train(used, others)
     after_others = digests()
@@ -226,7 +263,12 @@ def _of_training(of_model: OfModel) -> str | None:
     named = [name for name, tensor in _tensors(used.module).items() if name in changed and tensor.numel() > 1]
     if named or again != expected:
         first = [name for name, digest in after_others.items() if digest != built.get(name)]
-        return _not_sent(next(iter([*named, *changed, *first]), SOMETHING), unsent())
+        found = [*named, *changed, *first]
+        if not found or train(flat_vectors.FlatModule(blank(*of_model)), one) != expected:
+            return UNSEEDED
+        if found[0] in flat_vectors.buffers_of(used.module):
+            return _made_late(found[0])
+        return _not_sent(found[0], unsent())
     for number in AGES:
         aged = [item for name, item in unsent().items() if name in changed and item.age(number)]
         if not aged:
@@ -242,11 +284,9 @@ def _of_training(of_model: OfModel) -> str | None:
 
 
 def _not_sent(name: str, items: Mapping[str, Item]) -> str:
-    draws_itself = name in items and isinstance(items[name].value, GENERATORS)
-    instead = SEEDED if draws_itself else SENT if name in items else f"{SENT}, and {SEEDED}"
     return (
         f"{name} changes in training, but is not sent, so that a client's numbers would depend on who "
-        f"trained before; {instead}"
+        f"trained before; {SEEDED if isinstance(items[name].value, GENERATORS) else SENT}"
     )
 
 
@@ -254,6 +294,8 @@ def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None
     """Compare a client with two images in a stack, whose batch has room for three, with it alone."""
     start, stack, entered = flat_vectors.read_vector(alone), Stack(module, 2), [""]
     for key, layer in stack.module.named_modules():
+        if isinstance(layer, ScriptModule):
+            return f"{key or 'it'} is scripted, which cannot be part of a stack; set training.stacked=1"
         note = f"{key} ({type(layer).__name__})"
         layer.register_forward_pre_hook(lambda *_, note=note: entered.append(note))
     stack.write({0: start, 1: start})

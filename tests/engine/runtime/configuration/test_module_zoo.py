@@ -55,7 +55,8 @@ def plain_loop(name, client):
         torch.from_numpy(part) for part in (CLIENTS[client].train.images, CLIENTS[client].train.labels)
     )
     optimizer = torch.optim.SGD([one for one in module.parameters() if one.requires_grad], 0.1)
-    has_norm = any(isinstance(part, torch.nn.modules.batchnorm._BatchNorm) for part in module.modules())
+    names = [getattr(part, "original_name", type(part).__name__) for part in module.modules()]
+    has_norm = any("BatchNorm" in kind or kind == "StillNorm" for kind in names)
     for _ in range(2):
         module.train()
         for batch in torch.from_numpy(rng.permutation(len(labels))).split(4):

@@ -120,6 +120,13 @@ class Noise(nn.Module):
     def forward(self, values):
         return torch.rand_like(values)
 
+class Averaging(Noise):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(64, dtype=torch.float64))
+
+def average(*image): return layers(Averaging())
+def scripted(*image): return layers(torch.jit.script(nn.LayerNorm(64)))
 def lazy(*image): return nn.Sequential(nn.Flatten(), nn.LazyLinear(10))
 def double(*image): return layers(nn.Linear(64, 64).double())
 def complicated(*image): return layers(nn.Linear(64, 64, dtype=torch.complex64))
@@ -142,7 +149,8 @@ def constant(*image):
     return module
 
 BUILD = (known, plain, tied, frozen, buffered, loaded, twice, drawn, counted, lazy, double, complicated,
-         broken, wide, fixed, two, noisy, stepped, recurrent, mixing, softmaxed, logarithm)
+         broken, wide, fixed, two, noisy, stepped, recurrent, mixing, softmaxed, logarithm, average,
+         scripted)
 MODELS = [ModelEntry(build.__name__, "one", "ours", build) for build in BUILD]
 MODELS += [ModelEntry(f"head-{place}", "one", "ours", plain, head=place) for place in ("0", "2", "fc")]
 MODELS += [ModelEntry("head-unused", "one", "ours", module=lambda *_: Unused(), head="spare")]
@@ -236,7 +244,8 @@ def test_frozen_parameters_do_not_move_and_own_buffers_are_sent():
     ("name", "says"),
     [
         ("lazy", r"1\.weight \(LazyLinear\)"),
-        ("double", r"1\.weight \(Linear\) is float64.*\.float\(\)"),
+        ("double", r"1\.weight \(Linear\) is float64.*\.float\(\), or freeze it$"),
+        ("average", r"1\.mean \(Averaging\) is float64.*\.float\(\), or register_buffer.* stay as built$"),
         ("complicated", r"1\.weight \(Linear\) is complex64"),
         ("loaded", r"1\.weight would lose .*module="),
         ("counted", r"1\.weight is another one each time"),
@@ -285,7 +294,12 @@ def test_an_algorithm_knows_inputs_and_layout_before_the_start(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("recurrent", r"cell \(LSTM\) .*lstm"), ("mixing", "depend on others of their batch")]
+    ("name", "says"),
+    [
+        ("recurrent", r"cell \(LSTM\) .*lstm"),
+        ("mixing", "depend on others of their batch"),
+        ("scripted", "1 is scripted"),
+    ],
 )
 def test_what_cannot_be_stacked_is_refused_only_in_a_stack(name, says):
     assert complete({"model": name}, NOWHERE).model == name
