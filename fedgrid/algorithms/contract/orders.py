@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import Rng, Vector
+from fedgrid.arguments import check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -67,6 +68,10 @@ class Order:
     losses: bool = False
     """Whether the reply has each candidate's mean loss on what is chosen on, as its output `LOSSES`."""
 
+    def __post_init__(self) -> None:
+        """Check the choice among the candidates."""
+        _check_choices(self)
+
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the arrays that come beside the update: the rule's, predictions, and losses."""
@@ -112,6 +117,16 @@ class Served:
     """Clients that are tested with the best of all `models`, which they choose as for an order."""
     choose_on: ChooseOn = "train"
     choose_by: ChooseBy = "loss"
+
+    def __post_init__(self) -> None:
+        """Check the choice among the models."""
+        _check_choices(self)
+
+
+def _check_choices(of: Order | Served) -> None:
+    """Check how clients are to choose among models: another word would silently count as one of these."""
+    check_choice("choose_on", of.choose_on, get_args(ChooseOn))
+    check_choice("choose_by", of.choose_by, get_args(ChooseBy))
 
 
 class Message(Section):
