@@ -178,6 +178,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module 'fedgrid' has no attribute {name!r}; {hint(name, __all__)}".rstrip("; ")
         )
+    import_module("fedgrid.engine.runtime.configuration.validation")  # Explains errors of what is imported.
     # Rich draws a number as it is imported, from the generator that the caller may have seeded.
     state = random.getstate()
     module = import_module(f"fedgrid.{_MODULES.get(name, 'tracking.figures')}")

@@ -92,6 +92,11 @@ def test_storage_is_a_path_or_a_text(storage):
     assert fedgrid.load("mine", storage).runs == fedgrid.load("mine", str(storage)).runs
 
 
+WHOLE = {
+    **{"dataset": "digits", "clients": 3, "algorithm": {"name": "fedavg"}, "seed": 0, "model": "digitnet"},
+    "training": {"rounds": 1, "local_epochs": 1, "batch_size": 4, "optimizer": "sgd", "learning_rate": 0.1},
+}
+
 CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"grid = None: expected str; its name": lambda study, root: fedgrid.load(None),
     r"grid = 5": lambda study, root: fedgrid.load(5),
@@ -119,6 +124,27 @@ CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"there are clients, rounds, timings": lambda study, root: study.runs[0].table("cleints"),
     r"last = -1": lambda study, root: study.runs[0].mean("ari", last=-1),
     r"runs = 'mine': expected a list of Run": lambda study, root: study.only("mine"),
+    r"^unknown key 'datset'; did you mean 'dataset'": lambda study, root: fedgrid.RunConfig(
+        **WHOLE, datset="digits"
+    ),
+    r"^weights = 'image': input should be 'none', 'images'": lambda study, root: fedgrid.RunConfig(
+        **WHOLE, weights="image"
+    ),
+    r"unknown key 'alhpa' in split; did you mean 'alpha'": lambda study, root: fedgrid.RunConfig(
+        **WHOLE, split={"kind": "dirichlet", "alhpa": 1}
+    ),
+    r"RunConfig takes values by key; .* RunConfig\(\*\*values\)": lambda study, root: fedgrid.RunConfig(
+        WHOLE
+    ),
+    r"unknown key 'lr'; .*server_learning_rate": lambda study, root: fedgrid.FedOptSettings(lr=1),
+    r"clusterer: unknown clusterer 'kmean'": lambda study, root: fedgrid.OcflSettings(clusterer="kmean"),
+    r"unknown algorithm 'fedavgg'; did you mean 'fedavg'": lambda study, root: fedgrid.run(
+        fedgrid.RunConfig(**{**WHOLE, "algorithm": {"name": "fedavgg"}}), storage=root
+    ),
+    r"unknown choose_on 'tests'; did you mean 'test'": lambda study, root: fedgrid.Order(
+        1, (0,), choose_on="tests"
+    ),
+    r"unknown choose_by 'f1'": lambda study, root: fedgrid.Served((), None, choose_by="f1"),
     r"no score 'ari': the run is not finished": lambda study, root: fedgrid.Run(
         "id", "run", root, "digits", "iid", 3, "fedavg", None, 0, 1
     ).scores["ari"],
@@ -131,7 +157,7 @@ def test_slip_from_python_is_one_line_that_says_what_is_expected(says, storage, 
     study = fedgrid.load("mine", storage)
     monkeypatch.chdir(storage.parent)
     before = sorted(storage.iterdir())
-    with pytest.raises((ValueError, KeyError, AttributeError), match=says) as refused:
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError), match=says) as refused:
         CALLS[says](study, storage)
     assert "\n" not in str(refused.value)
     assert sorted(storage.iterdir()) == before

@@ -65,6 +65,8 @@ def test_finished_run_is_read_and_not_repeated(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("fedgrid.grids.execution.one_run.run_to_end", None)
     again = fedgrid.run(first.config, storage=str(tmp_path))
     assert (again.folder, again.scores) == (first.folder, first.scores)
+    short = {key: first.config[key] for key in ("dataset", "clients", "seed", "model", "training")}
+    assert fedgrid.run(fedgrid.RunConfig(**short, algorithm={"name": "fedavg"}), storage=tmp_path) == again
     of_numpy = {**CONFIG, "clients": np.int64(CONFIG["clients"])}
     assert fedgrid.run(of_numpy, storage=tmp_path).folder == first.folder
 

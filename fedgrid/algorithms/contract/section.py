@@ -31,7 +31,28 @@ class Condition(NamedTuple):
     """The same for messages, as in `server_optimizer adam or yogi`."""
 
 
-class Section(BaseModel):
+class SectionType(type(BaseModel)):
+    """Explains in one line why a section cannot be made; `model_validate` raises pydantic's own error."""
+
+    explain: ClassVar[Callable[[ValidationError, type[BaseModel]], Exception]] = lambda error, _: error
+    """Returns what is raised in place of pydantic's error. The engine sets it."""
+
+    def __call__(cls, *args: Any, **values: Any) -> Any:
+        """Return a section of these values.
+
+        Raises:
+            ValueError: there is no such key, or a value is impossible.
+            TypeError: a value has no key.
+        """
+        if args:
+            raise TypeError(f"{cls.__name__} takes values by key; those of a dict: {cls.__name__}(**values)")
+        try:
+            return super().__call__(**values)
+        except ValidationError as error:
+            raise SectionType.explain(error, cls) from error
+
+
+class Section(BaseModel, metaclass=SectionType):
     """A part of the configuration: frozen, and a key it does not know is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -169,7 +169,7 @@ def unknown_key(
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
     meant = hint(given, allowed, inner=inner)
-    return ConfigError(f"unknown key '{given}'{inside}; {meant}allowed: {', '.join(allowed)}", key)
+    return ConfigError(f"unknown key '{given}'{inside}; {meant}allowed: {', '.join(allowed) or 'none'}", key)
 
 
 def hint(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.arguments import checked
-from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -57,12 +57,14 @@ def run(
     """
     active.use(plugins)
     images = _images(data_dir)
-    for key, value in () if isinstance(config, RunConfig) else config.items():
-        if "." in key:
-            raise dotted_key_error(key, value, "a run")
-    given = config if isinstance(config, RunConfig) else plain_values(config)
-    whole = given if isinstance(given, RunConfig) else complete(given, images)
-    if not isinstance(given, RunConfig):
+    if isinstance(config, RunConfig):
+        whole = complete(config.model_dump(exclude={PLUGINS}), images)
+    else:
+        for key, value in config.items():
+            if "." in key:
+                raise dotted_key_error(key, value, "a run")
+        given = plain_values(config)
+        whole = complete(given, images)
         check_idle(whole, given)
         check_keys(whole, find(whole.dataset, images))
     store = _store(storage)

@@ -6,8 +6,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.dealing import kinds
@@ -15,7 +13,7 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
-from fedgrid.engine.runtime.configuration.validation import explain, is_of_one_value, key_of
+from fedgrid.engine.runtime.configuration.validation import is_of_one_value, key_of
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.grids.presets.axes import Item, Override, Preset, allows
@@ -101,10 +99,7 @@ class _Expander:
         """Return `template` with the run's own values of the `INDEPENDENT` axes."""
         values = {key: getattr(template, key) for key in RunConfig.model_fields}
         axes = {axis: items[axis].value for axis in INDEPENDENT if not items[axis].is_default}
-        try:
-            return RunConfig(**{**values, **axes})
-        except ValidationError as error:
-            raise explain(error, RunConfig) from error
+        return RunConfig(**{**values, **axes})
 
     def _check_parts(self, run: RunConfig) -> None:
         """Check, without the images, that the split fits the data set, and that every key acts."""

@@ -177,7 +177,7 @@ def test_updates_of_zero_move_nothing():
 )
 def test_impossible_settings_are_refused_by_name(settings):
     (name,) = settings
-    with pytest.raises(ValidationError, match=name):
+    with pytest.raises(ValueError, match=name):
         FedOptSettings(**settings)
 
 

@@ -68,7 +68,7 @@ class OwnKind:
             pydantic.ValidationError: one of them is impossible, or no key of `split` either.
         """
         own = {key: given[key] for key in given if key in self.fields or key not in Split.model_fields}
-        values = self.rule(**own).model_dump(mode="json")
+        values = self.rule.model_validate(own).model_dump(mode="json")
         return {name: values[name] for name in self.fields if name in values}
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:

@@ -50,10 +50,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     filled = _fill_defaults(values, dataset, data_dir)
     if "clients" not in given and (number := clients_in(filled["split"], dataset)) is not None:
         filled["clients"] = number
-    try:
-        config = RunConfig(**filled)
-    except ValidationError as error:
-        raise explain(error, RunConfig) from error
+    config = RunConfig(**filled)
     config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
     _check(config, dataset, data_dir)
     return config

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from fedgrid.algorithms.contract.section import SectionType
 from fedgrid.engine.federation.errors import ConfigError, Key, unknown_key
 
 Model: TypeAlias = BaseModel | type[BaseModel]
@@ -40,6 +41,9 @@ def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOT
             problem = finding["msg"][0].lower() + finding["msg"][1:]
             message = f"{place} = {finding['input']!r}: {problem}"
     return ConfigError(message, location)
+
+
+SectionType.explain = explain
 
 
 def key_of(error: ConfigError) -> Key:

@@ -19,7 +19,7 @@ from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.data.own import OwnDataset
 from fedgrid.engine.federation.dealing.own import OwnKind, OwnSplit
-from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
+from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, FedgridError
 from fedgrid.engine.federation.models.registry import ModelEntry
 from fedgrid.engine.federation.seeds import generator, seeded
 from fedgrid.record_columns import EVERY_COLUMN
@@ -199,7 +199,7 @@ def load(source: PluginSource) -> Plugin:
                 exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
         except (Exception, SystemExit) as error:
             del sys.modules[name]
-            cause = f"{type(error).__name__}: {error}"
+            cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
             raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error
     module = sys.modules[name]
     return check_plugin(source, {key: _read_list(module, key, source) for key in KINDS})
