@@ -124,6 +124,11 @@ CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"there are clients, rounds, timings": lambda study, root: study.runs[0].table("cleints"),
     r"last = -1": lambda study, root: study.runs[0].mean("ari", last=-1),
     r"runs = 'mine': expected a list of Run": lambda study, root: study.only("mine"),
+    r"--storage .*\.py is a file, and a storage is a folder": lambda study, root: fedgrid.load("g", __file__),
+    r"--storage .*\.py/x: .*\.py is a file": lambda study, root: fedgrid.run(CONFIG, storage=f"{__file__}/x"),
+    r"--storage [^:]*: .*\.py is a file": lambda study, root: fedgrid.run_grid(
+        CONFIG, name="g", storage=f"file://{__file__}"
+    ),
     r"^unknown key 'datset'; did you mean 'dataset'": lambda study, root: fedgrid.RunConfig(
         **WHOLE, datset="digits"
     ),

@@ -231,8 +231,9 @@ def test_file_of_a_like_name_and_files_of_a_folder_are_named(refused, tmp_path):
 def test_storage_that_is_a_file_is_refused(refused, tmp_path):
     (tmp_path / "file").write_text("x")
     for storage in ("file", "file/runs"):
-        says = f"--storage {tmp_path}/{storage} cannot be written to: Not a directory; name another folder"
-        refused(*IN_PROCESS, "--storage", storage, says=says)
+        for command in (IN_PROCESS, ("report", "g"), ("status",), ("delete", "g", "--yes")):
+            says = f"--storage {tmp_path}/{storage}: {tmp_path}/file is a file, and a storage is a folder"
+            refused(*command, "--storage", storage, says=says)
 
 
 def test_storage_that_cannot_be_created_is_refused():

@@ -81,7 +81,7 @@ def row(text, start):
             "MLFLOW_TRACKING_URI is 'mlruns', which is not",
             {"MLFLOW_TRACKING_URI": "mlruns"},
         ),
-        (["--storage", "file"], "/file cannot be written to: Not a directory; ", {}),
+        (["--storage", "file"], "/file is a file, and a storage is a folder", {}),
     ],
 )
 def test_dry_run_refuses_what_a_run_refuses(tmp_path, monkeypatch, dry, options, says, settings):

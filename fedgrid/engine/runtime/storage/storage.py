@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from errno import EACCES, ENOTDIR
+from errno import EACCES
 from functools import partial
 from hashlib import sha256
 from itertools import chain
@@ -71,9 +71,14 @@ class Storage:
 
         Raises:
             ConfigError: a `file://` URI names another host, a URI lacks a sign, there can be no folder of
-                that name, or what belongs to the storage leads elsewhere: a command looks once.
+                that name, as where a file lies, or what belongs to the storage leads elsewhere: a command
+                looks once.
         """
         storage = cls.named(text)
+        if not (nearest := storage._nearest()).is_dir():
+            raise ConfigError(
+                f"--storage {storage}: {nearest} is a file, and a storage is a folder or a URI; name another"
+            )
         try:
             check_below(storage.root, OWN)
         except OSError as error:
@@ -249,10 +254,8 @@ class Storage:
         Raises:
             ConfigError: it could not; with the cause.
         """
-        nearest = self._nearest()
-        number = 0 if os.access(nearest, os.W_OK | os.X_OK) else EACCES
-        if not self.uri and (number := number if nearest.is_dir() else ENOTDIR):
-            raise self._refusal(os.strerror(number))
+        if not self.uri and not os.access(self._nearest(), os.W_OK | os.X_OK):
+            raise self._refusal(os.strerror(EACCES))
 
     def _refusal(self, cause: str) -> ConfigError:
         return ConfigError(f"--storage {self} cannot be written to: {cause}; name another folder or URI")
