@@ -374,7 +374,7 @@ def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
     ):
         message = rf"^--storage {re.escape(text)} cannot be written to: .*; name another folder or URI$"
         with pytest.raises(ConfigError, match=message):
-            Storage.of(text).check_writable()
+            Storage.named(text).check_writable()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
