@@ -118,6 +118,19 @@ class Of(nn.Module):
         return self.other.weight + 0 * weight
 
 
+class Changing(nn.Linear):
+    """Changes what it is given."""
+
+    def forward(self, images):
+        return super().forward(images.flatten(1).mul_(2).sub_(1))
+
+
+class WithSecondHead(nn.Linear):
+    def forward(self, images):
+        outputs = super().forward(images.flatten(1))
+        return (outputs, outputs) if self.training else outputs
+
+
 class ActNorm(nn.Module):
     """Scales by the first batch's deviation."""
 
@@ -291,6 +304,7 @@ TRAINS = {
     "spectral-norm": lambda: around(parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm-by-a-hook": lambda: around(nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "scripted": lambda: torch.jit.script(around(nn.LayerNorm(WIDTH))),
+    "inputs-changed": lambda: Changing(64, CLASSES),
     "scripted-batch-norm": lambda: torch.jit.script(around(nn.BatchNorm1d(WIDTH), nn.Dropout(0.5))),
     "scripted-part": lambda: around(torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()))),
     "gradient-in-forward": lambda: Hidden(moved_by_gradient),
@@ -415,6 +429,18 @@ def drawn_anew(self, values):
     return values * float(np.random.Generator(np.random.PCG64()).random()) if self.training else values
 
 
+def unfrozen(self, values):
+    self.calls += self.training
+    self.more.requires_grad_(self.calls > 3)
+    return self.more(values)
+
+
+def half_way(self):
+    counter(self)
+    more(self)
+    self.more.requires_grad_(False)
+
+
 def made_late(self, values):
     if not hasattr(self, "more"):
         more(self)
@@ -485,6 +511,15 @@ REFUSED = {
         "own changes in training",
     ),
     "seeded-by-nothing": (lambda: Hidden(drawn_anew), "its training gives other numbers each time"),
+    "unfrozen-later": (
+        lambda: Hidden(unfrozen, half_way),
+        "more.weight changes its requires_grad in training",
+    ),
+    "two-outputs-in-training": (lambda: WithSecondHead(64, CLASSES), "its output in training is tuple"),
+    "bfloat16-output": (
+        lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES), Rounded()),
+        "its output in tests is of bfloat16; return float32",
+    ),
     "layer-made-late": (lambda: Hidden(made_late), "more.weight is made in a first forward pass"),
     "layer-made-in-training": (lambda: Hidden(made_in_training), "more.weight is made in a first forward"),
     "buffer-made-late": (lambda: Hidden(buffered_late), "mean is made in a first forward pass"),
@@ -504,6 +539,11 @@ REFUSED = {
     "view-of-its-own": (lambda: Tied(view), "rows shares memory with one.weight"),
 }
 """What would not, and what the refusal says."""
+
+
+class Rounded(nn.Module):
+    def forward(self, values):
+        return values.bfloat16()
 
 
 class Dropping(nn.Module):

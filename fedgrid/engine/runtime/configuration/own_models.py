@@ -105,7 +105,7 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
     images = to_inputs(_examples(of_model, IMAGES)[0])
     problem = (
         _of_tensors(module)
-        or _of_late_parameters(blank(*of_model), images)
+        or _of_first_passes(blank(*of_model), images)
         or _of_traces(module)
         or _of_first_values(of_model)
         or _of_outputs(module, again, images, num_classes)
@@ -114,7 +114,7 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
         or _of_head(blank(*of_model), registry.entry(of_model[0]).head, images)
         or _of_training(of_model)
     )
-    if problem is None and is_stacked and not draws(again, images):
+    if problem is None and is_stacked and not draws(again, images.clone()):
         problem = _of_stack(blank(*of_model), blank(*of_model), images)
     return problem
 
@@ -148,11 +148,17 @@ def _of_tensors(module: nn.Module) -> str | None:
     return None
 
 
-def _of_late_parameters(module: nn.Module, images: Tensor) -> str | None:
-    """Name a parameter that a first pass makes, in tests or in training; or say that none trains."""
+def _of_first_passes(module: nn.Module, images: Tensor) -> str | None:
+    """Name a parameter that a pass makes, or an output of a wrong kind; or say that none trains."""
     built = dict(module.named_parameters())
-    for is_training in (False, True):
-        module.train(is_training)(images)
+    for when in ("tests", "training"):
+        outputs = module.train(when == "training")(images.clone())
+        if not isinstance(outputs, Tensor):
+            kind = type(outputs).__name__
+            return f"its output in {when} is {kind}; return one tensor, a number for each class"
+        if outputs.dtype not in (torch.float32, torch.float64):
+            kind = str(outputs.dtype).removeprefix("torch.")
+            return f"its output in {when} is of {kind}; return float32, as by .float()"
     if late := [key for key, _ in module.named_parameters() if key not in built]:
         return _made_late(late[0])
     if not flat_vectors.parameters_of(module):
@@ -192,9 +198,7 @@ def _of_first_values(of_model: OfModel) -> str | None:
 
 def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes: int) -> str | None:
     with torch.no_grad():
-        outputs = [built.eval()(images) for built in (module, again)]
-    if not isinstance(outputs[0], Tensor) or not outputs[0].is_floating_point():
-        return f"its output is {type(outputs[0]).__name__}; return one tensor, a number for each class"
+        outputs = [built.eval()(images.clone()) for built in (module, again)]
     if outputs[0].shape != (IMAGES, num_classes):
         return (
             f"an output of shape {tuple(outputs[0].shape)} of {IMAGES} images; expected "
@@ -215,7 +219,7 @@ def _of_head(module: nn.Module, head: str | None, images: Tensor) -> str | None:
     if head not in (names := dict(module.named_modules())):
         return f"head='{head}' is no module of it; its last one is '{list(names)[-1]}'"
     flat = flat_vectors.FlatModule(module, head)
-    flat.module.eval()(images)
+    flat.module.eval()(images.clone())
     if flat.features is None or len(flat.features) != IMAGES:
         return f"head='{head}' is given no features, a row for each image, as the first argument of its call"
     return None
@@ -258,6 +262,9 @@ def _of_training(of_model: OfModel) -> str | None:
     train(used, others)
     after_others = digests()
     again, after_one = train(used, one), digests()
+    now = flat_vectors.parameters_of(used.module)
+    if moved := [key for key, _ in used.module.named_parameters() if (key in now) != (key in sent)]:
+        return f"{moved[0]} changes its requires_grad in training, but what trains is as it was built"
     changed = [name for name, digest in after_one.items() if digest != after_others.get(name)]
     # A single number may be a counter that nothing reads: it is tried below, as other numbers are.
     named = [name for name, tensor in _tensors(used.module).items() if name in changed and tensor.numel() > 1]
@@ -306,7 +313,7 @@ def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None
         # Whatever torch raises of a layer.
         cause = str(error).partition(". ")[0]
         return f"{entered[-1]} cannot be part of a stack of clients: {cause}; set training.stacked=1"
-    outputs = alone.train()(images[:2])
+    outputs = alone.train()(images[:2].clone())
     is_same = np.allclose(stack.read()[0], flat_vectors.read_vector(alone), atol=1e-4)
     if not is_same or not torch.allclose(logits[0, :2], outputs, atol=1e-4):
         return "its images depend on others of their batch, which a stack fills up; set training.stacked=1"

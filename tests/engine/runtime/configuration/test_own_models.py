@@ -251,7 +251,7 @@ def test_frozen_parameters_do_not_move_and_own_buffers_are_sent():
         ("counted", r"1\.weight is another one each time"),
         ("noisy", r"its output in tests is another one each time"),
         ("stepped", r"order changes in training"),
-        ("two", r"its output is tuple"),
+        ("two", r"its output in tests is tuple"),
         ("wide", r"\(3, 11\) of 3 images; expected \(3, 10\)"),
         ("fixed", r"none of its parameters trains"),
         ("broken", r"FileNotFoundError: weights\.pt"),
