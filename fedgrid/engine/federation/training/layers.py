@@ -98,7 +98,8 @@ def draws(module: nn.Module, batch: Tensor) -> bool:
     """
     with seeded("cpu", np.random.default_rng(0)):
         before = global_states()
-        module.train()(batch)
+        module.train()
+        module(batch)
         return global_states() != before
 
 

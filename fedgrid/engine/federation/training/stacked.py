@@ -60,7 +60,8 @@ class Stack:
 
     def __init__(self, module: nn.Module, num_slots: int) -> None:
         """Make room for `num_slots` models of the module's kind; the module itself is given away."""
-        self.module = mask_norms(module).train()
+        self.module = mask_norms(module)
+        self.module.train()
         self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
         named, buffers = parameters_of(module), buffers_of(module)
         sizes = [tensor.numel() for tensor in named.values()]

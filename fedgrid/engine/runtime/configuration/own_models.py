@@ -5,6 +5,7 @@ Imports torch, which takes seconds: for such models only.
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from fedgrid.engine.federation.models import flat_vectors, registry
 from fedgrid.engine.federation.models.flat_vectors import blank
 from fedgrid.engine.federation.seeds import generator, seeded
 from fedgrid.engine.federation.training import local
-from fedgrid.engine.federation.training.evaluation import predict, to_inputs
+from fedgrid.engine.federation.training.evaluation import predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.layers import draws
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.training.stacked import Stack
@@ -152,7 +153,7 @@ def _of_first_passes(module: nn.Module, images: Tensor) -> str | None:
     """Name a parameter that a pass makes, or an output of a wrong kind; or say that none trains."""
     built = dict(module.named_parameters())
     for when in ("tests", "training"):
-        outputs = module.train(when == "training")(images.clone())
+        outputs = _pass(module, images, training=when == "training")
         if not isinstance(outputs, Tensor):
             kind = type(outputs).__name__
             return f"its output in {when} is {kind}; return one tensor, a number for each class"
@@ -164,6 +165,12 @@ def _of_first_passes(module: nn.Module, images: Tensor) -> str | None:
     if not flat_vectors.parameters_of(module):
         return "none of its parameters trains; give it one with requires_grad=True"
     return None
+
+
+def _pass(module: nn.Module, images: Tensor, *, training: bool) -> Any:
+    """Return the module's outputs of images, which it may change; its `train` need not return itself."""
+    set_mode(module, training=training)
+    return module(images.clone())
 
 
 def _made_late(key: str) -> str:
@@ -198,7 +205,7 @@ def _of_first_values(of_model: OfModel) -> str | None:
 
 def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes: int) -> str | None:
     with torch.no_grad():
-        outputs = [built.eval()(images.clone()) for built in (module, again)]
+        outputs = [_pass(built, images, training=False) for built in (module, again)]
     if outputs[0].shape != (IMAGES, num_classes):
         return (
             f"an output of shape {tuple(outputs[0].shape)} of {IMAGES} images; expected "
@@ -219,7 +226,7 @@ def _of_head(module: nn.Module, head: str | None, images: Tensor) -> str | None:
     if head not in (names := dict(module.named_modules())):
         return f"head='{head}' is no module of it; its last one is '{list(names)[-1]}'"
     flat = flat_vectors.FlatModule(module, head)
-    flat.module.eval()(images.clone())
+    _pass(flat.module, images, training=False)
     if flat.features is None or len(flat.features) != IMAGES:
         return f"head='{head}' is given no features, a row for each image, as the first argument of its call"
     return None
@@ -291,9 +298,10 @@ def _of_training(of_model: OfModel) -> str | None:
 
 
 def _not_sent(name: str, items: Mapping[str, Item]) -> str:
+    draws_itself = name in items and isinstance(items[name].value, GENERATORS)
     return (
         f"{name} changes in training, but is not sent, so that a client's numbers would depend on who "
-        f"trained before; {SEEDED if isinstance(items[name].value, GENERATORS) else SENT}"
+        f"trained before; {SEEDED if draws_itself else SENT}"
     )
 
 
@@ -313,7 +321,7 @@ def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None
         # Whatever torch raises of a layer.
         cause = str(error).partition(". ")[0]
         return f"{entered[-1]} cannot be part of a stack of clients: {cause}; set training.stacked=1"
-    outputs = alone.train()(images[:2].clone())
+    outputs = _pass(alone, images[:2], training=True)
     is_same = np.allclose(stack.read()[0], flat_vectors.read_vector(alone), atol=1e-4)
     if not is_same or not torch.allclose(logits[0, :2], outputs, atol=1e-4):
         return "its images depend on others of their batch, which a stack fills up; set training.stacked=1"
