@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -18,6 +18,11 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # It has no public name.
+
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 """A count: neither `3.0` nor `'3'` is one."""
 
@@ -31,7 +36,7 @@ class Condition(NamedTuple):
     """The same for messages, as in `server_optimizer adam or yogi`."""
 
 
-class SectionType(type(BaseModel)):
+class SectionType(ModelMetaclass):
     """Explains in one line why a section cannot be made; `model_validate` raises pydantic's own error."""
 
     explain: ClassVar[Callable[[ValidationError, type[BaseModel]], Exception]] = lambda error, _: error
