@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.jit import ScriptModule, TopLevelTracedModule
+from torch.jit import ScriptModule
+from torch.jit._trace import TopLevelTracedModule
 from torch.nn.parameter import is_lazy
 
 from fedgrid.engine.federation.errors import ConfigError, in_plugin, plugin_of
@@ -181,7 +182,7 @@ def _of_traces(module: nn.Module) -> str | None:
     """Name a traced layer that would stay in the mode in which it was traced."""
     for name, layer in module.named_modules():
         for part in layer.modules() if isinstance(layer, TopLevelTracedModule) else ():
-            if any(word in part.original_name for word in ("BatchNorm", "Dropout")):
+            if any(word in str(part.original_name) for word in ("BatchNorm", "Dropout")):
                 return (
                     f"{name or 'it'} is traced, so that its {part.original_name} cannot change between "
                     "training and tests; take the module itself, or torch.jit.script"
