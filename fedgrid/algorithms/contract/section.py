@@ -39,7 +39,7 @@ class Condition(NamedTuple):
 class SectionType(ModelMetaclass):
     """Explains in one line why a section cannot be made; `model_validate` raises pydantic's own error."""
 
-    explain: ClassVar[Callable[[ValidationError, type[BaseModel]], Exception]] = lambda error, _: error
+    explain: ClassVar[Callable[[ValidationError, Any], Exception]] = lambda error, _: error
     """Returns what is raised in place of pydantic's error. The engine sets it."""
 
     def __call__(cls, *args: Any, **values: Any) -> Any:
