@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from tempfile import TemporaryDirectory, gettempdir
 
 from fedgrid.engine.runtime.leases.held_file import read_holder
 from fedgrid.engine.runtime.leases.processes import has_ended, identity
-from fedgrid.engine.runtime.storage.atomic import write_text
+from fedgrid.engine.runtime.storage.atomic import ABANDONED_AFTER, PARTIAL, write_text
 from fedgrid.regular_files import read_file
 
 PREFIX = "fedgrid-"
@@ -34,9 +35,18 @@ def scratch_folder(place: Path | str | None = None) -> Iterator[Path]:
 
 
 def delete_abandoned_folders(where: Path) -> None:
-    """Delete such folders whose processes have ended; all others stay, as do those of another machine."""
+    """Delete such folders whose processes have ended; all others stay, as do those of another machine.
+
+    A process that was killed before its file was there leaves an empty folder, which goes once it is old.
+    """
     for file in where.glob(f"{PREFIX}*/{HOLDER}"):
         # Another user's, or deleted just now, or not written completely.
         with suppress(OSError, ValueError):
             if has_ended(read_holder(read_file(file).decode())):
                 shutil.rmtree(file.parent)
+    for folder in where.glob(f"{PREFIX}*"):
+        with suppress(OSError):  # Another user's, or with files: it stays.
+            if folder.stat().st_mtime < time.time() - ABANDONED_AFTER:
+                for partial in folder.glob(f"{HOLDER}{PARTIAL}*"):
+                    partial.unlink()
+                folder.rmdir()

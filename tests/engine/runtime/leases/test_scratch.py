@@ -1,6 +1,7 @@
 """Temporary folders of killed processes go; all others stay."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from fedgrid.engine.runtime.leases.processes import identity
 from fedgrid.engine.runtime.leases.scratch import HOLDER, delete_abandoned_folders, scratch_folder
+from fedgrid.engine.runtime.storage.atomic import PARTIAL
 
 CODE = """
 import os, signal, sys
@@ -40,6 +42,20 @@ def test_folder_of_a_killed_process_is_deleted_by_the_next(tmp_path: Path) -> No
         # It is held.
         delete_abandoned_folders(tmp_path)
         assert folder.exists()
+
+
+def test_old_empty_folder_of_a_process_killed_at_once_is_deleted(tmp_path: Path) -> None:
+    """One was killed while it wrote its file; one with a user's file, and a young one, stay."""
+    names = ("fedgrid-empty", "fedgrid-partial", "fedgrid-own", "fedgrid-young")
+    empty, partial, own, young = (tmp_path / name for name in names)
+    for folder in (empty, partial, own, young):
+        folder.mkdir()
+    (partial / f"{HOLDER}{PARTIAL}1-2").touch()
+    (own / "notes.txt").touch()
+    for folder in (empty, partial, own):
+        os.utime(folder, (0, 0))
+    delete_abandoned_folders(tmp_path)
+    assert {*tmp_path.iterdir()} == {own, young}
 
 
 @pytest.mark.parametrize(
