@@ -144,8 +144,9 @@ def _refusal(path: Path, digest: str, entry: PluginEntry | None) -> str:
     named = next((source for source in active.files() if _plain_name(source.name) == name), None)
     other = f"--plugin {named.name} is another edit of it, digest {named.digest[:12]}. " if named else ""
     return (
-        f"these runs need {whose}, digest {digest[:12]}. {other}The storage's copy was not executed: its "
-        f"sender wrote it and its digest. Read {path}, then add --trust, or name your own copy with --plugin"
+        f"these runs need {whose}, digest {digest[:12]}. {other}The copy in the storage was not executed: "
+        f"anybody who can write there can change it. Read {path}, then add --trust, or name your own copy "
+        "with --plugin"
     )
 
 
