@@ -1,8 +1,8 @@
 """`fedgrid import FILE.zip`: the runs of a bundle in a storage, marked as somebody else's."""
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from shutil import copyfile
 
 from rich.console import Console
@@ -10,20 +10,24 @@ from rich.console import Console
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.mark import CONFIG
+from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
+from fedgrid.engine.runtime.integrity.mark import CONFIG, TIMES
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles.layout import RECORDS, RUN_FILES
+from fedgrid.grids.bundles.layout import RECORDS, RUN_FILES, STORAGE, group_names
 from fedgrid.grids.bundles.read import Bundle, opened
+from fedgrid.grids.bundles.verdicts import names_of_other_scores
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.claims import launch_claims
 from fedgrid.grids.results import kept_plugins
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 from fedgrid.grids.results.imported import IMPORTED, grid_of, seal_import
+from fedgrid.grids.results.outcome import read_scores
+from fedgrid.redaction import printable
 
 BUNDLE = "bundle "
 """Before the SHA-256 of the file that a grid's runs are from."""
@@ -56,12 +60,44 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
                 f"{len(others)} runs, such as {others[0]}, are here with other records; the bundle's "
                 "are not taken: another --storage takes them"
             )
+        for line in _lines_on_scores(bundle):
+            warn(line)
     there = len(bundle.runs) - len(new)
+    on_word, left_out = _files_on_word(bundle)
     if as_json:
-        print(json.dumps({"grid": name, "runs": len(bundle.runs), "imported": len(new), "unchanged": there}))
+        counts = {"runs": len(bundle.runs), "imported": len(new), "unchanged": there}
+        print(json.dumps({"grid": name, **counts, "on_author_word": on_word, "not_imported": left_out}))
         return
     print_plain(console, f"{name}: {len(new)} runs imported, {there} were there already and are unchanged")
+    print_plain(
+        console, f"On the author's word: {', '.join(on_word)}; `fedgrid reproduce {path}` computes runs again"
+    )
+    print_plain(console, f"Not imported: {', '.join(left_out)}; `fedgrid report` draws its own")
     print_plain(console, f"Next:  {command(storage, 'report', name)}")
+
+
+def _lines_on_scores(bundle: Bundle) -> Iterator[str]:
+    """Yield a line if final scores that the author wrote do not follow from the records, and are left out."""
+    names: dict[str, None] = {}
+    count = 0
+    for run in bundle.runs:
+        theirs, ours = bundle.scores[run.run_id], read_scores(folder_of(bundle.storage.root, run), run.run_id)
+        if wrong := [name for name in names_of_other_scores(theirs, ours) if name in theirs]:
+            names |= dict.fromkeys(wrong)
+            count += 1
+    if names:
+        yield (
+            f"scores of {count} of {len(bundle.runs)} runs are left out, as they do not follow from the "
+            f"records: {', '.join(map(printable, names))}; those here are computed"
+        )
+
+
+def _files_on_word(bundle: Bundle) -> tuple[list[str], list[str]]:
+    """Return the files that are imported as the author wrote them, and those that are not imported."""
+    taken = (*RECORDS[1:], MADE_WITH, TIMES, PRESET)
+    on_word = (name for name in bundle.files if PurePosixPath(name).name in taken)
+    beside = (name for name in bundle.files if not name.startswith(f"{STORAGE}/"))
+    return group_names(on_word), group_names(beside)
 
 
 def _is_import(grid: GridFolder) -> bool:

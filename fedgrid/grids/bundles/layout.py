@@ -5,6 +5,8 @@ large, below `report/` the grid's report. `bundle.json` lists all other files wi
 """
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
@@ -35,6 +37,11 @@ MEMBER = re.compile(
     rf"|{STORAGE}/[^/\\.][^/\\]*-[0-9a-f]{{12}}/({_OF_RUN}|state-[\w-]+\.(safetensors|sha256))"
 )
 """The names that files of a bundle can have, beside `MANIFEST`: none leads out of a folder."""
+ALIKE = re.compile(
+    rf"(?<=^{REPORT}/tables/)[^/]+(?=\.\w+$)|(?<=^{REPORT}/figures/)[^/]+(?=\.\w+$)"
+    rf"|(?<=^{STORAGE}/)[^/]+-[0-9a-f]{{12}}(?=/)"
+)
+"""What differs in the names of files of one kind: the name of a table or figure, and of a run's folder."""
 WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
 """The time of all files in the zip: that at which they were packed is no part of a result."""
 
@@ -45,6 +52,12 @@ def list_files(folder: Path) -> Listed:
     return {
         name: {BYTES: path.stat().st_size, SHA256: checksum(path)} for name, path in sorted(paths.items())
     }
+
+
+def group_names(names: Iterable[str]) -> list[str]:
+    """Return names of files in a bundle, those of one kind as a pattern with their number."""
+    groups = Counter(ALIKE.sub("*", name) for name in names)
+    return [f"{name} ({count})" if "*" in name else name for name, count in sorted(groups.items())]
 
 
 def pack(folder: Path, target: Path) -> None:

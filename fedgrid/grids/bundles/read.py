@@ -1,6 +1,7 @@
 """Reading a bundle, which anybody may have made: it is checked as a whole before anything of it is used.
 
-It is unpacked into a temporary folder, where no name leads outside, and nothing of it is executed.
+It is unpacked into a temporary folder, where no name leads outside, and nothing of it is executed. Its final
+scores are computed from its records there: what another version of fedgrid, or a forger, wrote is not read.
 """
 
 import stat
@@ -19,16 +20,18 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.mark import BYTES, SHA256, Listed, listed_files
+from fedgrid.engine.runtime.integrity.mark import BYTES, CLIENTS, ROUNDS, SHA256, Listed, listed_files
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, RECORDS, STORAGE, SUFFIX
+from fedgrid.grids.execution.run_events import write_scores
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
-from fedgrid.grids.results.outcome import look
+from fedgrid.grids.results.outcome import look, read_scores
 from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
+from fedgrid.tracking.records import RecordsError, read_records, table
 
 MOST_PACKED = 100
 """How many bytes a byte of a bundle can stand for: text is packed to a tenth, records hardly at all."""
@@ -53,6 +56,8 @@ class Bundle:
     """Of the fedgrid that made it, as it says."""
     files: Listed
     """All but its list of them."""
+    scores: Mapping[str, Mapping[str, Any]]
+    """Run id -> its final scores as the author wrote them. Those in `storage` follow from the records."""
 
 
 @contextmanager
@@ -194,7 +199,7 @@ def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage
     if len(grids) != 1:
         raise ConfigError(f"{path} has {len(grids)} grids, not one")
     grid = GridFolder(storage, grids[0])
-    runs = grid.runs()
+    runs, scores = grid.runs(), {}
     folders = {folder_of(storage.root, run).name for run in runs}
     if len(folders) < len(runs):
         raise ConfigError(f"{path} lists a run twice: it has {len(folders)} runs, and claims {len(runs)}")
@@ -210,10 +215,28 @@ def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage
             if there is not None and there[SHA256] != entry[SHA256]:
                 raise ConfigError(f"{path}: {run.name}: {name} is not the file that its mark lists")
         check_paths(path, run)
+        _check_rows(path, run, folder)
+        scores[run.run_id] = read_scores(folder, run.run_id)
+        write_scores(run, storage)
     # They are there, and can be read.
     grid.preset()
     kept_plugins.copies(grid.path, runs)
-    return Bundle(path, digest, grid, storage, runs, str(about.get("fedgrid")), about["files"])
+    return Bundle(path, digest, grid, storage, runs, str(about.get("fedgrid")), about["files"], scores)
+
+
+def _check_rows(path: Path, run: RunConfig, folder: Path) -> None:
+    """Check that the records of a run can be read, and are of all of its rounds and clients."""
+    rounds = run.training.rounds
+    try:
+        for file, expected in ((ROUNDS, rounds), (CLIENTS, rounds * run.clients)):
+            if (rows := len(table(folder, Path(file).stem))) != expected:
+                raise ConfigError(
+                    f"{path}: {run.name}: {file} has {rows or 'no'} rows, not {expected}: ask its author for "
+                    "another bundle"
+                )
+        read_records(folder)
+    except RecordsError as error:
+        raise ConfigError(f"{path}: {error}".replace(f"{folder.parent}/", "")) from error
 
 
 def check_paths(path: Path, run: RunConfig) -> None:

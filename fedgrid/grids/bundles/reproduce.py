@@ -23,7 +23,7 @@ from fedgrid.engine.runtime.integrity.mark import CONFIG, listed_files
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE
+from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE, group_names
 from fedgrid.grids.bundles.needed import check_plugins, know_data, lacking
 from fedgrid.grids.bundles.read import Bundle, opened
 from fedgrid.grids.bundles.verdicts import Verdict, compare_run, other_scores, other_tables
@@ -39,11 +39,6 @@ from fedgrid.tracking.tables.table import Table
 
 CONFIDENCE = 0.95
 TABLES = "tables"
-ALIKE = re.compile(
-    rf"(?<=^{REPORT}/tables/)[^/]+(?=\.\w+$)|(?<=^{REPORT}/figures/)[^/]+(?=\.\w+$)"
-    rf"|(?<=^{STORAGE}/)[^/]+-[0-9a-f]{{12}}(?=/)"
-)
-"""What differs in the names of files of one kind: the name of a table or figure, and of a run's folder."""
 HERE = version("fedgrid")
 
 
@@ -100,7 +95,7 @@ def reproduce(
         scores = [
             line
             for run in bundle.runs
-            for line in other_scores(run, folder_of(root, run), names_too=run.run_id not in older)
+            for line in other_scores(bundle, run, names_too=run.run_id not in older)
         ]
         tables = None
         if bundle.version == HERE:
@@ -271,8 +266,7 @@ def _unchecked(
             checked |= {f"{_place(run)}/{name}" for name in models if name.startswith("state-")}
     if with_tables:
         checked |= {name for name in bundle.files if re.fullmatch(rf"{REPORT}/{TABLES}/.*\.csv", name)}
-    groups = Counter(ALIKE.sub("*", name) for name in bundle.files if name not in checked)
-    return [f"{name} ({count})" if "*" in name else name for name, count in sorted(groups.items())]
+    return group_names(name for name in bundle.files if name not in checked)
 
 
 def _place(run: RunConfig) -> str:

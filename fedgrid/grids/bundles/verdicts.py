@@ -5,11 +5,11 @@ decision. Shapes: N rows.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isclose, isnan
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,12 @@ import pyarrow.compute as pc
 from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.mark import CLIENTS, ROUNDS, TENSORS, listed_files
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.grids.bundles.read import Bundle
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.regular_files import LARGEST_LIST, LARGEST_TABLE, read_file
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.records import RecordsError, table
+from fedgrid.tracking.records import table
 from fedgrid.tracking.scoring.scores import score_run
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import Table
@@ -66,13 +68,6 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
     `elsewhere` names in which versions, code or processors the two differ, as the bundle says: only if there
     are any are last bits allowed to.
     """
-    try:
-        return _compare(run, theirs, ours, elsewhere)
-    except RecordsError as error:
-        return Verdict("differs", f"in its records: {_without_place(error, theirs)}")
-
-
-def _compare(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[str]) -> Verdict:
     exact = [*_differences(theirs, ours, 0.0)]
     if not exact:
         names = _other_models(run, theirs, ours)
@@ -182,20 +177,25 @@ def _short(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else f"{value!s:.60}"
 
 
-def other_scores(run: RunConfig, folder: Path, *, names_too: bool) -> list[str]:
-    """Return in words which final scores of a run, which its tables show, do not follow from its records.
+def names_of_other_scores(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    """Return the names of final scores that only one of two mappings has, or that differ in the two."""
+    return [
+        name
+        for name in sorted(theirs.keys() | ours.keys())
+        if not (name in theirs and name in ours and _are_equal(theirs[name], ours[name]))
+    ]
+
+
+def other_scores(bundle: Bundle, run: RunConfig, *, names_too: bool) -> list[str]:
+    """Return in words which final scores of a run in a bundle do not follow from its records.
 
     With `names_too`, one that only the file or only the records give is one of them.
     """
-    stored = read_scores(folder, run.run_id)
-    try:
-        scores = score_run(folder, row_in_papers(run.algorithm["name"]))
-    except RecordsError as error:
-        return [f"{run.name}: {_without_place(error, folder)}"]
+    theirs, ours = bundle.scores[run.run_id], read_scores(folder_of(bundle.storage.root, run), run.run_id)
     return [
-        f"{run.name}: {name} is {stored.get(name, 'missing')}, by the records {scores.get(name, 'no score')}"
-        for name in sorted(stored.keys() | scores.keys() if names_too else stored.keys() & scores.keys())
-        if not (name in stored and name in scores and _are_equal(stored[name], scores[name]))
+        f"{run.name}: {name} is {theirs.get(name, 'missing')}, by the records {ours.get(name, 'no score')}"
+        for name in names_of_other_scores(theirs, ours)
+        if names_too or (name in theirs and name in ours)
     ]
 
 
@@ -223,11 +223,6 @@ def _cell(text: str) -> str | float:
         return float(text)
     except ValueError:
         return text
-
-
-def _without_place(error: RecordsError, folder: Path) -> str:
-    """Return an error about a run's files without where its folder lies."""
-    return f"{error}".replace(f"{folder.parent}/", "")
 
 
 def _are_equal(stored: object, computed: object) -> bool:

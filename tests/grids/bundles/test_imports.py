@@ -6,6 +6,9 @@ from shutil import copytree, rmtree
 import pytest
 
 from fedgrid import load
+from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.grids.bundles.layout import MANIFEST
+from fedgrid.grids.results.outcome import SCORES
 from tests.chaos.storages import undrawn
 from tests.helpers.bundles import RUNS, changed, forge, run_in
 from tests.helpers.command_line import fedgrid
@@ -50,6 +53,24 @@ def test_imported_runs_are_not_computed_again_but_imported(home: Path, imported:
     assert "1 runs imported" in fedgrid("import", home / "mine.zip", "--name", "theirs").out
     other = fedgrid("import", "forged.zip", "--name", "others")
     assert f"1 runs, such as {run.name}, are here with other records" in other.err
+
+
+def test_scores_are_computed_from_the_records(bundle: Path, tmp_path: Path) -> None:
+    """A bundle of another version has a score that nobody knows, another value, and lacks one."""
+    with changed(bundle, tmp_path / "forged.zip") as folder:
+        (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
+        run, place = run_in(folder, "digits", "fedavg", 0)
+        scores = unseal(place / SCORES)
+        (place / SCORES).write_text(seal({**scores, "won": 0.99, "ari": 0.98, "ami": None}))
+    storage = ("--storage", tmp_path / "runs")
+    result = fedgrid("import", tmp_path / "forged.zip", "--name", "forged", *storage)
+    assert result.code == 0, result.err
+    assert [word for word in (f"1 of {RUNS}", "ami", "ari", "won") if word not in result.err] == []
+    for words in (f"rounds.parquet ({RUNS})", "report/tables/*.csv", "fedgrid reproduce"):
+        assert words in result.out
+    assert unseal(tmp_path / "runs" / place.name / SCORES) == scores
+    unknown = fedgrid("table", "forged", "--score", "won", *storage)
+    assert (unknown.code, "no score 'won'" in unknown.err) == (2, True)
 
 
 def test_second_import_changes_nothing_whoever_computed_the_runs(home: Path, imported: Path) -> None:

@@ -15,7 +15,7 @@ from fedgrid.grids.bundles import read
 from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, pack
 from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.results.grid_folder import GridFolder
-from tests.helpers.bundles import changed, make_bundle, run_in
+from tests.helpers.bundles import changed, forge, make_bundle, run_in
 
 
 def refusal(path: Path) -> str:
@@ -69,6 +69,14 @@ def missing_record(folder: Path) -> None:
     (run_in(folder, "digits", "fedavg", 0)[1] / "clients.parquet").unlink()
 
 
+def no_rows(folder: Path) -> None:
+    forge(*run_in(folder, "digits", "fedavg", 0), "rounds", lambda table: table.slice(0, 0))
+
+
+def one_client_fewer(folder: Path) -> None:
+    forge(*run_in(folder, "digits", "fedavg", 0), "clients", lambda table: table.slice(0, 7))
+
+
 def missing_plugin(folder: Path) -> None:
     [path] = folder.glob("storage/grids/mine/plugins/*.py")
     path.unlink()
@@ -96,6 +104,8 @@ def newer_format(folder: Path) -> None:
         (in_plugin, True, ["plugin", ".py", "changed"]),
         (in_configuration, True, ["config.json"]),
         (missing_record, True, ["digits-4-nonoverlapping-balanced-fedavg-s0"]),
+        (no_rows, True, ["b.zip: digits-4-nonoverlapping-balanced-fedavg-s0", "rounds.parquet has no rows"]),
+        (one_client_fewer, True, ["nonoverlapping-balanced-fedavg-s0", "clients.parquet has 7 rows, not 8"]),
         (missing_plugin, True, ["own.py"]),
         (run_listed_twice, True, ["claims 9"]),
         (further_file, False, ["report/tables/further.md", "bundle.json"]),
