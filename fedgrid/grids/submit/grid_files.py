@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins.checks import check_trust
+from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.presets.preset_files import is_path, preset_names
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
 from fedgrid.grids.submit.images import Shipment, relative_names
@@ -59,12 +60,13 @@ def _chain(name: str) -> Iterator[tuple[Path, YamlFile]]:
             raise ConfigError(f"no file {path}: {error.strerror}") from error
         yield path, file
         base = str(file.values.get("base", ""))
-        beside = Path(os.path.normpath(path.parent / base))
+        place = expand_path(base, "base") if base else Path()
+        beside = Path(os.path.normpath(path.parent / place))
         if base in ("", *preset_names()) or not is_path(str(beside)):
             return  # A preset; a name that is none is refused when the grid is read.
-        if Path(base).is_absolute():
+        if place.is_absolute() or place != Path(base):
             raise ConfigError(
-                f"{path}: base = {base}: a job takes files by a path relative to the grid's file"
+                f"{path}: base = {base}: a job takes files by a path relative to the grid's file: copy it"
             )
         path = beside
 
@@ -98,7 +100,8 @@ def stage_listed(grid: Path, folder: Path, *, trust: bool = False) -> None:
     listed = YamlFile(str(grid), grid.read_bytes()).values.get("plugins", [])
     for name in listed if isinstance(listed, list) else []:
         path = Path(str(name))
-        if path.is_absolute() or ".." in path.parts:
+        place = expand_path(path, "plugin")
+        if place.is_absolute() or place != path or ".." in path.parts:
             raise ConfigError(
                 f"{grid}: plugins = {name}: a job takes files beside the grid's file; move it there, or "
                 f"name it with {OPTION}"

@@ -1,5 +1,7 @@
 """The files of a grid that travel with a job."""
 
+import re
+
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
@@ -39,10 +41,10 @@ def test_files_beside_a_grid_travel_with_it(tmp_path, job):
     assert (job / "own" / "mine.py").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["../mine.py", "/somewhere/mine.py"])
+@pytest.mark.parametrize("name", ["../mine.py", "/somewhere/mine.py", "~/mine.py", "$HOME/mine.py"])
 def test_files_elsewhere_are_refused_with_what_to_do(tmp_path, job, name):
     (tmp_path / "grid.yaml").write_text(f"plugins: [{name}]\n")
-    with pytest.raises(ConfigError, match=rf"grid\.yaml.*{name}.*--plugin"):
+    with pytest.raises(ConfigError, match=rf"grid\.yaml.*{re.escape(name)}.*--plugin"):
         stage_listed(tmp_path / "grid.yaml", job)
 
 
@@ -73,6 +75,15 @@ def test_plugin_of_a_base_travels_too(mine, tmp_path):
     (mine / "common" / "own.py").write_text("ALGORITHMS = []\n")
     stage("grids/small", tmp_path / "job", Shipment(tmp_path / "job"))
     assert (tmp_path / "job" / "grid" / "common" / "own.py").exists()
+
+
+@pytest.mark.parametrize("base", ["~/x.yaml", "$HOME/x.yaml", "$PART/base.yaml"])
+def test_base_that_holds_on_this_machine_alone_is_refused(mine, tmp_path, monkeypatch, base):
+    """Home and variables are other ones where the job runs."""
+    monkeypatch.setenv("PART", "../common")
+    (mine / "grids" / "own.yaml").write_text(f"base: {base}\n")
+    with pytest.raises(ConfigError, match=rf"own\.yaml: base = {re.escape(base)}: .*copy it"):
+        stage("grids/own.yaml", tmp_path / "job", Shipment(tmp_path))
 
 
 def test_base_that_is_the_file_itself_ends(mine, tmp_path):
