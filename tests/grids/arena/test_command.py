@@ -154,6 +154,8 @@ def test_plan_as_json_is_one_object_with_all_runs(tmp_path):
 
 def test_plan_of_what_is_all_kept_has_no_runs(kept_there, tmp_path):
     plan = (*SMALL, "--dry-run", "--storage", tmp_path / "runs")
+    refused = fedgrid(*plan, "--track", "x")
+    assert (refused.code, "unknown tracker 'x'" in refused.err) == (2, True)
     assert strict_json(fedgrid(*plan, "--json").out)["runs"] == []
     assert "16 rows, 16 of them kept, 0 runs" in " ".join(fedgrid(*plan).out.split())
 

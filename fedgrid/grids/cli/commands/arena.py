@@ -14,6 +14,7 @@ from fedgrid.grids.cli.commands.app import (
     with_groups,
 )
 from fedgrid.grids.cli.commands.options import Changes, Dataset, DryRun, InProcess, Launch, Seeds
+from fedgrid.grids.display.plain import warn
 
 app = typer.Typer()
 
@@ -81,6 +82,7 @@ def arena(
         from fedgrid.grids.arena.plan import plan_arena
         from fedgrid.grids.arena.tuning import Search
         from fedgrid.grids.execution.run import Launcher
+        from fedgrid.grids.following.follow import Trackers
         from fedgrid.grids.search.run import Advanced, advance
 
         options = launch.options(in_process=in_process)
@@ -104,6 +106,8 @@ def arena(
         print(card_text(definition), end="")
         return
     launcher = Launcher(open_storage(launch.storage), options, console())
+    # Also if nothing is left to run.
+    Trackers(definition.name, launcher.storage, warn, names=options.trackers)
     results = KeptResults() if recompute else read()
     if check is not None:
         exit_with(run_check(definition, results, check, launcher))
