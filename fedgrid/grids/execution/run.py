@@ -13,6 +13,7 @@ from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.follow import Trackers
 from fedgrid.grids.planning.checks import check_data, check_stored, output_notes
+from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
@@ -179,6 +180,8 @@ def launch_remaining(
     if not (todo or untold) and GridFolder(storage, grid.name).is_launched(grid):
         return LaunchResult()
     if todo:
+        for line in group_notes(todo, options.data_dir):
+            warn(line)
         with options.steps(console) as steps:
             check_data(todo, options.data_dir, steps)
         for line in (*idle_lines(todo), *output_notes(todo, options.data_dir)):

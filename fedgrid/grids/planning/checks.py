@@ -30,7 +30,7 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile, next_step
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.images import group_notes, image_notes, repeats_in, split_notes
+from fedgrid.grids.planning.images import image_notes, repeats_in, split_notes
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.results.imported import check_imported, grid_of, import_lines
 from fedgrid.grids.results.outcome import damage
@@ -51,14 +51,13 @@ if TYPE_CHECKING:
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     """Download missing images and draw every split once, so that errors come up before the first run.
 
-    `steps` says so, but for downloads, which show their own progress.
+    Warns of what may surprise in the user's own images and splits. `steps` says what is done, but for
+    downloads, which show their own progress.
 
     Raises:
         DataError: if images are missing, damaged, or cannot be downloaded.
         ConfigError: if the data set is too small for a split.
     """
-    for note in group_notes(runs, data_dir):
-        warn(note)
     pairs: dict[str, Pair] = {}
     repeats: dict[str, NDArray[np.int64] | None] = {}
     for name in dict.fromkeys(run.dataset for run in runs):

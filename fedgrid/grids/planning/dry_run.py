@@ -15,12 +15,11 @@ from rich.table import Table
 from fedgrid.engine.federation.data.names import TABLES
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
 from fedgrid.grids.planning.calibrate import calibrate, processor_name
-from fedgrid.grids.planning.checks import output_notes, rounds_left
+from fedgrid.grids.planning.checks import check_data, output_notes, rounds_left
 from fedgrid.grids.planning.estimate import (
     Capacity,
     RoundsLeft,
@@ -30,7 +29,7 @@ from fedgrid.grids.planning.estimate import (
     workloads_of,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
-from fedgrid.grids.planning.images import group_notes, image_notes
+from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
@@ -64,10 +63,11 @@ def show_plan(
     of_models = output_notes(grid.runs, data_dir)
     for line in (*idle_lines(grid.runs), *of_models, *group_notes(grid.runs, data_dir)):
         warn(line)
-    for name in dict.fromkeys(run.dataset for run in grid.runs):
-        if name.partition(":")[0] in TABLES:
-            for line in image_notes(name, load(name, data_dir), data_dir):
-                warn(line)
+    own = [run for run in grid.runs if ":" in run.dataset]
+    # Tables are read in a moment, images are not.
+    of_tables = [run for run in own if run.dataset.partition(":")[0] in TABLES]
+    with options.steps(console) as steps:
+        check_data(of_tables, data_dir, steps)
     if consequence := GridFolder(storage, grid.name).consequence(grid):
         warn(f"{consequence}; the run asks first")
     left, taken = rounds_left(grid.runs, storage, options)
@@ -95,6 +95,7 @@ def show_plan(
         "about": _about(grid, storage),
         "runs": runs_of(left),
         "estimate": asdict(learnt),
+        "not_read": [*dict.fromkeys(run.dataset for run in own if run not in of_tables)],
         **({"stacking": stacking} if stacking else {}),
     }
     if options.as_json:
@@ -178,6 +179,9 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
     if "stacking" in plan:
         say(plan["stacking"])
     _list_runs(plan["runs"], console)
+    if plan["not_read"]:
+        names = ", ".join(plan["not_read"])
+        say(f"Not read: {names}; `fedgrid data`, as a run, says whether clients are tested on copies.")
     say("Nothing was started, downloaded or written.")
 
 
