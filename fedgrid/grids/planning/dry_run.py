@@ -15,6 +15,7 @@ from rich.table import Table
 from fedgrid.engine.federation.data.names import TABLES
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
+from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
@@ -29,7 +30,7 @@ from fedgrid.grids.planning.estimate import (
     workloads_of,
 )
 from fedgrid.grids.planning.gpu_share import with_share_here
-from fedgrid.grids.planning.images import group_notes
+from fedgrid.grids.planning.images import expected_images, group_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
@@ -71,6 +72,9 @@ def show_plan(
     if consequence := GridFolder(storage, grid.name).consequence(grid):
         warn(f"{consequence}; the run asks first")
     left, taken = rounds_left(grid.runs, storage, options)
+    for run in [run for run, rounds in left if rounds]:
+        # Refuses a number of clients that no images can have, before actors are counted for them.
+        expected_images(run, find(run.dataset, data_dir))
     request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     device = _device(capacities)
