@@ -157,8 +157,8 @@ def check(archive: Path) -> None:
     """
     if not any((archive / name).is_dir() for name in (EXPERIMENTS, TEMPERATURES)):
         raise ConfigError(
-            f"{archive} has neither {EXPERIMENTS}/ nor {TEMPERATURES}/; name the folder of the authors' "
-            "archive that holds them"
+            f"{archive} has neither {EXPERIMENTS}/ nor {TEMPERATURES}/; name a bundle (FILE.zip), or the "
+            "folder of the authors' archive that holds them"
         )
     try:
         check_below(archive, OWN)

@@ -14,7 +14,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.following.teller import sync
 from fedgrid.grids.planning.claims import launch_claims
-from fedgrid.grids.planning.options import DEFAULT_TRACKERS
+from fedgrid.grids.planning.options import DEFAULT_TRACKERS, NO_TRACKER
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import naming_keys
@@ -89,10 +89,15 @@ def sync_grid(
     With the figures of finished runs, if these are to be `drawn`.
 
     Raises:
-        ConfigError: if there is no such grid or tracker, or a driver is running it.
+        ConfigError: if there is no such grid or tracker, no tracker is named, or a driver is running it.
         RunError: if a tracker fails, as when MLflow cannot be reached; what it was told before stays.
     """
     grid = load_launched(name, storage)
+    if not trackers:
+        raise ConfigError(
+            f"--track {NO_TRACKER} (or FEDGRID_TRACK): there is no tracker to log to; name one, as in "
+            f"--track {DEFAULT_TRACKERS[0]}"
+        )
     # Another driver may be training a run of this grid too.
     claims = launch_claims(grid.runs, unfinished(grid.runs, storage))
     with Lease(storage, name, claims, warn):

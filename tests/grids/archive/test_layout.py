@@ -135,7 +135,7 @@ def test_temperature_run_of_cifar10_has_its_own_training(tmp_path):
 
 def test_folder_without_runs_is_not_an_archive(tmp_path):
     (tmp_path / "datasets").mkdir()
-    with pytest.raises(ConfigError, match=r"has neither experiments/ nor temperature_experiments/; name the"):
+    with pytest.raises(ConfigError, match="nor temperature_experiments/; name a bundle"):
         layout.check(tmp_path)
 
 

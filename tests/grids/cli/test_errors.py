@@ -55,6 +55,8 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["arena", "--algorithms", "ifca,"], "--algorithms ifca,: nothing stands on one side"),
         (["table", "one", "--score", "ari", "--score", "ami"], "--score: it is given 2 times"),
         (["run", "quickstart", "--seeds=0", "--seeds", "1"], "--seeds: it is given 2 times"),
+        (["run", "--set", "clients=4", "--set=clients=5"], "--set clients: it is given 2 times"),
+        (["import", "one.txt", "--name", "one"], "name a bundle (FILE.zip), or the folder"),
         (["help"], "it is `fedgrid --help`"),
         (["version"], "it is `fedgrid --version`"),
         (["-V"], "--version shows it"),

@@ -164,3 +164,5 @@ def test_run_with_trackers_in_processes_of_their_own(tmp_path, storage):
     (storage / "room").touch()
     again = fedgrid("sync", "mine", *at, "--track", "broken", "--plugin", file)
     assert "2 rounds of 1 runs logged; tracker broken has all of mine" in again.out
+    nowhere = fedgrid("sync", "mine", *at, "--track", "none", "--plugin", file)
+    assert (nowhere.code, "--track none" in nowhere.err) == (2, True)

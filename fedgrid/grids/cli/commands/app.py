@@ -1,11 +1,13 @@
 """What the commands share: exit codes, the console, and groups of options."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
@@ -79,7 +81,20 @@ class GivenOnce(TyperCommand):
             if len(its) > 1 and not option.multiple and not getattr(option, "is_flag", False):
                 message = f"it is given {len(its)} times; give it once, with commas between several values"
                 raise ConfigError(f"{its[-1]}: {message}")
+        _check_changes(args)
         return super().parse_args(ctx, args)
+
+
+def _check_changes(args: Sequence[str]) -> None:
+    """Check that no key is given to `--set` twice."""
+    whole = [arg.partition("=")[2] for arg in args if arg.startswith("--set=")]
+    given = [*whole, *(value for option, value in pairwise(args) if option == "--set")]
+    counts = Counter(change.partition("=")[0] for change in given if "=" in change)
+    for key, count in counts.items():
+        if count > 1:
+            raise ConfigError(
+                f"--set {key}: it is given {count} times; give it once, with commas between several values"
+            )
 
 
 def read_texts(command: Callable[..., None]) -> None:

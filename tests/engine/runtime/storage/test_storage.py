@@ -372,7 +372,9 @@ def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
         str(tmp_path / "file" / "runs"),
         f"local://{tmp_path / 'file' / 'runs'}",
     ):
-        message = rf"^--storage {re.escape(text)} cannot be written to: .*; name another folder or URI$"
+        message = (
+            rf"^--storage {re.escape(text)}(: .* is a file| cannot be written to: .*); name .*folder or URI$"
+        )
         with pytest.raises(ConfigError, match=message):
             Storage.named(text).check_writable()
 
