@@ -173,7 +173,9 @@ def one_line(uri: str) -> Iterator[None]:
     try:
         yield
     except _errors() as error:
-        cause = str(error).strip().splitlines() or [type(error).__name__]
+        # SQLAlchemy's first line may be about its own session.
+        lines = [line for line in str(error).strip().splitlines() if "autoflush" not in line]
+        cause = lines or [type(error).__name__]
         # Errors of other kinds, such as a full disk, have classes of their own.
         step = DAMAGED if type(error) is sqlite3.DatabaseError else ""
         raise TrackerFailed(f"MLflow at {uri}: {with_upgrade(cause[0], uri)}{step}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import make_url
+from sqlalchemy.exc import OperationalError
 
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import store
@@ -103,3 +104,10 @@ def test_truncated_store_is_one_line_before_mlflow_asks_it_for_a_minute(tmp_path
     uri = store.default_uri(tmp_path)
     with pytest.raises(TrackerFailed, match="malformed; move the file away.*sync"), store.one_line(uri):
         store.check_reachable(uri)
+
+
+def test_cause_is_the_stores_and_not_about_a_session_of_sqlalchemy():
+    error = OperationalError("INSERT", {}, sqlite3.OperationalError("database or disk is full"))
+    error.add_detail("raised as a result of Query-invoked autoflush; use a session.no_autoflush block")
+    with pytest.raises(TrackerFailed, match="database or disk is full$"), store.one_line("sqlite:////x"):
+        raise error
