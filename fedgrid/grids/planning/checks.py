@@ -30,7 +30,7 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.format import DamagedFile, next_step
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.planning.images import image_notes, repeats_in, split_notes
+from fedgrid.grids.planning.images import expected_images, image_notes, repeats_in, split_notes
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.results.imported import check_imported, grid_of, import_lines
 from fedgrid.grids.results.outcome import damage
@@ -69,6 +69,8 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     steps.say("Checking the splits")
     for number, run in enumerate(splits.values()):
         steps.count(number, len(splits))
+        # Refuses a number of clients that no images can have, before each is dealt some.
+        expected_images(run, find(run.dataset, data_dir))
         pair = with_file(pairs[run.dataset], run.split)
         parts_K = deal(run, pair, find(run.dataset, data_dir).num_classes)
         for note in split_notes(run, repeats[run.dataset], pair[0].subjects, parts_K):

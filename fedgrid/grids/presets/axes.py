@@ -74,6 +74,8 @@ class Change:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise ConfigError(f"--set {text}: expected KEY=VALUE, as in training.rounds=5")
+        if not value.strip():
+            raise ConfigError(f"--set {text}: no value; expected KEY=VALUE, and null for none")
         # The path of the user's own data may have commas.
         parse = parse_values if key != "dataset" or ":" not in value else lambda *given: [parse_value(*given)]
         return cls(text, tuple(key.split(".")), tuple(parse(value, f"--set {text}")))
