@@ -44,7 +44,7 @@ def delete_abandoned_folders(where: Path) -> None:
         with suppress(OSError, ValueError):
             if has_ended(read_holder(read_file(file).decode())):
                 shutil.rmtree(file.parent)
-    for folder in where.glob(f"{PREFIX}*"):
+    for folder in where.glob(f"{PREFIX}????????"):  # As `tempfile` names them.
         with suppress(OSError):  # Another user's, or with files: it stays.
             if folder.stat().st_mtime < time.time() - ABANDONED_AFTER:
                 for partial in folder.glob(f"{HOLDER}{PARTIAL}*"):

@@ -46,7 +46,7 @@ def test_folder_of_a_killed_process_is_deleted_by_the_next(tmp_path: Path) -> No
 
 def test_old_empty_folder_of_a_process_killed_at_once_is_deleted(tmp_path: Path) -> None:
     """One was killed while it wrote its file; one with a user's file, and a young one, stay."""
-    names = ("fedgrid-empty", "fedgrid-partial", "fedgrid-own", "fedgrid-young")
+    names = ("fedgrid-empty_00", "fedgrid-partial0", "fedgrid-own_0000", "fedgrid-young_00")
     empty, partial, own, young = (tmp_path / name for name in names)
     for folder in (empty, partial, own, young):
         folder.mkdir()
