@@ -1,8 +1,8 @@
 """A local rule: what an algorithm changes in its clients' training.
 
 The engine has one training loop (`federation.training.local`). A rule is a frozen settings model that travels
-with an order; at the client its `start` returns hooks into that loop: a term of the loss, a correction of the
-gradient, which entries train, or a whole step. FedProx and SCAFFOLD are the examples to read.
+with an order; at the client its `start` returns hooks into that loop: the loss, a term that is added to it, a
+correction of the gradient, which entries train, or a whole step. FedProx and SCAFFOLD are the examples to read.
 
 Shapes: W entries of a state vector that are parameters, P entries of the whole.
 """
@@ -93,7 +93,7 @@ class LocalModel(Protocol):
         """Return the model's outputs, shape (N, L), for inputs of shape (N, channels, height, width)."""
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean loss of a batch: cross-entropy of classes, squared error of numbers to predict."""
+        """Return the mean standard loss of a batch: cross-entropy of classes, squared error of numbers."""
 
     def gradient(self, loss: Tensor) -> Tensor:
         """Return a scalar's gradient with respect to `weights`, shape (W,); the next call overwrites it."""
@@ -135,8 +135,27 @@ class LocalSteps:
         """Train on one batch, inputs (N, channels, height, width) and classes (N,); return logits (N, L)."""
         return local.step(images, labels, self)
 
+    def loss(self, local: LocalModel, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of a batch that the client's training descends, as label smoothing:
+
+            return functional.cross_entropy(logits, labels, label_smoothing=0.1)
+
+        `LocalModel.step` calls it once a batch, after the forward pass; a rule with a whole step of its own
+        calls it itself, or not at all. By default it is `local.loss`. Recorded losses, of training and of
+        tests, and the choice among candidates stay `local.loss`, so that methods can be compared.
+
+        Args:
+            local: the model in training, as for `local.features` and `local.positions`.
+            logits: the model's outputs with their graph, shape (N, L); (N, 1) of numbers to predict.
+            labels: the classes, int64, or the numbers, floating; shape (N,).
+
+        Returns:
+            A scalar with a graph.
+        """
+        return local.loss(logits, labels)
+
     def penalty(self, logits: Tensor, labels: Tensor, images: Tensor) -> Tensor | None:
-        """Return what is added to the batch's mean cross-entropy, a scalar; None: nothing."""
+        """Return what is added to the batch's `loss`, a scalar; None: nothing."""
         return None
 
     def correct(self, weights: Tensor, gradient: Tensor) -> None:
@@ -155,7 +174,7 @@ class LocalSteps:
 
 
 class LocalRule(Section):
-    """How a client trains. This one changes nothing: cross-entropy, and the optimizer of `training`.
+    """How a client trains. This one changes nothing: the standard loss, and the optimizer of `training`.
 
     Subclasses add settings and override `start`. A rule's source code is part of the round cache's key.
     """

@@ -114,7 +114,7 @@ class Local:
         return outputs
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean loss of a batch."""
+        """Return the mean standard loss of a batch."""
         return task.loss(logits, labels)
 
     def gradient(self, loss: Tensor) -> Tensor:
@@ -136,7 +136,7 @@ class Local:
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
         """Train on one batch; return its logits before the step."""
         logits = self.logits(images)
-        loss = self.loss(logits, labels)
+        loss = steps.loss(self, logits, labels)
         penalty = steps.penalty(logits, labels, images)
         gradient = self.gradient(loss if penalty is None else loss + penalty)
         steps.correct(self.weights, gradient)

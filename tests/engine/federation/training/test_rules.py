@@ -76,6 +76,31 @@ class Hooked(LocalRule):
         return self.make(local)
 
 
+class TestLoss:
+    def test_its_gradient_alone_trains_and_the_standard_loss_is_recorded(self):
+        """With smoothing 1/2 the targets are (3/4, 1/4): half of the gradient of cross-entropy."""
+
+        class Smoothed(LocalSteps):
+            def loss(self, local, logits, labels):
+                assert (logits.shape, labels.tolist(), local.positions.tolist()) == ((1, 2), [0], [0])
+                return torch.nn.functional.cross_entropy(logits, labels, label_smoothing=0.5)
+
+        result = one_step(Hooked(make=lambda local: Smoothed()))
+        assert result.model.tolist() == [0.25, 0, -0.25, 0, 0.25, -0.25]
+        assert result.losses == (pytest.approx(log(2)),)
+
+    def test_a_penalty_is_added_to_it(self):
+        class NoLossButThePenalty(LocalSteps):
+            def loss(self, local, logits, labels):
+                return 0 * logits.sum()
+
+            def penalty(self, logits, labels, images):
+                return logits[:, 1].sum()
+
+        result = one_step(Hooked(make=lambda local: NoLossButThePenalty()))
+        assert result.model.tolist() == [0, 0, -1, 0, 0, -1]
+
+
 class TestPenalty:
     def test_its_gradient_is_added_and_its_value_is_no_part_of_the_reported_loss(self):
         """The second logit: gradient (1, 0) by its weights, 1 by its bias."""
@@ -457,6 +482,9 @@ def test_hooks_that_change_nothing_give_the_bits_of_plain_training(changes):
 
         def step(self, local, images, labels):
             return local.step(images, labels, self)
+
+        def loss(self, local, logits, labels):
+            return local.loss(logits, labels)
 
         def penalty(self, logits, labels, images):
             return None
