@@ -165,6 +165,31 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
         assert row["bytes_up"] == run.clients * 4 * (10 * 96 + 10)
 
 
+def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
+    """One step from the initial model, whose losses are recorded; cross-entropy stays the recorded loss."""
+    active.use([EXAMPLES / "my_loss.py"])
+    run = config({"name": "fedavg", "local": {"name": "focal"}}, training={"rounds": 1, **WHOLE})
+    folder = play(run, tmp_path)
+    setup, _ = prepare(run, NOWHERE)
+    initial = initial_vector(run.model, pixels(1, 8, 8), 10, run.root_seed, 0)
+    losses, models = [], []
+
+    def focal(module: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+        entropy_N = cross_entropy(module(images), labels, reduction="none")
+        return ((1 - torch.exp(-entropy_N)) ** 2 * entropy_N).mean()
+
+    for client, row in enumerate(rows(run, tmp_path, "clients")):
+        images, labels = tensors(setup.clients[client].train)
+        losses.append(focal(network(initial), images, labels).item())
+        models.append(stepped(initial, lambda module, on=(images, labels): focal(module, *on)))
+        assert row["train_loss"] == pytest.approx(losses_of([initial], images, labels).mean().item())
+    assert [row["focal_loss"] for row in rows(run, tmp_path, "rounds")] == [pytest.approx(np.mean(losses))]
+    np.testing.assert_allclose(checkpoint.load(folder, 1).state.models[0], np.mean(models, 0), atol=1e-6)
+    other = config({"name": "ocfl-kmeans", "local": {"name": "focal"}}, training={"rounds": 1, **WHOLE})
+    play(other, tmp_path)
+    assert rows(other, tmp_path, "rounds")[0]["focal_loss"] == pytest.approx(np.mean(losses)), "of the cache"
+
+
 @pytest.mark.parametrize(
     "algorithm",
     [

@@ -16,7 +16,8 @@ Told: TypeAlias = Literal["", "number", "groups"]
 
 @dataclass(frozen=True)
 class OwnNumber:
-    """A number of a round that an algorithm returns in `Diagnostics.metrics`."""
+    """A number of a round: one that an algorithm returns in `Diagnostics.metrics`, or else the mean of the
+    output of this name of the clients' rule, over its entries and the clients, all alike."""
 
     name: str
     """The column of `rounds.parquet`, float64: small letters, digits and _."""

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from numpy.typing import NDArray
 from pydantic import SerializeAsAny
 
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
+from fedgrid.algorithms.contract.entry import OwnNumber
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.section import Section, by_name
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 class LocalMethod(Section, ABC):
     """How clients train and how their updates are averaged: a frozen settings model with a `name`."""
+
+    numbers: ClassVar[tuple[OwnNumber, ...]] = ()
+    """Numbers of each round: means of the rule's outputs of the same names."""
 
     name: str
 

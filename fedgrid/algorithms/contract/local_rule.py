@@ -1,8 +1,9 @@
 """A local rule: what an algorithm changes in its clients' training.
 
 The engine has one training loop (`federation.training.local`). A rule is a frozen settings model that travels
-with an order; at the client its `start` returns hooks into that loop: the loss, a term that is added to it, a
-correction of the gradient, which entries train, or a whole step. FedProx and SCAFFOLD are the examples to read.
+with an order; at the client its `start` returns hooks into that loop: the loss, a term added to it, a
+correction of the gradient, which entries train, or a whole step. FedProx and SCAFFOLD are the examples to
+read.
 
 Shapes: W entries of a state vector that are parameters, P entries of the whole.
 """

@@ -21,14 +21,15 @@ from fedgrid.tracking.arrays import Array, last
 from fedgrid.tracking.records import NoRecords, Records, RecordsError, read_records
 from fedgrid.tracking.scoring.client_scores import UNDEFINED, coverage_line
 from fedgrid.tracking.scoring.run import NOTE, TAG
-from fedgrid.tracking.scoring.scores import curves
+from fedgrid.tracking.scoring.scores import curves, own_numbers
 
 ROUNDS_SHOWN = 12
 """Rows of the table of rounds, if this many tell all that happened."""
 LOG_LINES = 5
 """Lines of a run's log at most, beside those that say that it started and ended."""
 CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
-"""Columns of the table of rounds; R2 stands in place of accuracy where numbers are predicted."""
+"""Columns of the table of rounds, before numbers of the algorithm's own; R2 stands in place of accuracy where
+numbers are predicted."""
 
 
 def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
         return nothing, None if isinstance(error, NoRecords) else str(error)
     scores = curves(records)
     score = "r2" if "personalised_r2" in scores else "accuracy"
-    names = [name.replace("accuracy", score) for name in CURVES]
+    names = [*(name.replace("accuracy", score) for name in CURVES), *own_numbers(scores)]
     rounds = {
         "round": records.round_R.tolist(),
         "curves": {name: _numbers(scores[name]) for name in names},

@@ -44,7 +44,7 @@ HEADINGS = {
     **{name: heading.replace("-\n", "").replace("\n", " ") for name, heading in EVERY_COLUMN.items()},
 }
 SPARKS = ("temperature", "personalised_accuracy", "personalised_r2")
-"""Curves that are drawn."""
+"""Curves that are drawn, beside numbers of the algorithm's own."""
 WIDTH = 60
 """Characters of a sparkline at most."""
 
@@ -111,11 +111,12 @@ def _settings(facts: Mapping[str, Any]) -> str:
 
 
 def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
-    for name in (name for name in SPARKS if name in facts["curves"]):
+    for name in (name for name in facts["curves"] if name in SPARKS or name not in HEADINGS):
         values_R = np.array([np.nan if value is None else value for value in facts["curves"][name]])
         measured = values_R[~np.isnan(values_R)]
         if len(measured):
-            line = f"{HEADINGS[name]:<10} {measured[0]:.3f} {sparkline(values_R, WIDTH)} {measured[-1]:.3f}"
+            heading = HEADINGS.get(name, name)
+            line = f"{heading:<10} {measured[0]:.3f} {sparkline(values_R, WIDTH)} {measured[-1]:.3f}"
             print_plain(console, f"{line}   from {measured.min():.3f} to {measured.max():.3f}")
 
 
@@ -125,7 +126,7 @@ def _rounds_table(facts: Mapping[str, Any]) -> Table:
     for number in choose_rounds(np.array(facts["round"]), facts["events"]):
         cells = [_cell(name, values[places[number]]) for name, values in curves.items()]
         rows.append([str(number), *cells, facts["events"].get(number, "")])
-    headings = ("round", *(HEADINGS[name] for name in curves), "what happened")
+    headings = ("round", *(HEADINGS.get(name, name) for name in curves), "what happened")
     return choice_table(headings, rows, range(1 + len(curves)))
 
 

@@ -10,6 +10,7 @@ from platform import node, python_version
 from typing import Any
 
 from fedgrid.algorithms.contract.entry import OwnNumber
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.commit import UNKNOWN, commit, version_of
@@ -34,7 +35,7 @@ def metric_meanings() -> dict[str, str]:
     `record_columns`, in algorithms' entries and in `tracking.scoring.scores`. They are few because MLflow's
     UI slows down with more; the others are in the Parquet artifacts.
     """
-    own = (number for entry in ALGORITHMS.values() for number in entry.numbers)
+    own = (number for entry in (*ALGORITHMS.values(), *LOCAL_METHODS.values()) for number in entry.numbers)
     declared: Sequence[RecordColumn | Score | OwnNumber] = (
         *EVERY_COLUMN["rounds"],
         *OF_ROUNDS,

@@ -27,6 +27,7 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
+from fedgrid.tracking.scoring.measures import own_curves, words_of
 from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 
@@ -80,7 +81,8 @@ def per_round(study: Study, kind: str) -> Figure:
 
     Args:
         study: runs of one data set and number of clients.
-        kind: a key of `KINDS`. `ari` is Figure 1 of the OCFL conference paper; `gap-loss` the learning gap of
+        kind: a key of `KINDS`, or a number that an algorithm of the study declares of its own.
+            `ari` is Figure 1 of the OCFL conference paper; `gap-loss` the learning gap of
             Definition 8 of the journal paper, `gap-published` its notebooks' DIST; `silhouette` and `global`
             are Figures 5b and 5a of Bettinelli et al. `sizes` leaves out the clients alone if
             none ever is. `f1` is over the classes in the test set, and as
@@ -89,13 +91,15 @@ def per_round(study: Study, kind: str) -> Figure:
     Raises:
         ValueError: there is no such kind, or the study has several data sets or numbers of clients.
     """
-    check_choice("kind", kind, KINDS)
+    own = own_curves(study)
+    check_choice("kind", kind, (*KINDS, *own))
     require_one(study, "dataset", "clients")
+    kinds = {**KINDS, **{name: [PanelRow(name, words_of(name), "amount")] for name in own}}
 
     def recorded(of: str) -> list[PanelRow]:
-        return [score for score in KINDS[of] if is_recorded(study, score.curve)]
+        return [score for score in kinds[of] if is_recorded(study, score.curve)]
 
-    rows = recorded(kind) or (recorded("f1-published") if kind == "f1" else []) or KINDS[kind][:1]
+    rows = recorded(kind) or (recorded("f1-published") if kind == "f1" else []) or kinds[kind][:1]
     if kind == "sizes" and not any((result.curves["clients_alone"] > 0).any() for result in study.finished):
         rows = rows[:1]
     splits = study.splits
@@ -120,7 +124,8 @@ def per_round(study: Study, kind: str) -> Figure:
 
 def is_recorded(study: Study, curve: str) -> bool:
     """Return whether any finished run has a value of a curve."""
-    return any(np.isfinite(result.curves[curve]).any() for result in study.finished)
+    # Numbers of an algorithm's own are curves of its runs alone.
+    return any(curve in run.curves and np.isfinite(run.curves[curve]).any() for run in study.finished)
 
 
 def deviation(values_SR: Array) -> Array:
@@ -132,7 +137,7 @@ def deviation(values_SR: Array) -> Array:
 
 def _draw(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style]) -> None:
     for position, (algorithm, own_style) in enumerate(style.items()):
-        results = study.of(algorithm=algorithm).finished
+        results = [run for run in study.of(algorithm=algorithm).finished if score.curve in run.curves]
         if not results:
             continue
         round_R, values_SR = by_round(results, score.curve)

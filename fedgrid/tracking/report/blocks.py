@@ -9,6 +9,7 @@ from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.names import AS_PUBLISHED
 from fedgrid.tracking.report.page import Choice, PageSection, Plate
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
+from fedgrid.tracking.scoring.measures import own_curves, words_of
 from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables import clustering, personalisation
 from fedgrid.tracking.tables.cost import before_training, cost, has_messages
@@ -220,6 +221,7 @@ def _block(study: Study, terms: Terms, published: bool) -> PageSection:
     maps = _maps(study, name, title)
     items = (
         *(_curves(study, kinds, name, title) for kinds in BY_ROUND),
+        *([Choice(own)] if (own := tuple(_own_curves(study, name, title))) else []),
         Choice(maps, len(study.splits)) if len(maps) > 1 else maps[0][1],
         Choice((("cost of a target score", spent), ("as a table", cost(study, terms)))),
         *([before_training(study)] if has_messages(study) else []),
@@ -242,6 +244,14 @@ def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) ->
         if kind.name not in left_out and (not kind.curve or is_recorded(study, kind.curve))
     )
     return Choice(tuple((kind.label, kind.plate(study, name, title)) for kind in shown))
+
+
+def _own_curves(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
+    """Yield the curves of the numbers that algorithms declare of their own."""
+    for curve in own_curves(study):
+        caption = "As the algorithm declares it. Meaning: `fedgrid algorithms NAME`."
+        kind = FigureKind(words_of(curve), curve, words_of(curve).capitalize(), caption)
+        yield kind.label, kind.plate(study, name, title)
 
 
 def _maps(study: Study, name: str, title: str) -> tuple[tuple[str, Plate], ...]:

@@ -100,8 +100,13 @@ def recorded_number(name: str) -> Measure:
 
 def own_numbers(study: Study) -> tuple[Measure, ...]:
     """Return the numbers that algorithms of a study declare of their own."""
-    names = dict.fromkeys(name for result in study.finished for name in scores.own_numbers(result.curves))
-    return tuple(map(recorded_number, names))
+    return tuple(map(recorded_number, own_curves(study)))
+
+
+def own_curves(study: Study) -> tuple[str, ...]:
+    """Return the names of the numbers that algorithms of a study declare of their own."""
+    names = (name for result in study.finished for name in scores.own_numbers(result.curves))
+    return tuple(dict.fromkeys(names))
 
 
 def words_of(score: str) -> str:

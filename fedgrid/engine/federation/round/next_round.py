@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from math import nan
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgrid.algorithms.clustering.measures import is_defined, silhouette
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.base import Diagnostics, State
 from fedgrid.algorithms.contract.checks import check_global_model, check_step
 from fedgrid.algorithms.contract.orders import Order, Served
+from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits, RoundCache
 from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
@@ -179,6 +182,8 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
         stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
     state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
     state = federation.checked("step", state)
+    metrics = {**_means_of_outputs(federation, plan, updates), **diagnostics.metrics}
+    diagnostics = replace(diagnostics, metrics=metrics)
     if diagnostics.silhouette is None:
         labels = state.labels_K[list(updates.clients)]
         groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
@@ -186,6 +191,20 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
             distances_KK = federation.algorithm.distances(updates)
             diagnostics = replace(diagnostics, silhouette=silhouette(distances_KK, groups))
     return state, diagnostics
+
+
+def _means_of_outputs(federation: Federation, plan: Plan, updates: Updates) -> dict[str, float]:
+    """Return the declared numbers of the round that are outputs of every client's rule; NaN without entries."""
+
+    def mean(outputs: Sequence[NDArray[Any]]) -> Arrays:
+        means = [output.mean(dtype=np.float64) for output in outputs if output.size]
+        return {"mean": np.array([np.mean(means) if means else nan])}
+
+    return {
+        name: updates.derived(name, "own-number", mean)["mean"].item()
+        for name in federation.numbers
+        if all(name in order.rule.outputs for order in plan.orders)
+    }
 
 
 def _cache_means_of_old_partition(

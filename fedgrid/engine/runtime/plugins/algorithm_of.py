@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
 from fedgrid.engine.runtime.plugins import active
 
@@ -30,6 +32,9 @@ def own_columns(config: RunConfig) -> frozenset[str]:
 
 
 def own_numbers(config: RunConfig) -> tuple[str, ...]:
-    """Return the numbers of a round that the algorithm's entry declares, as `own_columns`."""
-    name = config.algorithm["name"]
-    return tuple(number.name for number in ALGORITHMS[name].numbers) if name in ALGORITHMS else ()
+    """Return the numbers of a round that the algorithm's entry and its `local` declare, as `own_columns`."""
+    name, local = config.algorithm["name"], config.algorithm.get("local")
+    declared = [ALGORITHMS[name].numbers] if name in ALGORITHMS else []
+    if isinstance(local, Mapping) and local["name"] in LOCAL_METHODS:
+        declared.append(LOCAL_METHODS[local["name"]].numbers)
+    return tuple(dict.fromkeys(number.name for numbers in declared for number in numbers))

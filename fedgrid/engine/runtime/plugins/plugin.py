@@ -234,11 +234,12 @@ def check_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Pl
                 f"plugin {source.name}: algorithm {entry.name!r} has the title {entry.title!r}; "
                 f"expected 1 to {TITLE_LENGTH} printable characters on one line"
             )
-        for number in entry.numbers:
+    for key, name_of in (("ALGORITHMS", attrgetter("name")), ("LOCAL_METHODS", default_name)):
+        for declaring, number in [(item, number) for item in lists[key] for number in item.numbers]:
             if not NUMBER_NAME.fullmatch(number.name) or number.name in RECORDED:
                 raise ConfigError(
-                    f"plugin {source.name}: algorithm {entry.name!r} declares the number {number.name!r}: "
-                    "expected small letters, digits and _, and no column that records have"
+                    f"plugin {source.name}: {KINDS[key].registry} {name_of(declaring)!r} declares the number "
+                    f"{number.name!r}: expected small letters, digits and _, and no column that records have"
                 )
     return plugin
 

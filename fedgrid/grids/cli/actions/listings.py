@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
@@ -128,6 +129,10 @@ def _show_algorithm(name: str, console: Console) -> None:
     console.print(f"{entry.told_line}\n" if entry.told else "")
     for number in entry.numbers:
         console.print(f"{number.name}, of each round: {number.meaning}")
+    if hasattr(entry.settings, "local"):
+        for method, kind in LOCAL_METHODS.items():
+            for number in kind.numbers:
+                console.print(f"{number.name}, of each round with local {method}: {number.meaning}")
     rows = list(settings_rows(entry.settings))
     if not rows:
         console.print("It has no settings.")

@@ -38,6 +38,9 @@ BUILT_IN = {name: dict(registry) for name, registry in (("a", ALGORITHMS), ("c",
 NUMBER = ALGORITHM.replace("import AlgorithmEntry", "import AlgorithmEntry, OwnNumber").replace(
     "FedOptSettings())", 'FedOptSettings(), numbers=(OwnNumber("gini", "Of norms."),))'
 )
+LOCAL_NUMBER = LOCAL.replace("import PLAIN, ", "import PLAIN, OwnNumber, ").replace(
+    "    def rule", "    numbers = (OwnNumber('Ari', 'Of rounds.'),)\n\n    def rule"
+)
 DOC = "    '''Plain averaging.'''"
 
 
@@ -119,6 +122,7 @@ class TestLoading:
             (ALGORITHM.replace('"own"', '"arena"'), ("algorithm 'arena'", "fedgrid", "mine.py")),
             (NUMBER.replace("gini", "ari x"), ("mine.py", "'own'", "number 'ari x'", "digits")),
             (NUMBER.replace("gini", "temperature"), ("mine.py", "number 'temperature'", "column")),
+            (LOCAL_NUMBER, ("mine.py", "'own-local'", "number 'Ari'", "digits")),
             (MODEL.replace(", build=build", ""), ("mine.py", "MODELS", "own-model", "module or build")),
             (MODEL.replace("build=build", "build=3"), ("mine.py", "MODELS", "own-model", "build")),
             (ALGORITHM.replace('"own"', '"My Own"'), ("mine.py", "algorithm", "'My Own'", "letters")),
