@@ -95,4 +95,4 @@ def forge(run: RunConfig, folder: Path, table: str, change: Callable[[pa.Table],
 def mark_again(run: RunConfig, folder: Path) -> None:
     """Write the mark of a run for the files that it has now."""
     assert (folder / TIMES_CHECKSUM).exists()
-    (folder / DONE).write_text(mark_of(folder, run))
+    (folder / DONE).write_text(mark_of(folder, run, run.training.rounds))

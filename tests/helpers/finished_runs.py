@@ -23,5 +23,5 @@ def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | N
     (folder / SCORES).write_text(seal({RUN_ID: config.run_id, **scores}))
     if (folder / TIMES).exists():
         (folder / TIMES_CHECKSUM).write_text(times_mark_of(folder))
-    (folder / DONE).write_text(mark_of(folder, config))
+    (folder / DONE).write_text(mark_of(folder, config, config.training.rounds))
     return folder

@@ -19,6 +19,7 @@ from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.integrity.mark import last_round
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.run_folder import folder_of
@@ -134,6 +135,10 @@ class Context:
         """Return a run's folder."""
         return folder_of(self.storage.root, config)
 
+    def last_round(self, config: RunConfig) -> int:
+        """Return the last round of a finished run, which may have stopped early."""
+        return last_round(self.folder(config), config)
+
     def stored(self, config: RunConfig) -> list[int]:
         """Return the rounds after which there is a state of the run, in ascending order."""
         return sorted(checkpoint.stored_rounds(self.folder(config)))
@@ -187,7 +192,7 @@ class Analysis(ABC):
         Raises:
             ConfigError, DataError: it cannot be done; nothing is started.
         """
-        return [Job(run, asked, self.key(asked), run.training.rounds) for run in runs]
+        return [Job(run, asked, self.key(asked), context.last_round(run)) for run in runs]
 
     def key(self, settings: Settings) -> str:
         """Return the name of results: other settings, or another file of the plugin, have another."""

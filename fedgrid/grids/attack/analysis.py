@@ -64,7 +64,7 @@ class Attack(Analysis):
         Raises:
             ConfigError: no run has the round, or what is to be reconstructed is no image.
         """
-        greatest = max((run.training.rounds for run in runs), default=0)
+        greatest = max((context.last_round(run) for run in runs), default=0)
         if runs and asked.round is not None and asked.round > greatest:
             raise ConfigError(f"--round {asked.round}: no run has more than {greatest} rounds")
         jobs = []
@@ -72,9 +72,10 @@ class Attack(Analysis):
             context.dataset(run).check_classes("attack", "dataset")
             if asked.kind == "reconstruction":
                 context.dataset(run).check_kind("attack --kind reconstruction", ("pixels",), "dataset")
-            is_last = asked.round in (None, run.training.rounds)
+            last = context.last_round(run)
+            is_last = asked.round in (None, last)
             settings = asked.model_copy(update={"round": None}) if is_last else asked
-            jobs.append(Job(run, settings, settings.key, settings.round or run.training.rounds))
+            jobs.append(Job(run, settings, settings.key, settings.round or last))
         return jobs
 
     def compute(self, job: Job, context: Context) -> Artifacts:

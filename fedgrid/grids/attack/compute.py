@@ -48,7 +48,7 @@ def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
     Raises:
         ConfigError, RunError: as `attack`.
     """
-    last, stored = job.config.training.rounds, context.stored(job.config)
+    last, stored = context.last_round(job.config), context.stored(job.config)
     for number in (job.round, *([last - 1] if job.round == last > 1 else [])):
         if number not in stored:
             words = f"it keeps {' and '.join(map(str, stored))}; " if stored else ""

@@ -17,7 +17,7 @@ from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import trust_times
 from fedgrid.grids.results.runs import read_runs
-from fedgrid.tracking.scoring.run import FINISHED
+from fedgrid.tracking.scoring.run import FINISHED, stopped_line
 
 VALUES_SHOWN = 8
 """Values of an axis that are listed; of more, the first, the last and their number."""
@@ -46,6 +46,7 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
         **{key: now[key] for key in ("driver", *COUNTS, STOPPED, SUPERSEDED, "failures")},
         "axes": {key: [one for one in dict.fromkeys(values[key]) if one is not None] for key in keys},
         "scores": summary_rows(done) if done else [],
+        "ended_early": stopped_line(done),
         "runs": [{"run": row.name, "run_id": row.run_id, "state": row.state} for row in rows],
     }
 
@@ -69,6 +70,8 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     say()
     if facts["scores"]:
         console.print(summary_table(facts["scores"], console.width))
+        if facts["ended_early"]:
+            say(facts["ended_early"])
         say()
     for failure in facts["failures"]:
         say(f"failed: {failure['run']} ({failure['run_id']}): {failure['cause']}")

@@ -52,7 +52,8 @@ def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir
         "axes": {axis: value_of(config, axis) for axis in AXES},
         "model": config.model,
         "changed": _find_changes(config, data_dir),
-        "rounds": config.training.rounds,
+        "rounds": row.rounds,
+        "stopped": row.stopped,
         **rounds,
         "scores": {name: row.scores.get(name) for name in columns_for(row.scores.keys())}
         if row.scores

@@ -90,7 +90,8 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
 def _pace(facts: Mapping[str, Any]) -> str:
     if facts["seconds"] is None:
         return str(facts["state"])
-    time = f"{facts['state']}, {facts['rounds']} rounds in {duration(facts['seconds'])}"
+    length = facts["stopped"] or f"{facts['rounds']} rounds"
+    time = f"{facts['state']}, {length} in {duration(facts['seconds'])}"
     if facts["uncached_seconds"] > facts["seconds"] + 0.05:
         return f"{time} ({duration(facts['uncached_seconds'])} without the round cache)"
     return time

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import on_hub
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, parts_of
-from fedgrid.engine.runtime.integrity.mark import BYTES, Listed
+from fedgrid.engine.runtime.integrity.mark import BYTES, Listed, last_round
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.bundles.layout import CRATE, ENVIRONMENT, README
 from fedgrid.grids.results.times import round_ends
@@ -62,7 +62,8 @@ def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, wit
             kept = {key: value for key, value in part.made_with.items() if key not in (IMAGES, CODE)}
             versions |= dict.fromkeys(f"{key} {value}" for key, value in kept.items())
         data |= {own: own.rpartition("@")[2] for own in run.own_images if own not in data}
-        ends.append(round_ends(folder, [run.training.rounds])[run.training.rounds])
+        rounds = last_round(folder, run)
+        ends.append(round_ends(folder, [rounds])[rounds])
     ended = datetime.fromtimestamp(max(ends) // 1000, UTC).isoformat() if ends else ""
     return About(name, version, len(runs), ended, dict(sorted(data.items())), tuple(versions), with_models)
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.mark import CLIENTS, ROUNDS, TENSORS, listed_files
+from fedgrid.engine.runtime.integrity.mark import CLIENTS, ROUNDS, TENSORS, last_round, listed_files
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.bundles.read import Bundle
 from fedgrid.grids.results.outcome import read_scores
@@ -84,7 +84,7 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
             if widest is not None:
                 within = f"final scores within {TOLERANCE:g}, others {widest.gap:.2g} ({widest.column})"
             return _same_decisions(within, (*elsewhere, *_unrecorded(theirs, ours)))
-        if last := min((one.round for one in beyond), default=run.training.rounds + 1) - 1:
+        if last := min((one.round for one in beyond), default=last_round(theirs, run) + 1) - 1:
             apart = f"final scores up to {gap:.2g} apart ({score})"
             if widest is not None and gap <= TOLERANCE:
                 apart = f"then numbers up to {widest.gap:.2g} apart ({widest.column})"

@@ -258,4 +258,5 @@ def _scores(numbers: Mapping[str, Any]) -> str:
 
 
 def _final(run: Run) -> str:
-    return f"{_scores(run.scores)}  {duration(run.times['seconds'] or 0.0)}"
+    stopped = f"  {run.stopped}" if run.stopped else ""
+    return f"{_scores(run.scores)}  {duration(run.times['seconds'] or 0.0)}{stopped}"

@@ -117,7 +117,8 @@ class Tally:
 
     def finish(self, config: RunConfig) -> None:
         """Count a run that is finished."""
-        self.running.pop(config.run_id, None)
+        _, rounds_done = self.running.pop(config.run_id, (config, config.training.rounds))
+        self._rounds_left[config.dataset] -= config.training.rounds - rounds_done
         self.done += 1
 
     def leave(self, config: RunConfig) -> None:

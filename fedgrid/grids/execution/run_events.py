@@ -101,6 +101,8 @@ def run_to_end(
         rounds_done = runner.open(config, storage)
     yield RunStarted(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
+        if RunFolder(storage, config).is_done:  # It has stopped early (`training.stop_after`).
+            break
         if storage.patiently(stop_asked) or number > (until or number):
             runner.settle()
             yield RunStopped()

@@ -104,7 +104,7 @@ def _round(run: RunConfig, asked: ExplainOptions, context: Context) -> int:
             f"{run.name} has no state to explain: it was imported without its models, or they were deleted; "
             "leave it out with --filter, or run it again"
         )
-    number = run.training.rounds if asked.round == LAST else int(asked.round)
+    number = context.last_round(run) if asked.round == LAST else int(asked.round)
     if number not in stored:
         raise ConfigError(
             f"--round {asked.round}: {run.name} has no state after round {number}; it keeps "

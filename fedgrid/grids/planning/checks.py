@@ -188,7 +188,8 @@ def rounds_left(
     left, taken = [], 0
     digests: dict[str, str | None] = {}
     for run in runs:
-        done = RunFolder(storage, run).rounds_done
+        folder = RunFolder(storage, run)
+        done = run.training.rounds if folder.is_done else folder.rounds_done
         if not done and takes_rounds and (shorter := shorter_run(run, storage)) is not None:
             with suppress(DamagedFile, DataError):
                 if not _differences(shorter[0], storage, options.data_dir, digests):

@@ -98,6 +98,7 @@ def show_plan(
         "processor": processor_name(device),
         "about": _about(grid, storage),
         "runs": runs_of(left),
+        "may_stop": any(run.training.stop_after is not None for run, rounds in left if rounds),
         "estimate": asdict(learnt),
         "not_read": [*dict.fromkeys(run.dataset for run in own if run not in of_tables)],
         **({"stacking": stacking} if stacking else {}),
@@ -177,6 +178,8 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
             prefixes = total["shared_prefixes"]
             shared = f"{total['runs']} runs, {prefixes} shared prefix{'es' * (prefixes != 1)}"
             say(f"At most: shared rounds are computed once ({shared}).")
+        if plan["may_stop"]:
+            say("At most: a run may end earlier (training.stop_after).")
     say("")
     for line in plan["about"]:
         say(fill(line, 79))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.integrity.mark import LISTED, TIMES, TIMES_CHECKSUM, state_names
+from fedgrid.engine.runtime.integrity.mark import LISTED, TIMES, TIMES_CHECKSUM, last_round, state_names
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -58,7 +58,7 @@ def look(storage: Storage, config: RunConfig) -> Look:
         NewerFormat: a newer fedgrid wrote it.
     """
     folder = folder_of(storage.root, config)
-    names = (*FILES, *state_names(config.training.rounds))
+    names = (*FILES, *state_names(last_round(folder, config)))
     stats = tuple([_signature(f"{folder}/{name}") for name in names])
     has_mark, has_scores, *_ = stats
     if not has_mark:

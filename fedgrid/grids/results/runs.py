@@ -7,6 +7,7 @@ from typing import Any
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.dealing.kinds import idle_options
+from fedgrid.engine.runtime.integrity.mark import last_round
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -24,7 +25,7 @@ from fedgrid.grids.results.axes import algorithm_names, further_axes, name_of
 from fedgrid.grids.results.outcome import read_scores, state
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.names import names_line
-from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run
+from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, stopped_line
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.trained import trained_line
 
@@ -77,7 +78,8 @@ def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
     how, cause, times = state(storage, config)
     if how != FINISHED:
         return replace(run, state=how, cause=cause)
-    return replace(run, state=how, scores=read_scores(run.folder, run.run_id), times=asdict(times))
+    scores, rounds = read_scores(run.folder, run.run_id), last_round(run.folder, config)
+    return replace(run, state=how, scores=scores, times=asdict(times), rounds=rounds)
 
 
 def read_runs(
@@ -95,7 +97,7 @@ def read_runs(
 def about(runs: Sequence[Run]) -> list[str]:
     """Return the lines on runs of a grid: what they train, and what papers call their algorithms."""
     names = {run.algorithm: run.published for run in runs}
-    lines = trained_line([run.keys for run in runs]), names_line(names)
+    lines = trained_line([run.keys for run in runs]), stopped_line(runs), names_line(names)
     return [line for line in lines if line]
 
 
@@ -106,7 +108,8 @@ def finished_run(config: RunConfig, storage: Storage, scores: Mapping[str, Any])
         DamagedFile: its times cannot be read.
     """
     [run] = describe([config], storage)
-    return replace(run, state=FINISHED, scores=scores, times=asdict(times_of(run.folder)))
+    times, rounds = asdict(times_of(run.folder)), last_round(run.folder, config)
+    return replace(run, state=FINISHED, scores=scores, times=times, rounds=rounds)
 
 
 def failed_run(config: RunConfig, storage: Storage, cause: str) -> Run:

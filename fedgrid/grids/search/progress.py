@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.runtime.integrity.mark import last_round
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
@@ -151,7 +152,7 @@ class SearchProgress:
         for run in runs:
             folder = folder_of(self._storage.root, run)
             self._storage.pull(folder.name, skip=("state-",))
-            last = round_at(run, rung)
+            last = min(round_at(run, rung), last_round(folder, run))
             try:
                 scores_of_runs.append(dict(score_rounds(folder))[last])
             except (RecordsError, KeyError) as error:

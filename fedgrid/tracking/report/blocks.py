@@ -46,6 +46,8 @@ class FigureKind:
             draw = partial(figures.temperatures, study)
         elif len({run.seed for run in study.finished}) > 1:
             caption += " Lines: means over seeds; bands: their standard deviation (n - 1) to either side."
+        if any(run.stopped for run in study.finished):
+            caption += " Runs that stopped early have no later rounds: means there are over the others."
         return Plate(f"{self.name}-{name}", f"{self.title} by round: {title}", caption, draw)
 
 

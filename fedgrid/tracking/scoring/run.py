@@ -63,7 +63,7 @@ class Run:
     there is none."""
     seed: int
     rounds: int
-    """Number of rounds when it is finished."""
+    """Number of rounds when it is finished; fewer than its configuration says if it has stopped early."""
     method: str = ""
     """The algorithm's id without settings: `sattler` of `sattler (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
@@ -118,6 +118,12 @@ class Run:
     def is_finished(self) -> bool:
         """Whether it has a result."""
         return len(self.round_R) > 0
+
+    @property
+    def stopped(self) -> str:
+        """Where it stopped early: `stopped after round 17 of 50`; empty of any other run."""
+        planned = self.values.get("training.rounds", self.rounds)
+        return f"stopped after round {self.rounds} of {planned}" if self.rounds < planned else ""
 
     @property
     def lacking(self) -> str:
@@ -248,6 +254,15 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
         truth_K=records.truth_K,
         group_names=records.group_names,
     )
+
+
+def stopped_line(runs: Sequence[Run]) -> str:
+    """Return the line that says how many runs have stopped early, and where; empty without any."""
+    rounds = sorted(run.rounds for run in runs if run.stopped)
+    if not rounds:
+        return ""
+    at = f"round {rounds[0]}" if rounds[0] == rounds[-1] else f"rounds {rounds[0]} to {rounds[-1]}"
+    return f"Stopped early (training.stop_after): {len(rounds)} of {len(runs)} runs, after {at}."
 
 
 AXES = ("dataset", "clients", "split", "algorithm", "seed")

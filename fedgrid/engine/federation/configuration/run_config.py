@@ -193,12 +193,13 @@ class RunConfig(Section):
 
     @property
     def shared_prefix(self) -> str:
-        """Name shared by all runs that differ only in the algorithm, the weights and the number of rounds.
+        """Name shared by all runs that differ only in the algorithm, the weights and how long they are.
 
         Such runs have rounds in common: `mnist-15-overlapping-imbalanced-s0-1f3870be274f`.
         """
         values = self.written()
         del values["algorithm"], values["weights"], values["training"]["rounds"]
+        values["training"].pop("stop_after", None)
         return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
 
     def columns(self, traits: Traits | None) -> frozenset[str]:

@@ -100,6 +100,7 @@ class Federation:
     layout: Layout
     seed: int
     rounds: int
+    """At most."""
     evaluation: Evaluation
     truth_K: Labels
     """The hidden groups in round 1."""
@@ -123,6 +124,8 @@ class Federation:
     """What the algorithm's message asks for."""
     has_own_buffers: bool = False
     """Whether clients keep their buffers (`training.buffers: local`)."""
+    stop_after: int | None = None
+    """`RunConfig.training.stop_after`."""
 
     @classmethod
     def of(
@@ -164,6 +167,7 @@ class Federation:
             ),
             encoder=encoder,
             has_own_buffers=config.training.buffers == "local",
+            stop_after=config.training.stop_after,
         )
 
     def keep_buffers(self, rule: LocalRule) -> LocalRule:
@@ -200,6 +204,13 @@ class Federation:
     def checked(self, method: str, state: State) -> State:
         """Return the state that a method of the algorithm has returned, checked and read-only."""
         return check_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
+
+    def is_over(self, run_state: RunState) -> bool:
+        """Return whether a run has no further round."""
+        done, best = run_state.rounds_done, run_state.best
+        if self.stop_after is None or best is None or not self.evaluates(done - 1):
+            return done == self.rounds
+        return done == self.rounds or done - best[0] >= self.stop_after
 
     def evaluates(self, round_index: int) -> bool:
         """Return whether models are tested in a round, which counts from 0."""

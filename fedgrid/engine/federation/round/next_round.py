@@ -38,6 +38,7 @@ from fedgrid.engine.federation.round.record import (
     timing_row,
     warnings_of,
 )
+from fedgrid.engine.federation.round.validation_stop import best_after
 from fedgrid.engine.federation.seeds import generator, seeded
 
 if TYPE_CHECKING:
@@ -96,8 +97,9 @@ def _run(
             own_rng = generator(federation.seed, "own aggregate", round_index=plan.round_index)
             with own_code(aggregate, "of", own_rng):
                 _cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
-    after = run_state.after_round(state, memories, plan.ledger.spent_K)
-    if after.rounds_done == federation.rounds:
+    best = best_after(federation, run_state.best, plan.round_index + 1, tests)
+    after = run_state.after_round(state, memories, plan.ledger.spent_K, best)
+    if federation.is_over(after):
         with watch.step("evaluate_seconds"):
             state, of_held_out, tests_of_held_out = _serve_held_out(federation, after, pool)
         reports, tests = [*reports, *of_held_out], {**tests, **tests_of_held_out}
@@ -194,7 +196,7 @@ def _step(federation: Federation, plan: Plan, updates: Updates) -> tuple[State, 
 
 
 def _means_of_outputs(federation: Federation, plan: Plan, updates: Updates) -> dict[str, float]:
-    """Return the declared numbers of the round that are outputs of every client's rule; NaN without entries."""
+    """Return the declared numbers of the round that are outputs of every client's rule; NaN if empty."""
 
     def mean(outputs: Sequence[NDArray[Any]]) -> Arrays:
         means = [output.mean(dtype=np.float64) for output in outputs if output.size]

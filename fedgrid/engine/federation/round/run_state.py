@@ -23,9 +23,15 @@ class RunState:
     spent_K: NDArray[np.float64] | None = None
     """What the clients of a run with noise have spent of their privacy (`uplink.ledger.Spent`), shape (K,);
     None without noise."""
+    best: NDArray[np.float64] | None = None
+    """The best validation score so far (`round.validation_stop`); None without `training.stop_after`."""
 
     def after_round(
-        self, state: State, memories: Memories, spent_K: NDArray[np.float64] | None = None
+        self,
+        state: State,
+        memories: Memories,
+        spent_K: NDArray[np.float64] | None = None,
+        best: NDArray[np.float64] | None = None,
     ) -> "RunState":
         """Return the state after one more round, in which `memories` changed."""
         number = self.rounds_done + 1
@@ -35,4 +41,5 @@ class RunState:
             {**self.memories, **memories},
             {**self.memory_rounds, **dict.fromkeys(memories, number)},
             spent_K,
+            best,
         )

@@ -190,6 +190,13 @@ class Length(Section):
     rounds: Annotated[PositiveInt, Field(le=MOST)]
     """Rounds of the run."""
 
+    stop_after: Annotated[PositiveInt, Field(le=MOST)] | None = None
+    """The run ends earlier, after a tested round that comes so many rounds after the best one: by the mean of
+    clients' personalised accuracies (loss, where numbers are predicted) on validation images, so
+    `split.scored_on` has to be `validation`. None: it has all rounds."""
+
+    omitted_defaults = ("stop_after",)
+
 
 class Training(LocalTraining, Length):
     """The section `training`: how many rounds there are, and what a client does in one."""
@@ -197,7 +204,7 @@ class Training(LocalTraining, Length):
     @property
     def local(self) -> LocalTraining:
         """What clients need to know: all but the number of rounds."""
-        return LocalTraining(**self.model_dump(exclude={"rounds"}))
+        return LocalTraining(**self.model_dump(exclude=set(Length.model_fields)))
 
 
 class Evaluation(Section):

@@ -18,6 +18,7 @@ from fedgrid.engine.runtime.configuration.conditions import (
     check_algorithm,
     check_algorithm_takes,
     check_kinds,
+    check_stop,
 )
 from fedgrid.engine.runtime.configuration.split_section import clients_in, complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
@@ -104,6 +105,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
     """Check what parts of a configuration say of one another."""
     of_model = config.model, dataset.inputs, dataset.num_classes
     check_kinds(config, dataset)
+    check_stop(config)
     check_size(config.model, dataset.inputs)
     if is_own_model(config.model):
         from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.

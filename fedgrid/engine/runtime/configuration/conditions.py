@@ -39,6 +39,37 @@ def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
         dataset.check_classes("faults of labels", "faults")
 
 
+def check_stop(config: "RunConfig") -> None:
+    """Check that a run can stop early, if it is to.
+
+    Raises:
+        ConfigError: it has no validation images, no round to stop in, or tests what only the last one can.
+    """
+    training, evaluation = config.training, config.evaluation
+    if training.stop_after is None:
+        return
+    given, key = f"training.stop_after = {training.stop_after}", ("training", "stop_after")
+    first = evaluation.every * (1 + -(-training.stop_after // evaluation.every))
+    if config.split.scored_on != "validation":
+        raise ConfigError(
+            f"{given}: a run stops by its score on validation images, and this one has none; set "
+            "split.scored_on=validation, or leave it out",
+            key,
+        )
+    if first >= training.rounds:
+        raise ConfigError(
+            f"{given}: the first round to stop after would be {first}, and training.rounds = "
+            f"{training.rounds}; take fewer, or more rounds",
+            key,
+        )
+    if evaluation.local_server == "last":
+        raise ConfigError(
+            f"{given} with evaluation.local_server = last: a run does not know its last round before it; set "
+            "evaluation.local_server to true or false",
+            key,
+        )
+
+
 def check_algorithm_takes(section: Mapping[str, Any], dataset: "Dataset") -> None:
     """Check that an algorithm, as in the section of a run, takes what the examples of a data set are.
 

@@ -47,15 +47,27 @@ def state_names(rounds: int) -> tuple[str, str]:
     return f"state-{rounds:06d}.safetensors", f"state-{rounds:06d}.sha256"
 
 
-def mark_of(folder: Path, config: RunConfig) -> str:
-    """Return the text of the mark of a run whose files lie in `folder`."""
-    *_, state = state_names(config.training.rounds)
+def last_round(folder: Path, config: RunConfig) -> int:
+    """Return the last round of a run: of one that has stopped early, what its mark says."""
+    rounds = config.training.rounds
+    if config.training.stop_after is None:
+        return rounds
+    try:
+        marked = unseal(folder / DONE).get("rounds")
+    except (FileNotFoundError, DamagedFile, UnreadableFile):
+        return rounds
+    return marked if isinstance(marked, int) and 0 < marked < rounds else rounds
+
+
+def mark_of(folder: Path, config: RunConfig, rounds: int) -> str:
+    """Return the text of the mark of a run with so many rounds whose files lie in `folder`."""
+    *_, state = state_names(rounds)
     names = [name for name in (*LISTED, state) if (folder / name).exists()]
     sums = {name: checksum(folder / name) for name in names}
     if state in sums:
         sums |= read_checksums(folder / state)
     files = {name: {BYTES: (folder / name).stat().st_size, SHA256: digest} for name, digest in sums.items()}
-    return seal({"run_id": config.run_id, "rounds": config.training.rounds, "files": files}, indent=2)
+    return seal({"run_id": config.run_id, "rounds": rounds, "files": files}, indent=2)
 
 
 def times_mark_of(folder: Path) -> str:
@@ -73,9 +85,9 @@ def listed_files(folder: Path, config: RunConfig) -> Listed:
     """
     mark = unseal(folder / DONE)
     check_run(folder / DONE, mark.get("run_id"), config.run_id)
-    listed = mark.get("files")
-    named = {"run_id": config.run_id, "rounds": config.training.rounds, "files": listed}
-    *_, state = state_names(config.training.rounds)
+    listed, rounds = mark.get("files"), last_round(folder, config)
+    named = {"run_id": config.run_id, "rounds": rounds, "files": listed}
+    *_, state = state_names(rounds)
     # Another user may have written it, and names are joined to paths.
     if (
         mark != named

@@ -95,7 +95,7 @@ def load(folder: Path, rounds_done: int) -> RunState:
             memory_rounds[client] = int(memory[2])
             memories[client] = _load(folder / name)
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
-    return RunState(rounds_done, state, memories, memory_rounds, tensors.get("spent"))
+    return RunState(rounds_done, state, memories, memory_rounds, tensors.get("spent"), tensors.get("best"))
 
 
 def drop(folder: Path, until: int) -> list[str]:
@@ -151,6 +151,7 @@ def _is_state(tensors: Arrays, rounds_done: int) -> bool:
         **dict.fromkeys(models, (np.float32, (size,))),
         "rounds_done": (np.int64, ()),
         "labels": (np.int64, (None,)),
+        **({"best": (np.float64, (2,))} if "best" in tensors else {}),
     }
     return (
         of_form(form)({name: tensors[name] for name in form if name in tensors})
@@ -181,6 +182,7 @@ def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
         **{f"model/{index:06d}": model for index, model in enumerate(state.models)},
         **{f"memory/{name}": array for name, array in state.arrays.items()},
         **({} if run_state.spent_K is None else {"spent": run_state.spent_K}),
+        **({} if run_state.best is None else {"best": run_state.best}),
     }
 
 

@@ -85,14 +85,14 @@ class RunFolder:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has finished all rounds."""
+        """Whether the run has finished all of its rounds."""
         return (self.path / DONE).exists()
 
     @property
     def rounds_done(self) -> int:
         """The number of stored rounds, according to the names of the files."""
         if self.is_done:
-            return self.config.training.rounds
+            return mark.last_round(self.path, self.config)
         return max(checkpoint.stored_rounds(self.path), default=0)
 
     def check_config(self) -> None:
@@ -129,7 +129,7 @@ class RunFolder:
             if images := own_images.seal_places(self.config.own_images):
                 self._mark(own_images.PLACES, images)
             self._unmark(FAILED)
-            if run_state is None or run_state.rounds_done < self.config.training.rounds:
+            if run_state is None or run_state.rounds_done < mark.last_round(self.path, self.config):
                 self._unmark(DONE)
             if run_state is not None:
                 self._drop_before(run_state)
@@ -174,13 +174,20 @@ class RunFolder:
 
     def finish(self) -> None:
         """Mark the run as finished, with the checksums of its files."""
+        training = self.config.training
+        rounds = training.rounds if training.stop_after is None else self.rounds_done
+        if rounds < training.rounds and not self.is_done:
+            self.log(
+                f"stopped after round {rounds} of {training.rounds}: no better validation score in "
+                f"{training.stop_after} rounds"
+            )
         with disk_errors(self.path):
-            joined, gone = self._records.join(self.config.training.rounds)
+            joined, gone = self._records.join(rounds)
             self._push(*joined)
             self._delete(gone)
             if (self.path / TIMES).exists():
                 self._mark(TIMES_CHECKSUM, mark.times_mark_of(self.path))
-            self._mark(DONE, mark.mark_of(self.path, self.config))
+            self._mark(DONE, mark.mark_of(self.path, self.config, rounds))
             self._unmark(FAILED)
             self.log("finished")
 

@@ -108,7 +108,7 @@ class Session:
             run_state = folder.open()
             rounds_done = run_state.rounds_done if run_state else 0
         encoder = None
-        if pretraining is not None and rounds_done < config.training.rounds:
+        if pretraining is not None and rounds_done < config.training.rounds and not folder.is_done:
             encoder = pretraining.encoder(self._pool, storage, folder.log)
         self._pool.prepare(setup)
         federation = Federation.of(
@@ -125,7 +125,7 @@ class Session:
         folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
-        if rounds_done == federation.rounds:
+        if federation.is_over(run_state):
             _retry_after_eviction(folder.finish, cache)
         self._run = Opened(folder, federation, run_state, cache, _writer(folder, cache))
         return rounds_done
@@ -151,7 +151,7 @@ class Session:
             self.settle()
             raise
         self._run = replace(run, run_state=run_state)
-        is_last = run_state.rounds_done == federation.rounds
+        is_last = federation.is_over(run_state)
         if is_last or not self._write_behind:
             self.settle()
         if is_last:

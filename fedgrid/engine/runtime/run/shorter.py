@@ -43,12 +43,15 @@ def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, 
             rounds = unseal(mark).get("rounds")
             if not isinstance(rounds, int) or not 0 < rounds < config.training.rounds:
                 continue
-            shorter = with_rounds(config, rounds)
-            if folder_of(storage.root, shorter) == mark.parent:
-                evaluation = config.evaluation
-                has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
-                is_alike = not has_own_tests and not config.held_out
-                yield shorter, rounds if is_alike else rounds - 1
+            # One that has stopped early was to have more.
+            most = rounds if config.training.stop_after is None else config.training.rounds - 1
+            for planned in range(rounds, most + 1):
+                shorter = with_rounds(config, planned)
+                if folder_of(storage.root, shorter) == mark.parent:
+                    evaluation = config.evaluation
+                    has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
+                    is_alike = not has_own_tests and not config.held_out
+                    yield shorter, rounds if is_alike else rounds - 1
 
 
 def take_rounds(folder: RunFolder, storage: Storage) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.integrity.mark import last_round
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -113,6 +114,9 @@ class MlflowTracker(Tracker):
 
     def finished(self, run: TrackedRun) -> None:
         """End a run, and mark its folder: the next launch need not log it."""
+        last, planned = last_round(run.folder, run.config), run.config.training.rounds
+        if last < planned:
+            self.log(run.config.run_id, {}, {"stopped": f"after round {last} of {planned}"})
         mlflow_run_id, rounds = self._end(run, "FINISHED")
         if run.folder.is_dir():
             with one_line(self._uri):
@@ -172,7 +176,8 @@ class MlflowTracker(Tracker):
             NewerFormat: a newer fedgrid wrote it.
         """
         uri = tracking_uri(grid.storage.root)
-        return not is_marked(run.folder / MARK, uri, rounds=run.config.training.rounds) or is_missing(uri)
+        rounds = last_round(run.folder, run.config)
+        return not is_marked(run.folder / MARK, uri, rounds=rounds) or is_missing(uri)
 
     @classmethod
     def title(cls) -> str:

@@ -1,0 +1,106 @@
+"""Early stopping: which round is a run's last one, whatever it is cut into, and who may ask for it."""
+
+from math import isnan
+from statistics import fmean
+
+import pytest
+
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from fedgrid.engine.runtime.integrity.mark import last_round
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.session import Session
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.execution.run_events import RunFinished, run_to_end
+from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.runs import read_runs
+from tests.helpers.small_runs import CACHE, NOWHERE, config, numbers, play, rows
+
+AFTER, MOST = 2, 30
+
+
+def stopping(rounds=MOST, **given):
+    training = {"rounds": rounds, "stop_after": AFTER, "learning_rate": 0.5, **given.pop("training", {})}
+    return config(training=training, split={"scored_on": "validation"}, **given)
+
+
+def run(asked, root, at_most=MOST):
+    """Run a run, up to some rounds, with a session of its own."""
+    storage = Storage.of(root)
+    session = Session(InProcessPool(), NOWHERE, cache=CACHE)
+    done = RunFolder(storage, asked).rounds_done
+    return [*run_to_end(session, asked, storage, lambda: False, done + at_most)][-1]
+
+
+def scores_of(asked, root):
+    """Round -> mean personalised accuracy of its clients, of the rounds that were tested."""
+    by_round = {}
+    for row in rows(asked, root, "clients"):
+        if (accuracy := row["personalised_accuracy"]) is not None and not isnan(accuracy):
+            by_round.setdefault(row["round"], []).append(accuracy)
+    return {number: fmean(values) for number, values in by_round.items()}
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"evaluation": {"every": 3}}, {"held_out": 0.3}, {"dropout": 0.5}], ids=str
+)
+def test_it_ends_where_the_records_say_so_also_if_every_round_has_a_session_of_its_own(given, tmp_path):
+    asked = stopping(**given)
+    assert isinstance(run(asked, tmp_path / "one"), RunFinished)
+    number = last_round(folder := folder_of(tmp_path / "one", asked), asked)
+    scores = scores_of(asked, tmp_path / "one")
+    best = max(scores, key=lambda of: (scores[of], -of))
+    assert best + AFTER <= number < MOST
+    assert not any(best + AFTER <= tested < number for tested in scores), "an earlier tested round"
+    assert number in scores
+    while not isinstance(run(asked, tmp_path / "cut", 1), RunFinished):
+        pass
+    assert numbers(folder_of(tmp_path / "cut", asked)) == numbers(folder)
+    [row] = read_runs([asked], Storage.of(tmp_path / "one"))
+    assert row.stopped == f"stopped after round {number} of {MOST}"
+    assert is_finished(Storage.of(tmp_path / "one"), asked)
+
+
+def test_rounds_are_those_of_a_run_without_it_and_of_one_that_was_to_have_more(tmp_path):
+    asked, whole = stopping(), stopping(training={"stop_after": None})
+    run(asked, tmp_path)
+    number = last_round(folder_of(tmp_path, asked), asked)
+    play(whole, tmp_path, until=number)
+    assert str(rows(whole, tmp_path, "clients")) == str(rows(asked, tmp_path, "clients")), "NaN beside NaN"
+    longer = stopping(rounds=MOST + 10)
+    run(longer, tmp_path)
+    folder = folder_of(tmp_path, longer)
+    assert last_round(folder, longer) == number
+    assert (
+        f"rounds 1 to {number} are those of {folder_of(tmp_path, asked).name}"
+        in (folder / "log.txt").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"split": {}}, "training.stop_after = 2.*split.scored_on=validation"),
+        ({"training": {"rounds": 3, "stop_after": 2}}, "training.stop_after = 2.* 3.*training.rounds = 3"),
+        (
+            {"evaluation": {"local_server": "last"}},
+            "training.stop_after = 2.*local_server = last.*true or false",
+        ),
+        (
+            {"evaluation": {"every": 2}, "training": {"rounds": 4, "stop_after": 1}},
+            "training.stop_after = 1.* 4",
+        ),
+    ],
+    ids=str,
+)
+def test_what_it_cannot_act_with_is_refused_in_one_line(given, says):
+    defaults = {"split": {"scored_on": "validation"}, "training": {"rounds": 9, "stop_after": AFTER}}
+    with pytest.raises(ConfigError, match=says):
+        config(**{**defaults, **given})
+
+
+def test_a_run_without_it_keeps_its_id_and_shares_rounds_with_one_that_has_it():
+    plain = stopping(training={"stop_after": None})
+    assert "stop_after" not in plain.canonical_json()
+    assert plain.run_id != stopping().run_id
+    assert plain.shared_prefix == stopping().shared_prefix
