@@ -18,6 +18,7 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import KINDS
 from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.cost import Target, Terms
+from fedgrid.tracking.scoring.run import stopped_line
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.reference import REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
@@ -130,6 +131,25 @@ def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients
     assert many.get_xlim()[0] < 0
     assert many.get_xlim()[1] > 1
     assert legend(figure) == ["GF1 (generalisation)", "PF1 (personalisation)"]
+
+
+def test_number_of_an_algorithms_own_is_drawn_of_the_runs_that_have_it_and_named_if_misspelt():
+    both = study(finished("mine", curves={"focal_loss": (1.5, 0.5)}), finished("fedavg"))
+    [axes] = figures.per_round(both, "focal_loss").axes
+    assert lines(axes) == {"mine": [[1, 1.5], [2, 0.5]]}
+    assert axes.get_ylabel() == "focal loss"
+    with pytest.raises(ValueError, match="focal_los.*did you mean 'focal_loss'"):
+        figures.per_round(both, "focal_los")
+
+
+def test_runs_that_stopped_early_are_counted_and_named_with_their_rounds():
+    long, short = (
+        replace(run_of(seed=seed), rounds=rounds, values={"training.rounds": 9})
+        for seed, rounds in enumerate((9, 4))
+    )
+    assert (long.stopped, short.stopped) == ("", "stopped after round 4 of 9")
+    assert stopped_line([long, short]) == "Stopped early (training.stop_after): 1 of 2 runs, after round 4."
+    assert stopped_line([long]) == ""
 
 
 def test_a_segment_shows_the_range_of_the_seeds_at_its_ends():
