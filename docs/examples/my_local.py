@@ -1,43 +1,56 @@
-"""A local method: clients step by the signs of gradients (Bernstein et al. 2018, arXiv:1802.04434)."""
+"""A local method with the focal loss (Lin et al. 2017, arXiv:1708.02002), and its mean in every round."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedgrid import LocalMethod, LocalModel, LocalRule, LocalSteps
+from fedgrid import Finished, LocalMethod, LocalModel, LocalRule, LocalSteps, OwnNumber
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class SignSteps(LocalSteps):
-    """What happens at a client, batch by batch."""
+class FocalSteps(LocalSteps):
+    """The loss of a batch, and the losses so far."""
 
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
+    def __init__(self, gamma: float) -> None:
+        self.gamma = gamma
+        self.losses: list[Tensor] = []
 
-    def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
-        """Replace a batch's gradient, in place, before the optimizer steps."""
-        gradient.sign_().mul_(self.scale)
+    def loss(self, local: LocalModel, logits: "Tensor", labels: "Tensor") -> "Tensor":
+        """Return the focal loss in place of cross-entropy."""
+        log_share_N = logits.log_softmax(dim=1).gather(1, labels[:, None]).squeeze(1)
+        loss = -((1 - log_share_N.exp()) ** self.gamma * log_share_N).mean()
+        self.losses.append(loss.detach())
+        return loss
+
+    def finish(self, local: LocalModel, num_steps: int) -> Finished:
+        """Return the losses for the records."""
+        return Finished(outputs={"focal_loss": local.weights.new_tensor(self.losses).cpu().numpy()})
 
 
-class SignRule(LocalRule):
+class FocalRule(LocalRule):
     """Travels with an order to the client."""
 
-    scale: float
+    outputs: ClassVar[tuple[str, ...]] = ("focal_loss",)
+    public: ClassVar[tuple[str, ...]] = (
+        "focal_loss",
+    )  # A record of the experiment, which no uplink changes.
+    gamma: float
 
     def start(self, local: LocalModel) -> LocalSteps:
         """Return the hooks of a client's training in a round."""
-        return SignSteps(self.scale)
+        return FocalSteps(self.gamma)
 
 
-class Signs(LocalMethod):
-    """Values of `local`: `{name: signs, scale: 0.02}`."""
+class Focal(LocalMethod):
+    """Values of `local`: `{name: focal, gamma: 2}`."""
 
-    name: Literal["signs"] = "signs"
-    scale: float = 0.02
+    name: Literal["focal"] = "focal"
+    gamma: float = 2.0
+    numbers: ClassVar[tuple[OwnNumber, ...]] = (OwnNumber("focal_loss", "Mean focal loss of a batch."),)
 
     def rule(self) -> LocalRule:
         """Return the rule of every order."""
-        return SignRule(scale=self.scale)
+        return FocalRule(gamma=self.gamma)
 
 
-LOCAL_METHODS = [Signs]
+LOCAL_METHODS = [Focal]

@@ -167,7 +167,7 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
 
 def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
     """One step from the initial model, whose losses are recorded; cross-entropy stays the recorded loss."""
-    active.use([EXAMPLES / "my_loss.py"])
+    active.use([EXAMPLES / "my_local.py"])
     run = config({"name": "fedavg", "local": {"name": "focal"}}, training={"rounds": 1, **WHOLE})
     folder = play(run, tmp_path)
     setup, _ = prepare(run, NOWHERE)
@@ -196,7 +196,7 @@ def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
         "fedem",
         "fedproto",
         {"name": "fedrep", "head_epochs": 1},
-        {"name": "fedavg", "local": {"name": "signs"}},
+        {"name": "fedavg", "local": {"name": "focal"}},
     ],
     ids=str,
 )
