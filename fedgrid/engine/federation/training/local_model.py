@@ -137,6 +137,12 @@ class Local:
         """Train on one batch; return its logits before the step."""
         logits = self.logits(images)
         loss = steps.loss(self, logits, labels)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            what = f"a tensor {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise ValueError(
+                f"{type(steps).__name__}.loss returned {what}; expected a scalar tensor with its graph, as "
+                "functional.cross_entropy returns"
+            )
         penalty = steps.penalty(logits, labels, images)
         gradient = self.gradient(loss if penalty is None else loss + penalty)
         steps.correct(self.weights, gradient)

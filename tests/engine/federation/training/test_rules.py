@@ -100,6 +100,23 @@ class TestLoss:
         result = one_step(Hooked(make=lambda local: NoLossButThePenalty()))
         assert result.model.tolist() == [0, 0, -1, 0, 0, -1]
 
+    @pytest.mark.parametrize(
+        ("returned", "what"),
+        [
+            (lambda logits: None, "NoneType"),
+            (lambda logits: logits, r"a tensor \(1, 2\)"),
+            (lambda logits: logits.sum().detach(), r"a tensor \(\)"),
+        ],
+        ids=["nothing", "logits", "without a graph"],
+    )
+    def test_anything_but_a_scalar_with_a_graph_is_refused_by_name(self, returned, what):
+        class Wrong(LocalSteps):
+            def loss(self, local, logits, labels):
+                return returned(logits)
+
+        with pytest.raises(ValueError, match=f"Wrong.loss returned {what}; expected a scalar tensor"):
+            one_step(Hooked(make=lambda local: Wrong()))
+
 
 class TestPenalty:
     def test_its_gradient_is_added_and_its_value_is_no_part_of_the_reported_loss(self):
