@@ -263,7 +263,7 @@ def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
 
 def test_what_is_no_image_is_not_reconstructed(tmp_path):
     run = complete({"dataset": "mnist1d", "split": "iid", "clients": 3, "algorithm": "fedavg"}, tmp_path)
-    context = SimpleNamespace(dataset=lambda run: find(run.dataset, tmp_path))
+    context = SimpleNamespace(dataset=lambda run: find(run.dataset, tmp_path), last_round=lambda run: 1)
     with pytest.raises(ConfigError, match="reconstruction takes images; mnist1d has series of 1x40 numbers"):
         Attack().jobs([run], settings_of("reconstruction", 1, 1), context)
     assert len(Attack().jobs([run], settings_of("membership", None, None), context)) == 1
