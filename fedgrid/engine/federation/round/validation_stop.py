@@ -5,7 +5,6 @@ The score of a tested round is the mean, over the clients that tested it, of the
 best one so far is part of the run's state, so that a resumed run ends where an uninterrupted one does.
 """
 
-from collections.abc import Mapping
 from math import fsum, isfinite
 from typing import TYPE_CHECKING
 
@@ -35,8 +34,6 @@ def best_after(
 def _score(federation: "Federation", tests: "ModelTests") -> float | None:
     own, _ = SERVED_TESTS
     name, sign = ("loss", -1) if TARGET in federation.columns else ("accuracy", 1)
-    of_clients: list[Mapping[str, object]] = scores(
-        [by_test[own] for by_test in tests.values() if own in by_test]
-    )
-    values = [sign * float(one[name]) for one in of_clients if isfinite(one[name])]
+    of_clients = scores([by_test[own] for by_test in tests.values() if own in by_test])
+    values = [sign * one[name] for one in of_clients if isfinite(one[name])]
     return fsum(values) / len(values) if values else None

@@ -35,6 +35,6 @@ def own_numbers(config: RunConfig) -> tuple[str, ...]:
     """Return the numbers of a round that the algorithm's entry and its `local` declare, as `own_columns`."""
     name, local = config.algorithm["name"], config.algorithm.get("local")
     declared = [ALGORITHMS[name].numbers] if name in ALGORITHMS else []
-    if isinstance(local, Mapping) and local["name"] in LOCAL_METHODS:
+    if isinstance(local, Mapping) and local.get("name") in LOCAL_METHODS:
         declared.append(LOCAL_METHODS[local["name"]].numbers)
     return tuple(dict.fromkeys(number.name for numbers in declared for number in numbers))
