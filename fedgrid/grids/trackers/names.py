@@ -35,14 +35,16 @@ def metric_meanings() -> dict[str, str]:
     `record_columns`, in algorithms' entries and in `tracking.scoring.scores`. They are few because MLflow's
     UI slows down with more; the others are in the Parquet artifacts.
     """
-    own = (number for entry in (*ALGORITHMS.values(), *LOCAL_METHODS.values()) for number in entry.numbers)
+    of_algorithms = (number for entry in ALGORITHMS.values() for number in entry.numbers)
+    of_local = (number for method in LOCAL_METHODS.values() for number in method.numbers)
     declared: Sequence[RecordColumn | Score | OwnNumber] = (
         *EVERY_COLUMN["rounds"],
         *OF_ROUNDS,
         *PROBABILITIES,
         *PREDICTED,
         *HELD_OUT,
-        *own,
+        *of_algorithms,
+        *of_local,
     )
     return {f"{one.section}/{one.name}": one.meaning for one in declared if one.section}
 

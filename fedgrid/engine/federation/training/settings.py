@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import cos, pi
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -112,7 +112,7 @@ class LocalTraining(Section):
     none, so there is no test on its images. `reset`: clients start each round from the initial ones; what
     they end with is averaged and tested."""
 
-    omitted_defaults = (
+    omitted_defaults: ClassVar[tuple[str, ...]] = (
         *("augment", "normalise", "precision", "stacked"),
         *("local_steps", "schedule", "clip_gradient", "buffers"),
     )
@@ -195,7 +195,7 @@ class Length(Section):
     clients' personalised accuracies (loss, where numbers are predicted) on validation images, so
     `split.scored_on` has to be `validation`. None: it has all rounds."""
 
-    omitted_defaults = ("stop_after",)
+    omitted_defaults: ClassVar[tuple[str, ...]] = ("stop_after",)
 
 
 class Training(LocalTraining, Length):
