@@ -20,7 +20,15 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.mark import BYTES, CLIENTS, ROUNDS, SHA256, Listed, listed_files
+from fedgrid.engine.runtime.integrity.mark import (
+    BYTES,
+    CLIENTS,
+    ROUNDS,
+    SHA256,
+    Listed,
+    last_round,
+    listed_files,
+)
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import unseal
@@ -226,7 +234,7 @@ def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage
 
 def _check_rows(path: Path, run: RunConfig, folder: Path) -> None:
     """Check that the records of a run can be read, and are of all of its rounds and clients."""
-    rounds = run.training.rounds
+    rounds = last_round(folder, run)
     try:
         for file, expected in ((ROUNDS, rounds), (CLIENTS, rounds * run.clients)):
             if (rows := len(table(folder, Path(file).stem))) != expected:

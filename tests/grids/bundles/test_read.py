@@ -16,6 +16,7 @@ from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, pack
 from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.bundles import changed, forge, make_bundle, run_in
+from tests.helpers.command_line import fedgrid
 
 
 def refusal(path: Path) -> str:
@@ -212,3 +213,14 @@ def test_data_named_by_a_path_are_refused(bundle: Path) -> None:
         run = true.runs[0].model_copy(update={"dataset": "csv:/etc/passwd#label=x"})
     with pytest.raises(ConfigError, match="csv:/etc/passwd"):
         read.check_paths(bundle, run)
+
+
+def test_a_run_that_stopped_early_has_the_rounds_that_its_mark_says(tmp_path: Path) -> None:
+    """At a rate at which nothing is learned it stops after the second of nine rounds."""
+    length = ("--set", "training.rounds=9", "--set", "training.stop_after=1")
+    few = ("--set", "split.scored_on=validation", "--set", "training.learning_rate=1e-9", "--clients", 4)
+    at = ("--storage", tmp_path / "runs")
+    run = fedgrid("run", *length, *few, "--algorithm", "fedavg", "--name", "mine", "--in-process", *at)
+    assert "stopped after round 2 of 9" in run.out, run.err
+    with opened(make_bundle(tmp_path / "runs", tmp_path / "mine.zip")) as bundle:
+        assert len(bundle.scores) == 1
