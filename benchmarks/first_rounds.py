@@ -7,7 +7,7 @@ first rise of the temperature. A scenario that the folder has is not trained aga
 tables: the temperature by round and the round of its first rise; what each clusterer finds; and the loss
 of clients minus the entropy of their classes (`benchmarks.plateau`). REFERENCE holds the archive's files.
 
-Another data set, model or size: `--dataset`, `--models`, `--set KEY=VALUE`, `--scenarios
+Another data set, model or size: `--dataset`, `--models`, `KEY=VALUE`, `--scenarios
 15-nonoverlapping-balanced,...`, `--beside cifar10` for the archive's data set. The archive's cosines are over
 whole states, so for a network with BatchNorm the first two tables have a second row: with these.
 """
@@ -193,14 +193,14 @@ def main() -> None:
     parser.add_argument("--beside", default="mnist", help="The archive's data set.")
     parser.add_argument("--models", default="", help="lenet5,...; the preset's by default.")
     parser.add_argument("--scenarios", default="", help="15-overlapping-balanced,...; all eight by default.")
-    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE of the runs.")
+    parser.add_argument("overrides", nargs="*", help="KEY=VALUE of the runs.")
     parser.add_argument("--limit", type=int, default=LIMIT, help="Rounds at most.")
     parser.add_argument("--rows", type=Path, help="csv file for `benchmarks.plateau`.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes.")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     options = {"dataset": given.dataset, "algorithm": "fedavg"}
     options |= {"model": given.models.split(",")} if given.models else {}
-    runs = load_grid("paper", options, given.set, given.data).runs
+    runs = load_grid("paper", options, given.overrides, given.data).runs
     named = {text for text in given.scenarios.split(",") if text}
     runs = tuple(run for run in runs if not named or f"{run.clients}-{run.split.kind}" in named)
     task = partial(train, folder=given.folder, data_dir=given.data, limit=given.limit)

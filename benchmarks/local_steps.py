@@ -1,7 +1,7 @@
 """How many optimizer steps a client takes in a round, and how many rounds of training 45 steps are.
 
     python -m benchmarks.local_steps arena-digits
-    python -m benchmarks.local_steps arena-digits --filter split=dirichlet --seeds 0..4 --set split.alpha=0.5
+    python -m benchmarks.local_steps arena-digits --where split=dirichlet --seeds 0..4 split.alpha=0.5
 
 Nothing is trained: the images are dealt out, and a step is a batch.
 """
@@ -23,11 +23,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", help="A preset or a YAML file.")
     parser.add_argument("--seeds")
-    parser.add_argument("--filter", action="append", default=[])
-    parser.add_argument("--set", action="append", default=[], dest="changes")
+    parser.add_argument("--where", action="append", default=[])
+    parser.add_argument("overrides", nargs="*", help="KEY=VALUE of the runs.")
     parser.add_argument("--data", type=Path, default=default_data_dir())
-    given = parser.parse_args()
-    grid = load_grid(given.what, {}, given.changes, given.data, filters=given.filter, seeds=given.seeds)
+    given = parser.parse_intermixed_args()
+    grid = load_grid(given.what, {}, given.overrides, given.data, filters=given.where, seeds=given.seeds)
     federations = {(run.split, run.clients, run.seed): run for run in grid.runs}
     steps: dict[str, list[int]] = {}
     for run in federations.values():

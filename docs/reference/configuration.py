@@ -35,8 +35,8 @@ def pages() -> dict[str, str]:
     return {
         "reference/configuration.md": page(
             "# Configuration keys",
-            "Keys of a grid's YAML file. On the command line: `--set KEY=VALUE`, with dots, as in "
-            "`--set training.rounds=5`. Any key of a run can be an axis: `axes: {training.rounds: [5, 10]}`. "
+            "Keys of a grid's YAML file. On the command line: `KEY=VALUE`, with dots, as in "
+            "`training.rounds=5`. Any key of a run can be an axis: `axes: {training.rounds: [5, 10]}`. "
             "`fedgrid schema` prints the same as JSON Schema, by which editors complete and check files. "
             "How to write a file: [presets](../presets.md).",
             "## A run",

@@ -23,7 +23,6 @@ GRID = (
     "4",
     "--algorithm",
     "ocfl-kmeans",
-    "--set",
     "training.rounds=40",
     "--in-process",
     "--json",

@@ -17,7 +17,7 @@ from tests.chaos.s3_server import Content, serving
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.stored_runs import CLOCKS, contents
 
-GRID = ("--clients", "3", "--algorithm", "fedavg", "--algorithm", "ocfl-kmeans", "--set", "training.rounds=4")
+GRID = ("--clients", "3", "--algorithm", "fedavg", "--algorithm", "ocfl-kmeans", "training.rounds=4")
 SILENCES, OUTAGE_AT, OUTAGE_SECONDS = 3, 150, 40.0
 """How often; after how many requests; for how long."""
 

@@ -31,9 +31,9 @@ FAILING = ALGORITHM.replace('"own"', '"failing"').replace(
     "'''Plain averaging.'''", "def step(self, *given):\n        raise ValueError('on purpose')"
 )
 SEARCH = ("search", "sattler", "--dataset", "digits", "--clients", 3, "--trials", 2, "--name", "tried")
-SHORT = ("--set", "training.rounds=3")
-EXPLAIN = ("explain", "mine", "--filter", "algorithm=fedavg", "--images", 2)
-ATTACK = ("attack", "mine", "--kind", "membership", "--filter", "algorithm=fedavg")
+SHORT = "training.rounds=3"
+EXPLAIN = ("explain", "mine", "--where", "algorithm=fedavg", "--images", 2)
+ATTACK = ("attack", "mine", "--kind", "membership", "--where", "algorithm=fedavg")
 
 
 def make_small(folder: Path) -> Path:
@@ -41,7 +41,7 @@ def make_small(folder: Path) -> Path:
     root = new_storage(folder / "runs")
     grid = _grid(folder, "mine", "[fedavg, ocfl-hdbscan]", "[0]")
     _give("run", grid, "--in-process", "--storage", root)
-    _give("run", grid, "--in-process", "--name", "other", "--filter", "algorithm=fedavg", "--storage", root)
+    _give("run", grid, "--in-process", "--name", "other", "--where", "algorithm=fedavg", "--storage", root)
     return root
 
 

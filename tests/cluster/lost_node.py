@@ -33,7 +33,7 @@ Their first rounds are reported at once, the others a second later."""
 
 def arguments(storage: Path) -> list[str]:
     """Return the arguments with which `fedgrid` runs the grid."""
-    return ["run", str(GRID), "--storage", str(storage), "--set", f"training.rounds={ROUNDS}", "--json"]
+    return ["run", str(GRID), "--storage", str(storage), f"training.rounds={ROUNDS}", "--json"]
 
 
 def lose_a_node(storage: Path) -> dict[str, int]:

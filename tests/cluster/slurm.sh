@@ -11,7 +11,7 @@ set -euo pipefail
 
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
 export PATH=$checkout/.venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-grid=(tests/cluster/small.yaml --set training.rounds=200)
+grid=(tests/cluster/small.yaml training.rounds=200)
 
 say() { printf '\n# %s\n' "$*"; }
 show() { printf '\n$ %s\n' "$*"; "$@"; }
@@ -157,7 +157,7 @@ side_by_side() {
     submit "${options[@]}" -- "${grid[@]}" --seeds 7..8
     until_rounds
     cancelled=$job
-    submit "${options[@]}" -- quickstart --set training.rounds=4
+    submit "${options[@]}" -- quickstart training.rounds=4
     until_said ' round ' 1
     [ "$(state "$cancelled")" = RUNNING ] || { cat "$work/log/job-$cancelled"; fail "both jobs should be running"; }
     show squeue

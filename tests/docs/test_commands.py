@@ -116,9 +116,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             small = (
                 "--seeds",
                 seeds,
-                "--filter",
+                "--where",
                 "algorithm=fedavg,algorithm=ocfl-hdbscan",
-                "--set",
                 "training.rounds=2",
             )
             assert fedgrid("run", SMALL, *small, "--in-process", "--name", name).code == 0

@@ -136,7 +136,7 @@ def test_fedrep_without_an_epoch_for_the_body_is_refused():
 def test_fedrep_runs_as_the_page_types_it(tmp_path, monkeypatch):
     """On Ray: `execution/test_plugins.py`. The rule is part of the key of the round cache."""
     monkeypatch.chdir(EXAMPLES)
-    short = ("--clients", 3, "--seeds", 0, "--set", "training.rounds=1", "--in-process")
+    short = ("--clients", 3, "--seeds", 0, "training.rounds=1", "--in-process")
     result = fedgrid(
         "run", "quickstart", "--plugin", "fedrep.py", "--algorithm", "fedrep", *short, "--storage", tmp_path
     )

@@ -66,7 +66,7 @@ STEPS = (
     Step(
         "The first runs",
         "One seed first:",
-        f"{RUN} --filter seed=0",
+        f"{RUN} --where seed=0",
         "The clients hold different digits, in three hidden groups. ARI 1 says that the groups were found. "
         "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all "
         "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. In a "
@@ -86,7 +86,7 @@ STEPS = (
         "An algorithm of your own",
         "Save `my_algorithm.py` from [how to add an algorithm](own-algorithm.md) in the folder. It joins the "
         "others, and takes their rounds from the cache until it acts:",
-        f"{RUN} --filter seed=0 --plugin my_algorithm.py --extend algorithm+=long-short",
+        f"{RUN} --where seed=0 --plugin my_algorithm.py algorithm+=long-short",
         "It parts clients by the length of their updates, which has little to do with the groups. The grid's "
         "runs, best first:",
         most=8,
@@ -112,7 +112,7 @@ STEPS = (
         "The grid with the best, under another name; one-cut clusters in round 4:",
         most=9,
     ),
-    Step("", "", f"{RUN} --filter seed=0 --tuned {STUDY}-search --name tuned", skips=6, most=1),
+    Step("", "", f"{RUN} --where seed=0 --tuned {STUDY}-search --name tuned", skips=6, most=1),
     Step(
         "Does it matter?",
         "",

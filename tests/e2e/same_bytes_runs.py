@@ -115,7 +115,7 @@ COMMANDS = [
     ["attack", CACHED, "--in-process", "--kind", "membership"],
     ["attack", CACHED, "--in-process", "--kind", "class"],
     ["attack", CACHED, "--in-process", "--kind", "reconstruction", "--clients", "1", "--steps", "5"],
-    ["run", "centralised", "--in-process", "--set", "training.rounds=2"],
+    ["run", "centralised", "--in-process", "training.rounds=2"],
 ]
 OLD_CENTRALISED = ["centralised", "digits", "--epochs", "2"]
 """The last of these in commits in which a centralised training was no run."""

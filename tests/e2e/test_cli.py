@@ -15,7 +15,7 @@ from tests.helpers.command_line import fedgrid, new_storage, strict_json
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
-SMALL = ("--clients", 3, "--set", "training.rounds=2", "--in-process")
+SMALL = ("--clients", 3, "training.rounds=2", "--in-process")
 AWAY = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
 
@@ -171,7 +171,7 @@ def test_run_of_the_readme_on_real_mnist_made_small(shared, storage):
         pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
     scenario = ("--split", "overlapping-imbalanced", "--clients", 30)
     small = [
-        f"--set={change}"
+        f"{change}"
         for change in (
             "training.rounds=1",
             "training.local_epochs=1",

@@ -13,13 +13,12 @@ from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
 ROUNDS = 12
-RUN = ("run", "--clients", 4, "--set", f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
+RUN = ("run", "--clients", 4, f"training.rounds={ROUNDS}", "--algorithm", "ocfl-kmeans", "--json")
 """Digits, a tenth of a second a round. The first is reported at once, those after it a second later."""
 OTHER = (
     "run",
     "--clients",
     4,
-    "--set",
     f"training.rounds={ROUNDS}",
     "--algorithm",
     "fedavg",

@@ -25,7 +25,7 @@ RIGHT = ("sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan")
 def quickstart(tmp_path_factory):
     """Return (the storage, what was printed)."""
     storage = new_storage(tmp_path_factory.mktemp("quickstart"))
-    short = ("--set", f"training.rounds={ROUNDS}")
+    short = f"training.rounds={ROUNDS}"
     result = fedgrid("run", "quickstart", *short, "--storage", storage, "--in-process")
     assert (result.code, result.err) == (0, "")
     return storage, result.out

@@ -6,7 +6,7 @@ from fedgrid.grids.search import progress
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.killed import Killed, kill_after
 
-SEARCH = ("search", "briggs", "--clients", 3, "--set", "training.rounds=3", "--trials", 3)
+SEARCH = ("search", "briggs", "--clients", 3, "training.rounds=3", "--trials", 3)
 
 
 ONE_AT_A_TIME = ("--clients-per-actor", 3, "--cpus-per-actor", 3.5)
@@ -39,7 +39,7 @@ def test_killed_search_resumes_on_ray_and_gives_the_undisturbed_result(ray_sessi
     search = strict_json((ray / "grids" / "briggs-digits" / "search.json").read_text())
     found = search["best"]["label_free"]["params"]
     tuned = fedgrid(
-        *("run", "--algorithm", "briggs", "--clients", 3, "--set", "training.rounds=3", "--in-process"),
+        *("run", "--algorithm", "briggs", "--clients", 3, "training.rounds=3", "--in-process"),
         *("--tuned", "briggs-digits", "--storage", ray, "--json"),
     )
     assert tuned.code == 0

@@ -73,7 +73,7 @@ def test_a_linear_model_becomes_that_of_least_squares(table, tmp_path):
 def test_clusters_of_opposite_slopes_are_found_and_shown_by_r2(table, tmp_path):
     """The clients of both groups take the same rounds from the cache until one algorithm clusters."""
     run = ["run", "--dataset", f"csv:{table}#target=y,drop=z", "--algorithm", "fedavg,ocfl-affinity"]
-    run += ["--set", "training.rounds=4", "--storage", tmp_path, "--in-process", "--name", "slopes"]
+    run += ["training.rounds=4", "--storage", tmp_path, "--in-process", "--name", "slopes"]
     shown = fedgrid(*run).out
     assert "R2" in shown
     assert "acc." not in shown.partition("ARI, AMI")[0].partition("Final round")[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-ONE_RUN = ("run", "--in-process", "--set", "training.rounds=1")
+ONE_RUN = ("run", "--in-process", "training.rounds=1")
 MINE = ("run", "--in-process", "--dataset", "npz:mine.npz")
 IMAGES = ("run", "--in-process", "--dataset", "folder:images")
 FILE = ("run", "--in-process", "mine.yaml")
@@ -306,12 +306,12 @@ BAD_INPUTS = (
     options("seeds of 5,000 digits", "run", "quickstart", "--seeds", HUGE, says="--seeds"),
     options("seeds up to 5,000 digits", "run", "quickstart", "--seeds", f"0..{HUGE}", says="--seeds"),
     options("clients of 5,000 digits", "run", "--clients", HUGE, says="--clients"),
-    options("rounds of 5,000 digits", *ONE_RUN, "--set", f"training.rounds={HUGE}", says="training.rounds"),
+    options("rounds of 5,000 digits", *ONE_RUN, f"training.rounds={HUGE}", says="training.rounds"),
     options(
         "clients per actor of 5,000 digits", "run", "--clients-per-actor", HUGE, says="--clients-per-actor"
     ),
     options("cache limit of 5,000 digits", "run", "quickstart", "--cache-limit", HUGE, says="--cache-limit"),
-    options("deep --set", *ONE_RUN, "--set", f"clients={DEEP}", says="too deeply"),
+    options("deep override", *ONE_RUN, f"clients={DEEP}", says="too deeply"),
     options("storage with a long name", *ONE_RUN, "--storage", "x" * 5000, says="--storage"),
     options("storage with a secret", *ONE_RUN, "--storage", "nowhere://me:hidden@x", says="nowhere://***@x"),
     options(

@@ -14,7 +14,7 @@ OF_AN_ALGORITHM = (
     *("RunConfig", "State", "Updates"),
 )
 CONFIG = {"clients": 3, "algorithm": "fedavg", "training": {"rounds": 2}}
-SMALL = ("--clients", "6", "--set", "training.rounds=2", "--filter", "algorithm=fedavg", "--in-process")
+SMALL = ("--clients", "6", "training.rounds=2", "--where", "algorithm=fedavg", "--in-process")
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
 def _filtered(runs: Sequence[RunConfig], filters: Sequence[str], storage: Storage) -> tuple[RunConfig, ...]:
     left: Sequence[Run] = describe(runs, storage) if filters else ()
     for text in filters:
-        with at(f"--filter {text}"):
+        with at(f"--where {text}"):
             try:
                 left = select(left, read_conditions(text))
             except ValueError as error:

@@ -32,8 +32,8 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
     with_result = [(row, run) for row, run in entries if (row, run) not in missing]
     if not lines:
         raise ConfigError(
-            f"fedgrid keeps no result of these rows of {arena.dataset}: leave out --set, --seeds, --trials "
-            "or --dataset"
+            f"fedgrid keeps no result of these rows of {arena.dataset}: leave out overrides, --seeds, "
+            "--trials or --dataset"
         )
     distinct = {run.run_id: (row, run) for row, run in reversed(with_result)}
     chosen = spread_evenly([*distinct.values()][::-1], count)

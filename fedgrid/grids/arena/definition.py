@@ -251,7 +251,7 @@ def load_arena(
         raise ConfigError(f"the arena judges accuracy, which needs classes; {dataset} has numbers to predict")
     for change in map(Change.parse, changes):
         if change.gives_axis:
-            raise ConfigError(f"--set {change.text}: an arena has one value of each key; give one")
+            raise ConfigError(f"{change.text}: an arena has one value of each key; give one")
     named = parse_methods(methods)
     mine = methods_of(own)
     if blind and (seeds is not None or not own):

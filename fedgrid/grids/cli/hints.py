@@ -8,8 +8,15 @@ from typing import Any
 from typer.exceptions import TyperException
 
 from fedgrid.engine.federation.errors import ABBREVIATIONS
+from fedgrid.grids.cli.commands.arguments import OVERRIDES
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys
 
+OLD_OPTIONS = {
+    "--set": "it is an argument now: fedgrid run GRID training.rounds=5",
+    "--extend": "it is an argument now: fedgrid run GRID seeds+=5..9",
+    "--filter": "it is --where now: --where dataset=mnist",
+}
+"""Option of earlier versions -> what to type."""
 OPTIONS = (
     (
         "gpu gpus device cuda",
@@ -43,10 +50,8 @@ COMMANDS = (
     ("help", "it is `fedgrid --help`, or `fedgrid COMMAND --help`"),
     ("version", "it is `fedgrid --version`"),
 )
-VALUES = {"clients": "several: --set clients=15,30", "seed": "several: --seeds 0..3"}
+VALUES = {"clients": "several: clients=15,30", "seed": "several: --seeds 0..3"}
 """Options of one value, and how several are given."""
-SELECTING = ("--filter", "--where")
-"""Options that select runs by an axis."""
 
 
 def hint(error: TyperException) -> str:
@@ -54,6 +59,8 @@ def hint(error: TyperException) -> str:
     if option := getattr(error, "option_name", ""):
         command = getattr(getattr(error, "ctx", None), "command", None)
         has = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
+        if replacement := OLD_OPTIONS.get(option):
+            return replacement
         return _instead_of(option.lstrip("-").replace("-", "_"), has)
     message = error.format_message()
     if "unexpected extra argument" in message:
@@ -79,8 +86,14 @@ def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
             f"several values have commas between them, as in {arguments[start]} {values}; see --help"
         )
         return VALUES.get(option.name, with_commas)
-    takes = [one.name.upper() for one in context.command.params if one.param_type_name == "argument"]
-    what = f"one {' and one '.join(takes)}" if takes else "options only"
+    if OVERRIDES in (one.name for one in context.command.params) and extra and extra[1] in axis_keys():
+        return f"set it with {extra[1]}=VALUE"
+    takes = [
+        "KEY=VALUE for keys" if one.name == OVERRIDES else f"one {one.name.upper()}"
+        for one in context.command.params
+        if one.param_type_name == "argument"
+    ]
+    what = " and ".join(takes) or "options only"
     return f"`fedgrid {context.info_name}` takes {what}; a value with spaces needs quotes; see --help"
 
 
@@ -92,13 +105,12 @@ def _instead_of(word: str, has: Collection[str]) -> str:
     key = ABBREVIATIONS.get(word, word)
     if f"--{key}" in has:
         return f"did you mean --{key}?"
-    if "--set" in has:
+    if OVERRIDES in has:
         keys = sorted((axis for axis in axis_keys() if key == axis.rpartition(".")[2]), key=len)
         # A setting of an algorithm is meant only if the run itself has none of that name.
         keys = [axis for axis in keys if not axis.startswith(SETTING)] or keys
-        return f"set it with {' or '.join(f'--set {axis}=VALUE' for axis in keys)}" if keys else ""
-    selecting = [option for option in SELECTING if option in has and word in AXES]
-    return "".join(f"{option} {word}=VALUE selects runs" for option in selecting[:1])
+        return f"set it with {' or '.join(f'{axis}=VALUE' for axis in keys)}" if keys else ""
+    return f"--where {word}=VALUE selects runs" if "--where" in has and word in AXES else ""
 
 
 def _rows(word: str, table: Iterable[tuple[str, str]]) -> Iterator[str]:

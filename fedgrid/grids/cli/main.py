@@ -22,7 +22,7 @@ from typer.exceptions import TyperException
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import analyses, arena, bundles, launched, listings, reports, run, search
-from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED, GivenOnce, read_texts
+from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED, Command, read_texts
 from fedgrid.grids.display.plain import print_marked
 from fedgrid.grids.ray_cluster.address_space import shortage
 from fedgrid.redaction import printable, redacted
@@ -43,7 +43,7 @@ app = typer.Typer(
 for group in (run, search, arena, launched, analyses, reports, bundles, listings):
     for registered in group.app.registered_commands:
         read_texts(registered.callback)
-        registered.cls = GivenOnce
+        registered.cls = Command
     app.add_typer(group.app)
 
 

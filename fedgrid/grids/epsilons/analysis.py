@@ -172,7 +172,7 @@ def words(proposal: Proposal) -> list[str]:
         f"{high:g}",
         f"  cooldown = {proposal.cooldown}: the epoch after which the loss falls by at most {SETTLED:.0%} of "
         f"its whole decrease{settled}",
-        "  " + " ".join(f"--set algorithm.{key}={value:g}" for key, value in proposal.settings.items()),
+        "  " + " ".join(f"algorithm.{key}={value:g}" for key, value in proposal.settings.items()),
     ]
 
 

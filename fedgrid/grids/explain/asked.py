@@ -102,7 +102,7 @@ def _round(run: RunConfig, asked: ExplainOptions, context: Context) -> int:
     if not stored:
         raise ConfigError(
             f"{run.name} has no state to explain: it was imported without its models, or they were deleted; "
-            "leave it out with --filter, or run it again"
+            "leave it out with --where, or run it again"
         )
     number = context.last_round(run) if asked.round == LAST else int(asked.round)
     if number not in stored:

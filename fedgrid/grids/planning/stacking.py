@@ -31,7 +31,7 @@ SECONDS = 2.0
 KINDS_NAMED = 3
 
 Load = Callable[[Sequence[str]], Grid]
-"""Returns a grid with what was decided, as changes of `--set`."""
+"""Returns a grid with what was decided, as overrides."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Override:
 
 @dataclass(frozen=True)
 class Change:
-    """One `--set`: a path of keys and its new value, or the values of an axis."""
+    """An override of the command line: a path of keys and its new value, or the values of an axis."""
 
     text: str
     keys: tuple[str, ...]
@@ -73,12 +73,14 @@ class Change:
         """
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise ConfigError(f"--set {text}: expected KEY=VALUE, as in training.rounds=5")
+            raise ConfigError(f"{text}: expected KEY=VALUE, as in training.rounds=5")
         if not value.strip():
-            raise ConfigError(f"--set {text}: no value; expected KEY=VALUE, and null for none")
+            raise ConfigError(f"{text}: no value; expected KEY=VALUE, and null for none")
+        # The plural too, as in `seeds=0..4` and in files.
+        key = key if key in AXES or key.removesuffix("s") not in AXES else key.removesuffix("s")
         # The path of the user's own data may have commas.
         parse = parse_values if key != "dataset" or ":" not in value else lambda *given: [parse_value(*given)]
-        return cls(text, tuple(key.split(".")), tuple(parse(value, f"--set {text}")))
+        return cls(text, tuple(key.split(".")), tuple(parse(value, text)))
 
     @property
     def axis(self) -> str:
@@ -105,8 +107,8 @@ class Change:
             ConfigError: if a key on the path has a plain value, or it has several values.
         """
         if len(self.values) > 1:
-            raise ConfigError(f"--set {self.text}: expected one value; a list has brackets, as in [1, 2]")
-        return with_value(values, self.keys, self.values[0], f"--set {self.text}")
+            raise ConfigError(f"{self.text}: expected one value; a list has brackets, as in [1, 2]")
+        return with_value(values, self.keys, self.values[0], self.text)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ class Asks:
     source: str
     """The file, the preset, or `OPTIONS`."""
     digest: str
-    """Of what the file, its bases and `--set` say."""
+    """Of what the file, its bases and overrides say."""
     run_ids: frozenset[str]
-    """All runs of the file, those that `--filter` leaves out too."""
+    """All runs of the file, those that `--where` leaves out too."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Stacking:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What it changes, as for `--set`."""
+        """What it changes, as an override."""
         return (f"{STACKED}={self.clients}",) if self.clients > 1 else ()
 
     def __str__(self) -> str:

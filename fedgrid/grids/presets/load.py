@@ -37,6 +37,8 @@ __all__ = ["Grid", "Preset", "RunConfig", "is_scenario", "load_grid", "scenario_
 
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z0-9_-]*)")
 """`Scenario.name`: data set, clients, split."""
+ADDITION = re.compile(r"[\w.\s]+\+=")
+"""How a change begins that adds values to an axis."""
 FEW = 8
 """Values of an axis in a message."""
 FEW_SEEDS = 100
@@ -51,7 +53,6 @@ def load_grid(
     *,
     filters: Sequence[str] = (),
     seeds: str | None = None,
-    extends: Sequence[str] = (),
     overrides: Sequence[Override] = (),
     name: str | None = None,
     searched: frozenset[str] = frozenset(),
@@ -63,10 +64,10 @@ def load_grid(
         what: a preset's or a scenario's name, the path of a YAML file, what such a file holds (the grid then
             needs a `name`) or says, or None for options alone.
         options: axis -> value or list; replaces the file's values.
-        changes: `key.key=value` each, applied after everything else; `key.key=value,value` is an axis.
+        changes: `key.key=value` each, applied after everything else; `key.key=value,value` is an axis, and
+            `axis+=value,value` adds values that the grid does not have yet.
         filters: `axis=value,axis=value` each; a run must pass all of them.
         seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
-        extends: `axis+=value,value` each: values that the grid does not have yet.
         overrides: applied after the file's own.
         name: the grid's name; None is that of the preset or file.
         searched: as in `Preset`.
@@ -80,6 +81,8 @@ def load_grid(
         raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
     if isinstance(what, Mapping) and name is None:
         raise ConfigError("a grid that is a dict needs a name, by which it is found again: name='mine'")
+    additions = [text for text in changes if ADDITION.match(text)]
+    changes = [text for text in changes if text not in additions]
     preset = what if isinstance(what, Preset) else _read(what, options)
     own = preset.name
     if name is None and isinstance(what, str) and what not in preset_names() and own in preset_names():
@@ -92,7 +95,7 @@ def load_grid(
         preset, overrides=(*preset.overrides, *overrides), changes=tuple(nested), searched=searched
     )
     further = map(Change.parse, decided)
-    whole = replace(preset, axes=_widen(axes, seeds, extends), changes=(*preset.changes, *further))
+    whole = replace(preset, axes=_widen(axes, seeds, additions), changes=(*preset.changes, *further))
     if seeds and seeds.isdecimal() and 1 < int(seeds) <= FEW_SEEDS:
         notes.append(f"1 seed: {seeds} (for {seeds} seeds: --seeds 0..{int(seeds) - 1})")
     chosen = _narrow(whole.axes, filters)
@@ -128,7 +131,7 @@ def _with_options(
             before, axes[key] = axes.get(key, ()), items(key, change.axis_values())
             if len(axes[key]) == 1 < len(before):
                 first = ", ".join(item.label for item in before[:FEW]) + ", ..." * (len(before) > FEW)
-                notes.append(f"--set {change.text} takes the place of {len(before)} values of {key}: {first}")
+                notes.append(f"{change.text} takes the place of {len(before)} values of {key}: {first}")
             nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
         else:
             nested.append(change)
@@ -136,12 +139,14 @@ def _with_options(
 
 
 def _digest(preset: Preset, varied: Sequence[str]) -> str:
-    """Return a digest of what a file, its bases, `--set` and `--tuned` say; lines and comments do not count.
+    """Return a digest of what a file, its bases, overrides and `--tuned` say.
 
-    `varied` are the texts of `--set` that give the file a further axis.
+    Lines and comments do not count.
 
-    A file that says the same adds to what it asked for before, as with another `--filter` or other `--seeds`.
-    One that was edited, or has another `--set`, replaces it: its earlier runs are superseded
+    `varied` are the overrides that give the file a further axis.
+
+    A file that says the same adds to what it asked for before, as with another `--where` or other `--seeds`.
+    One that was edited, or has another override, replaces it: its earlier runs are superseded
     (`grids.results.asked`). Axes that are options add to each other.
     """
     axes = {axis: [item.value for item in items] for axis, items in preset.axes.items()}
@@ -223,12 +228,12 @@ def plain_values(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:
+def _widen(axes: Axes, seeds: str | None, additions: Sequence[str]) -> Axes:
     if seeds is not None:
         with at("--seeds"):
             axes = {**axes, "seed": items("seed", seeds)}
-    for text in extends:
-        with at(f"--extend {text}"):
+    for text in additions:
+        with at(text):
             axes = extend(axes, text)
     return axes
 
@@ -236,6 +241,6 @@ def _widen(axes: Axes, seeds: str | None, extends: Sequence[str]) -> Axes:
 def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
     whole = axes
     for text in filters:
-        with at(f"--filter {text}"):
+        with at(f"--where {text}"):
             axes = keep(axes, choose(filter_of(text), whole))
     return axes

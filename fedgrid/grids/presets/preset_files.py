@@ -12,6 +12,7 @@ from fedgrid.engine.federation.configuration.run_config import SETTABLE
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS
+from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
 
 SEEDS, AXES_KEY, EXCLUDE = "seeds", "axes", "exclude"
@@ -75,6 +76,8 @@ def _no_preset(what: str) -> ConfigError:
         )
     if what in ALGORITHMS:
         return ConfigError(f"'{what}' is an algorithm, no preset: fedgrid run --algorithm {what}")
+    if what in axis_keys():
+        return ConfigError(f"'{what}' is a key, no preset: expected KEY=VALUE, as in training.rounds=5")
     if os.path.isdir(what):
         inside = ", ".join(_grid_files(Path(what))) or "it has none"
         return ConfigError(f"{what} is a folder; name a YAML file: {inside}")

@@ -1,7 +1,7 @@
 """Starts Ray for this machine alone, with few processes: all that fedgrid replaces of Ray's private parts.
 
 Ray has no settings for this. A test says which of these names another version lacks, and `pyproject.toml` has
-an upper bound. What each saves of `fedgrid run quickstart --filter algorithm=fedavg --set training.rounds=2`
+an upper bound. What each saves of `fedgrid run quickstart --where algorithm=fedavg training.rounds=2`
 (18 s on two busy cores; medians of three, in turns with and without):
 
 - `Node.start_api_server`, 5 s: without the dashboard it only reports statistics, which are off;

@@ -67,7 +67,7 @@ class EarlyStop:
                     raise ConfigError(
                         f"{EARLY_STOP} compares trials in round {number} of {run.scenario}, and "
                         f"evaluation.every = {run.evaluation.every} tests nothing there; "
-                        "--set evaluation.every=1"
+                        "set evaluation.every=1"
                     )
 
 

@@ -89,7 +89,7 @@ def _check_recorded(score: Score, results: Sequence[Run]) -> None:
     asked = (run.values.get(key) or not isnan(run.last(score.name)) for run in results)
     if score.needs and results and not any(asked):
         raise ValueError(
-            f"no run has '{score.name}': tests give it if {key} is true; run the grid with --set {key}=true"
+            f"no run has '{score.name}': tests give it if {key} is true; run the grid with {key}=true"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which runs somebody asks for: the conditions of `--where`, `--filter` and `Study.where`, and their match.
+"""Which runs somebody asks for: the conditions of `--where` and `Study.where`, and their match.
 
 `dataset=mnist,fmnist,ari>0.9`: a column is one of some values (`=`), none of them (`!=`), or a number above
 or below another. All conditions must hold.

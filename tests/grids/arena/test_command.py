@@ -19,9 +19,9 @@ pytestmark = pytest.mark.usefixtures("unrendered")
 
 SMALL = (
     *("arena", "--algorithms", "flis-dc", "--trials", 1, "--seeds", "1000", "--in-process"),
-    *("--families", "rotated-equal,iid", "--set", "training.rounds=2", "--set", "clients=6"),
-    *("--set", "split.reference_images=20", "--set", "split.quantity=0.3"),
-    *("--set", "training.local_epochs=1", "--fine-tune", 9),
+    *("--families", "rotated-equal,iid", "training.rounds=2", "clients=6"),
+    *("split.reference_images=20", "split.quantity=0.3"),
+    *("training.local_epochs=1", "--fine-tune", 9),
 )
 GRID = "arena-rows-digits"
 MINE = """
@@ -171,7 +171,7 @@ def test_settings_tuned_on_digits_need_no_search_on_other_images(tmp_path):
     rows = ("--algorithms", "scaffold", "--seeds", 1000, "--families", "iid")
     result = fedgrid(
         *("arena", "--dataset", "mnist", "--tuned-on", "digits", *rows, "--dry-run"),
-        *("--set", "training.rounds=2", "--storage", tmp_path / "runs"),
+        *("training.rounds=2", "--storage", tmp_path / "runs"),
     )
     assert result.code == 0, result.err
     assert "arena-rows-mnist: 0 searches x 8 trials: 0 runs; 8 rows, 0 of them kept" in " ".join(

@@ -26,7 +26,7 @@ def imported(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 def test_imported_runs_are_used_only_where_asked_for_and_are_marked(home: Path, imported: Path) -> None:
     assert f"{RUNS} were there already" in fedgrid("import", home / "mine.zip", "--name", "theirs").out
-    run = ("run", home / "mine.yaml", "--in-process", "--filter", "dataset=digits")
+    run = ("run", home / "mine.yaml", "--in-process", "--where", "dataset=digits")
     refused = fedgrid(*run)
     assert refused.code == 2
     assert "--imported theirs" in refused.err

@@ -197,7 +197,7 @@ def test_large_sparse_zip_is_refused_by_its_list_of_files(
 
 def test_model_other_than_that_of_its_run_is_refused(home: Path, tmp_path: Path) -> None:
     """Its size is right, and the bundle lists it."""
-    chosen = ("--models", "--filter", "algorithm=fedavg,seed=0")
+    chosen = ("--models", "--where", "algorithm=fedavg,seed=0")
     with changed(make_bundle(home / "runs", tmp_path / "a.zip", *chosen), tmp_path / "b.zip") as folder:
         path = run_in(folder, "digits", "fedavg", 0)[1] / "state-000002.safetensors"
         data = bytearray(path.read_bytes())
@@ -217,8 +217,8 @@ def test_data_named_by_a_path_are_refused(bundle: Path) -> None:
 
 def test_a_run_that_stopped_early_has_the_rounds_that_its_mark_says(tmp_path: Path) -> None:
     """At a rate at which nothing is learned it stops after the second of nine rounds."""
-    length = ("--set", "training.rounds=9", "--set", "training.stop_after=1")
-    few = ("--set", "split.scored_on=validation", "--set", "training.learning_rate=1e-9", "--clients", 4)
+    length = ("training.rounds=9", "training.stop_after=1")
+    few = ("split.scored_on=validation", "training.learning_rate=1e-9", "--clients", 4)
     at = ("--storage", tmp_path / "runs")
     run = fedgrid("run", *length, *few, "--algorithm", "fedavg", "--name", "mine", "--in-process", *at)
     assert "stopped after round 2 of 9" in run.out, run.err

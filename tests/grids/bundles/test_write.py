@@ -68,7 +68,7 @@ def test_file_that_cannot_be_written_is_refused_before_the_work(
 def test_models_go_in_only_if_asked_for_and_filters_choose_runs(home: Path, bundle: Path) -> None:
     refused = fedgrid("bundle", "mine", "-o", home / "some", "--storage", home / "runs")
     assert (refused.code, ".zip" in refused.err) == (2, True)
-    some = make_bundle(home / "runs", home / "some.zip", "--models", "--filter", "algorithm=fedavg,seed=0")
+    some = make_bundle(home / "runs", home / "some.zip", "--models", "--where", "algorithm=fedavg,seed=0")
     with ZipFile(bundle) as archive, ZipFile(some) as of_some:
         assert not any("state-" in name for name in archive.namelist())
         assert sum(name.endswith("done.json") for name in archive.namelist()) == RUNS

@@ -53,7 +53,7 @@ def test_an_algorithm_shows_its_settings_with_defaults_and_meaning():
 def test_settings_of_a_section_are_listed_with_an_example():
     out = fedgrid("algorithms", "ocfl-hdbscan", COLUMNS="200").out
     assert "clusterer.min_cluster_share  0.2" in out
-    assert "--set algorithm.clusterer.min_cluster_share=VALUE" in out
+    assert "algorithm.clusterer.min_cluster_share=VALUE" in out
 
 
 def test_an_unknown_algorithm_is_refused_with_the_nearest():

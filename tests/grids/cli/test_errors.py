@@ -8,7 +8,7 @@ from pydantic import BaseModel, model_serializer
 from fedgrid.grids.cli import main
 from tests.helpers.command_line import fedgrid
 
-IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
+IN_PROCESS = ("run", "--in-process", "training.rounds=1")
 
 
 @pytest.mark.parametrize(
@@ -17,10 +17,10 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["nonsense"], "No such command 'nonsense'; see --help"),
         (["--bogus"], "No such option: --bogus"),
         (["run"], "nothing to run: name a preset (quickstart), a YAML file, or options; see --help"),
-        (["run", "--rounds", "3"], "set it with --set training.rounds=VALUE"),
+        (["run", "--rounds", "3"], "set it with training.rounds=VALUE"),
         (
             ["explain", "late", "--algorithm", "fedavg"],
-            "--algorithm; --filter algorithm=VALUE selects runs",
+            "--algorithm; --where algorithm=VALUE selects runs",
         ),
         (["runs", "late", "--dataset", "mnist"], "--where dataset=VALUE selects runs"),
         (["run", "quickstart", "other"], "unexpected extra argument"),
@@ -31,14 +31,14 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),
         (["run", "../mine"], "no file ../mine; a grid is a YAML file"),
         (["run", "--algorithm", "ditto"], "unknown algorithm 'ditto'; one of your own: --plugin FILE.py"),
-        (["run", "--set", "model=mine.py"], "unknown model 'mine.py'; one of your own: --plugin mine.py"),
+        (["run", "model=mine.py"], "unknown model 'mine.py'; one of your own: --plugin mine.py"),
         (["run", "quickstart", "--plugin", "ok.yaml"], "a grid is named alone: fedgrid run ok.yaml"),
         (["run", "--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'? known: digits, "),
         (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
         (["run", "--split", "some"], "unknown split 'some'; one of your own: --plugin FILE.py"),
-        (["run", "--set", "rouns=3"], "unknown key 'rouns'; did you mean 'training.rounds'?"),
-        (["run", "--set", "batch_size=3"], "did you mean 'training.batch_size'?"),
-        (["run", "--set", "training.rounds=1000000000000"], "less than or equal to 1000000"),
+        (["run", "rouns=3"], "unknown key 'rouns'; did you mean 'training.rounds'?"),
+        (["run", "batch_size=3"], "did you mean 'training.batch_size'?"),
+        (["run", "training.rounds=1000000000000"], "less than or equal to 1000000"),
         (["run", "--seed", "3", "--seeds", "0..1"], "--seed 3 and --seeds 0..1 both give seeds"),
         (["search", "briggs", "--seed", "3", "--seeds", "0..1"], "both give seeds"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),
@@ -46,7 +46,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--seed=0..3"], "several: --seeds 0..3"),
         (["run", "--seeds", "0", "1", "2"], "as in --seeds 0,1,2; see --help"),
         (["run", "--seed", "0", "1", "2"], "several: --seeds 0..3"),
-        (["run", "quickstart", *"abcdefghijklm"], "`fedgrid run` takes one WHAT; "),
+        (["run", "quickstart", *"abcdefghijklm"], "`fedgrid run` takes one GRID and KEY=VALUE for keys; "),
         (["presets", "paper"], "`fedgrid presets` takes options only; "),
         (["run", "quickstart", "--algorithm", "fedavg,", "ifca"], "commas between them, and no spaces"),
         (["run", "--algorithm", "fedavg,", "ifca"], "--algorithm fedavg,: nothing stands on one side"),
@@ -55,8 +55,8 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["arena", "--algorithms", "ifca,"], "--algorithms ifca,: nothing stands on one side"),
         (["table", "one", "--score", "ari", "--score", "ami"], "--score: it is given 2 times"),
         (["run", "quickstart", "--seeds=0", "--seeds", "1"], "--seeds: it is given 2 times"),
-        (["run", "--set", "clients=4", "--set=clients=5"], "--set clients: it is given 2 times"),
-        (["run", "--set", "training.rounds="], "--set training.rounds=: no value; expected KEY=VALUE"),
+        (["run", "clients=4", "clients=5"], "clients: it is given 2 times"),
+        (["run", "training.rounds="], "training.rounds=: no value; expected KEY=VALUE"),
         (["import", "one.txt", "--name", "one"], "name a bundle (FILE.zip), or the folder"),
         (["help"], "it is `fedgrid --help`"),
         (["version"], "it is `fedgrid --version`"),
@@ -65,9 +65,9 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--dataset", "FashionMNIST"], "did you mean 'fmnist'?"),
         (["run", "--dataset", "CIFAR-10"], "did you mean 'cifar10'?"),
         (["run", "--algorithm", "Fed-Avg"], "did you mean 'fedavg'?"),
-        (["run", "--clients", "15,30"], "--set clients=15,30"),
-        (["run", "quickstart", "--epochs", "5"], "--epochs; set it with --set training.local_epochs=VALUE"),
-        (["run", "quickstart", "--lr", "0.1"], "--lr; set it with --set training.learning_rate=VALUE"),
+        (["run", "--clients", "15,30"], "clients=15,30"),
+        (["run", "quickstart", "--epochs", "5"], "--epochs; set it with training.local_epochs=VALUE"),
+        (["run", "quickstart", "--lr", "0.1"], "--lr; set it with training.learning_rate=VALUE"),
         (["run", "quickstart", "--num-clients", "3"], "did you mean --clients?"),
         (["run", "quickstart", "--gpus", "1"], "--gpus-per-actor SHARE"),
         (["run", "quickstart", "--device", "cuda"], "--gpus-per-actor SHARE"),
@@ -84,12 +84,12 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--clients", "2"], "3 clusters need at least 3 clients, not 2"),
         (["run", "--clients", "999999999"], "999999999 clients cannot share 1442 images"),
         (["run", "--clients", "5000"], "5000 clients cannot share 1442 images; take at most 1442 clients"),
-        (["run", "--set", "training.rounds"], "expected KEY=VALUE, as in training.rounds=5"),
-        (["run", "--set", "training.rounds=0"], "training.rounds = 0: input should be greater than 0"),
-        (["run", "--set", "model=vgg"], "unknown model 'vgg'; "),
-        (["run", "--set", "split.num_clusters=20"], "20 clusters need at least 20 classes"),
-        (["run", "--set", "split.draws=1"], "more split.draws"),
-        (["run", "--set", "split.server_images=356"], "more than the 355 images of the server's test set"),
+        (["run", "training.rounds"], "expected KEY=VALUE, as in training.rounds=5"),
+        (["run", "training.rounds=0"], "training.rounds = 0: input should be greater than 0"),
+        (["run", "model=vgg"], "unknown model 'vgg'; "),
+        (["run", "split.num_clusters=20"], "20 clusters need at least 20 classes"),
+        (["run", "split.draws=1"], "more split.draws"),
+        (["run", "split.server_images=356"], "more than the 355 images of the server's test set"),
         (["run", "--algorithm", "fedavg", "--algorithm", "fedavg"], "the same run twice: "),
         (["run", "--seed", "1", "--clients-per-actor", "0"], "Invalid value for '--clients-per-actor'"),
         (
@@ -104,7 +104,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "--seed", "1", "--cpus-per-actor", "-1"], "Invalid value for '--cpus-per-actor'"),
         ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),
         (
-            ["run", "--set", "model=lenet5"],
+            ["run", "model=lenet5"],
             "too small for model 'lenet5', which needs at least 16x16",
         ),
         (["convert", "mnist", "x"], "'mnist' is not one of 'femnist'"),
@@ -117,7 +117,7 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["run", "folder:my-own-cat-images"], "'folder:my-own-cat-images' is a data set, no preset"),
         (["data", "digits-15-rotated-balanced"], "did you mean 'rotated'?"),
         (["data", "digits", "--clients", "0"], "clients = 0: input should be greater than 0"),
-        (["data", "digits", "--set", "seed=[1, 2]"], "one split at a time, not 2"),
+        (["data", "digits", "seed=[1, 2]"], "one split at a time, not 2"),
         (["data", "--csv", "x.csv"], "need a data set, as in fedgrid data digits"),
         (["data", "--figure", "x.svg"], "need a data set, as in fedgrid data digits"),
         (
@@ -125,25 +125,25 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
             "--figure x.bmp: expected a file name that ends with .pdf or .png or .svg",
         ),
         (["data", "digits", "--figure", "none/x.svg"], "none/x.svg cannot be written: No such file"),
-        (["run", "--split", "label-skew", "--set", "split.labels_share=2"], "less than or equal to 1"),
-        (["run", "--split", "label-skew", "--set", "split.labels_share=0.01"], "split.labels_share = 0.01"),
+        (["run", "--split", "label-skew", "split.labels_share=2"], "less than or equal to 1"),
+        (["run", "--split", "label-skew", "split.labels_share=0.01"], "split.labels_share = 0.01"),
         (
-            ["run", "--split", "dirichlet", "--set", "split.alpha=0.0001"],
+            ["run", "--split", "dirichlet", "split.alpha=0.0001"],
             "none of 1000 draws gives each of 15",
         ),
         (["run", "--split", "dirichlet", "--clients", "145"], "needs 10 of 1442 images; take at most 144"),
-        (["run", "--split", "rotated", "--set", "split.num_clusters=5"], "take at most 4 groups"),
-        (["run", "--split", "swapped", "--set", "split.num_clusters=6"], "take at most 5"),
+        (["run", "--split", "rotated", "split.num_clusters=5"], "take at most 4 groups"),
+        (["run", "--split", "swapped", "split.num_clusters=6"], "take at most 5"),
         (
             ["run", "--split", "natural"],
             "the images of digits have no groups; take another split, or folder:",
         ),
         (
-            ["run", "--set", "split.tested_on=official", "--set", "split.reference_images=355"],
+            ["run", "split.tested_on=official", "split.reference_images=355"],
             "the official test set has 355 images, of which at least one must be left",
         ),
         (
-            ["run", "--set", "split.tested_on=official", "--set", "split.test_share=0.2"],
+            ["run", "split.tested_on=official", "split.test_share=0.2"],
             "split.test_share = 0.2 has no effect with split.tested_on = official",
         ),
         (
@@ -153,13 +153,12 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["ui"], "run something first, or name the folder with --storage"),
         (["ui", "--port", "0"], "Invalid value for '--port'"),
         (["run", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
-        (["run", "paper-digits", "--filter", "colour=red"], "unknown axis 'colour'"),
-        (["run", "paper-digits", "--filter", "clients=16"], "clients"),
-        (["run", "paper-digits", "--filter", "clients"], "clients"),
+        (["run", "paper-digits", "--where", "colour=red"], "unknown axis 'colour'"),
+        (["run", "paper-digits", "--where", "clients=16"], "clients"),
+        (["run", "paper-digits", "--where", "clients"], "clients"),
         (["run", "paper-digits", "--seeds", "4..0"], "4..0"),
         (["run", "paper-digits", "--seeds", "some"], "some"),
-        (["run", "paper-digits", "--extend", "algorithms+=louvian"], "louvian"),
-        (["run", "paper-digits", "--extend", "seeds=5"], "seeds=5"),
+        (["run", "paper-digits", "algorithms+=louvian"], "louvian"),
         (["run", "quickstart", "--retries", "-1"], "Invalid value for '--retries'"),
         (["run", "--clients", "2.5"], "Invalid value for '--clients'"),
         (["run", "quickstart", "--cache-limit", "5XB"], "Invalid value for '--cache-limit': '5XB' "),
@@ -167,12 +166,12 @@ IN_PROCESS = ("run", "--in-process", "--set", "training.rounds=1")
         (["search", "briggs", "--no-cache", "--cache-limit", "5GB"], "--cache-limit limits what --no-cache"),
         (["retry", "paper", "--no-cache", "--cache-limit", "5GB"], "--cache-limit limits what --no-cache"),
         (["cache", "paper"], "no grid in "),
-        (["run", "--set", "clients=2.5"], "clients = 2.5: input should be a valid integer"),
-        (["run", "--set", "clients=-3"], "clients = -3: input should be greater than 0"),
-        (["run", "--set", "clients=true"], "clients"),
-        (["run", "--set", "training.learning_rate=true"], "training.learning_rate = True: input should be"),
+        (["run", "clients=2.5"], "clients = 2.5: input should be a valid integer"),
+        (["run", "clients=-3"], "clients = -3: input should be greater than 0"),
+        (["run", "clients=true"], "clients"),
+        (["run", "training.learning_rate=true"], "training.learning_rate = True: input should be"),
         (
-            ["run", "--algorithm", "ocfl-kmeans", "--set", "algorithm.clusterer.num_clusters=0"],
+            ["run", "--algorithm", "ocfl-kmeans", "algorithm.clusterer.num_clusters=0"],
             "num_clusters",
         ),
         (["status", "paper"], "name that with --storage; `fedgrid run paper` starts one"),
@@ -311,6 +310,6 @@ def test_commas_part_values_and_a_number_for_seeds_is_said_to_be_one_seed(tmp_pa
 
 
 def test_a_dry_run_says_which_values_of_an_axis_set_takes_the_place_of(tmp_path):
-    given = ("run", "quickstart", "--set", "algorithm=fedavg", "--in-process", "--dry-run")
+    given = ("run", "quickstart", "algorithm=fedavg", "--in-process", "--dry-run")
     result = fedgrid(*given, "--storage", tmp_path)
     assert (result.code, "7 values of algorithm: fedavg, sattler" in result.err) == (0, True)

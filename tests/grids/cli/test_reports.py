@@ -143,7 +143,7 @@ def test_unfinished_run_is_named_and_its_cells_are_empty(storage, tmp_path):
 @pytest.mark.usefixtures("without_figures")
 def test_report_of_some_runs_has_a_folder_of_its_own_and_says_so(storage):
     """The report of the whole grid stays, in MLflow too."""
-    said = strict_json(report(storage, "--filter", "algorithms=fedavg", "--json").out)
+    said = strict_json(report(storage, "--where", "algorithms=fedavg", "--json").out)
     folder = storage / "grids" / "one" / "report-algorithms-fedavg"
     assert (Path(said["index"]), said["runs"], said["mlflow"]) == (folder / "index.html", 1, False)
     assert "Only runs with algorithms=fedavg" in (folder / "index.html").read_text()
@@ -174,9 +174,9 @@ def test_report_draws_all_figures_and_other_formats_if_asked_for_and_says_so(gri
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--filter", "algorithm=nothing"), "--filter algorithm=nothing: no run has"),
-        (("--filter", "algoritm=fedavg"), "did you mean 'algorithm'"),
-        (("--filter", "fedavg"), "expected COLUMN=VALUE"),
+        (("--where", "algorithm=nothing"), "--where algorithm=nothing: no run has"),
+        (("--where", "algoritm=fedavg"), "did you mean 'algorithm'"),
+        (("--where", "fedavg"), "expected COLUMN=VALUE"),
         (("--style", "ggplo"), "did you mean 'ggplot'"),
     ],
 )
@@ -196,7 +196,7 @@ def test_filter_or_style_that_does_not_exist_is_refused_in_one_line(grids, optio
     ],
 )
 def test_table_of_a_score_is_printed_in_each_format(grids, format, has):
-    options = ("--score", "published_rand", "--filter", "algorithm=ocfl-kmeans", "--format", format)
+    options = ("--score", "published_rand", "--where", "algorithm=ocfl-kmeans", "--format", format)
     result = fedgrid("table", "one", "--storage", grids, *options)
     assert (result.code, result.err) == (0, "")
     assert has in result.out

@@ -116,7 +116,7 @@ def test_stacked_of_the_file_or_an_option_comes_first(machine, run):
 
 def test_stacked_of_an_option_comes_before_what_is_kept(machine, run):
     run(*AUTO)
-    run("--set", "training.stacked=1", "--yes")
+    run("training.stacked=1", "--yes")
     assert stacks(run) == [1, 1]
     run("--yes")
     assert stacks(run) == [3, 3]
@@ -148,7 +148,7 @@ def test_grid_that_was_launched_without_auto_keeps_its_ids(machine, run):
 
 def test_runs_by_options_are_stacked_only_on_request(machine, run):
     """They share a grid with whatever else was run by options."""
-    options = ("--clients", 3, "--set", "training.rounds=1")
+    options = ("--clients", 3, "training.rounds=1")
     run(*AUTO, *options, what=())
     assert stacks(run, "runs") == [3]
     assert run(*options, "--algorithm", "fedprox", what=()).code == 0

@@ -18,7 +18,7 @@ from tests.helpers.small_grid import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
-SMALL = ("run", "centralised", "--in-process", "--set", "training.rounds=3", "--storage")
+SMALL = ("run", "centralised", "--in-process", "training.rounds=3", "--storage")
 PROPOSE = ("analyse", "centralised", "epsilons", "--storage")
 THEIRS = ArchivedTraining(
     dataset="digits",
@@ -63,7 +63,7 @@ def test_the_terminal_shows_epochs_the_proposal_and_options_to_paste(finished, p
     for part in (
         "Epochs of digits-1-centralised-fedavg-s0",
         "by rules of thumb, to start a search from",
-        f"--set algorithm.epsilon_1={proposed['epsilon_1']:g}",
+        f"algorithm.epsilon_1={proposed['epsilon_1']:g}",
         "already analysed",
     ):
         assert part in out
@@ -147,7 +147,7 @@ def test_damaged_records_of_a_training_are_named(finished, tmp_path):
 def test_a_run_with_clients_is_refused(tmp_path):
     storage = new_storage(tmp_path / "runs")
     run = ("run", "--dataset", "digits", "--clients", 3, "--algorithm", "fedavg", "--name", "small")
-    assert fedgrid(*run, "--set", "training.rounds=1", "--in-process", "--storage", storage).code == 0
+    assert fedgrid(*run, "training.rounds=1", "--in-process", "--storage", storage).code == 0
     refused = fedgrid("analyse", "small", "epsilons", "--storage", storage)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "fedgrid run centralised --dataset digits" in refused.err
@@ -155,7 +155,7 @@ def test_a_run_with_clients_is_refused(tmp_path):
 
 def test_a_training_without_progress_has_no_proposal(tmp_path):
     storage = new_storage(tmp_path / "runs")
-    assert fedgrid(*SMALL, storage, "--set", "training.learning_rate=1e-30").code == 0
+    assert fedgrid(*SMALL, storage, "training.learning_rate=1e-30").code == 0
     result = fedgrid(*PROPOSE, storage)
     assert result.code == 1
     assert "never falls below that, so no settings can be proposed" in result.err

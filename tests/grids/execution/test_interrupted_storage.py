@@ -9,7 +9,7 @@ from fedgrid.engine.runtime.storage import storage as storage_module
 from fedgrid.engine.runtime.storage.clock import CLOCK
 from tests.helpers.command_line import fedgrid
 
-RUN = ("run", "--dataset", "digits", "--algorithm", "fedavg", "--clients", "3", "--set", "training.rounds=3")
+RUN = ("run", "--dataset", "digits", "--algorithm", "fedavg", "--clients", "3", "training.rounds=3")
 
 
 @pytest.fixture(scope="module", autouse=True)

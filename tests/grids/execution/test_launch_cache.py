@@ -13,7 +13,7 @@ from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.kept_rounds import shared_prefixes_with_states, shared_prefixes_with_statistics
 
 SMALL = (
-    *("run", "--in-process", "--clients", "3", "--set", "training.rounds=2"),
+    *("run", "--in-process", "--clients", "3", "training.rounds=2"),
     *("--algorithm", "fedavg", "--algorithm", "ocfl-kmeans"),
 )
 

@@ -252,7 +252,7 @@ def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
     plugin = tmp_path / "fragile.py"
     plugin.write_text(FRAGILE.replace("FLAG", str(flag)))
     options = ("--plugin", plugin, "--storage", storage, "--retries", 0)
-    small = ("--algorithm", "fragile", "--clients", 3, "--set", "training.rounds=2", "--in-process")
+    small = ("--algorithm", "fragile", "--clients", 3, "training.rounds=2", "--in-process")
     assert fedgrid("run", *small, *options).code == 1
     plugin.write_text(renamed(plugin.read_text()))
     active._sources.clear()

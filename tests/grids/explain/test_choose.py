@@ -48,7 +48,7 @@ def test_filters_keep_runs_by_axis_and_refuse_what_the_grid_lacks(storage):
     assert find_runs(GRID, storage, ["algorithm=fedavg", "seed=1"])[1] == RUNS[:1]
     with pytest.raises(ConfigError, match=r"algorithm=sattler: no run has .* there are fedavg, ocfl-kmeans"):
         find_runs(GRID, storage, ["algorithm=sattler"])
-    with pytest.raises(ConfigError, match=r"--filter alg=fedavg: no axis 'alg'"):
+    with pytest.raises(ConfigError, match=r"--where alg=fedavg: no axis 'alg'"):
         find_runs(GRID, storage, ["alg=fedavg"])
     with pytest.raises(ConfigError, match="no run has .*seed=.2"):
         find_runs(GRID, storage, ["algorithm=ocfl-kmeans", "seed=2"])

@@ -148,7 +148,7 @@ def test_run_with_trackers_in_processes_of_their_own(tmp_path, storage):
     """The run has the id that it has without them. A later `sync` tells what a broken tracker lacks."""
     file = tmp_path / "own_tracker.py"
     file.write_text(CODE)
-    options = ("--dataset", "digits", "--algorithm", "fedavg", "--clients", 3, "--set", "training.rounds=2")
+    options = ("--dataset", "digits", "--algorithm", "fedavg", "--clients", 3, "training.rounds=2")
     at = ("--storage", storage)
     first = fedgrid("run", *options, *at, "--in-process", "--track", "none", "--name", "mine")
     assert (first.code, first.err) == (0, "")

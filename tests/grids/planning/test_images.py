@@ -73,7 +73,7 @@ def test_the_commands_say_so(table, tmp_path):
     given = ("--clients", "2", "--split", "iid")
     for command in (["data", table(20, "#drop=subject")],
                     ["run", "--dataset", table(20, "#drop=subject"), "--algorithm", "fedavg", "--in-process",
-                     "--set", "training.rounds=1", "--storage", tmp_path / "S"]):  # fmt: skip
+                     "training.rounds=1", "--storage", tmp_path / "S"]):  # fmt: skip
         said = fedgrid(*command, *given).err
         assert "of the server's test set" in said
         assert "examples that clients are tested on" in said

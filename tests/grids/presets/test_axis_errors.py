@@ -78,14 +78,14 @@ def test_a_wrong_axis_is_refused_with_key_line_and_the_closest_key(refused, text
     [
         (
             {"filters": ["training.local_epoch=5"]},
-            ["--filter", "'training.local_epoch'", "'training.local_epochs'"],
+            ["--where", "'training.local_epoch'", "'training.local_epochs'"],
         ),
-        ({"filters": ["training.local_epochs=6"]}, ["--filter", "'6'", "1, 5"]),
-        ({"filters": ["split.majority=1"]}, ["--filter", "'split.majority'"]),
-        ({"extends": ["training.local_epochs+=5"]}, ["--extend", "already has training.local_epochs 5"]),
-        ({"extends": ["training.local_epochs+=[1"]}, ["--extend", "not YAML"]),
-        ({"extends": ["training.local_epochs+=0"]}, ["training.local_epochs = 0"]),
-        ({"extends": ["training.rounds+=5"]}, ["--extend", "'training.rounds'"]),
+        ({"filters": ["training.local_epochs=6"]}, ["--where", "'6'", "1, 5"]),
+        ({"filters": ["split.majority=1"]}, ["--where", "'split.majority'"]),
+        ({"changes": ["training.local_epochs+=5"]}, ["already has training.local_epochs 5"]),
+        ({"changes": ["training.local_epochs+=[1"]}, ["not YAML"]),
+        ({"changes": ["training.local_epochs+=0"]}, ["training.local_epochs = 0"]),
+        ({"changes": ["training.rounds+=5"]}, ["'training.rounds'"]),
     ],
 )
 def test_a_wrong_filter_or_extension_is_refused(refused, how, parts):

@@ -119,7 +119,7 @@ def test_set_notes_which_values_of_an_axis_it_takes_the_place_of(write):
     several = grid(path, "training.local_epochs=[2, 3]", "training.rounds=4")
     assert (len(several.runs), several.notes) == (2, ())
     (note,) = grid(path, "training.local_epochs=2").notes
-    assert "--set training.local_epochs=2" in note
+    assert "training.local_epochs=2" in note
     assert "2 values of training.local_epochs: 1, 5" in note
 
 
@@ -224,9 +224,9 @@ def test_a_filter_of_the_file_knows_the_axes(write):
 
 def test_extend_adds_values_to_an_axis(write):
     path = write(EPOCHS)
-    assert epochs(path, extends=["training.local_epochs+=20,30"]) == [1, 5, 20, 30]
+    assert epochs(path, "training.local_epochs+=20,30") == [1, 5, 20, 30]
     before = [run.run_id for run in grid(path).runs]
-    assert [run.run_id for run in grid(path, extends=["training.local_epochs+=20"]).runs][:2] == before
+    assert [run.run_id for run in grid(path, "training.local_epochs+=20").runs][:2] == before
 
 
 def test_an_override_applies_where_an_axis_has_a_value(write):

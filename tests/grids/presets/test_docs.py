@@ -35,7 +35,7 @@ def test_the_examples_of_the_docs_are_grids(write):
     }
     assert counts == {"my-grid.yaml": 1 * 2 * 1 * 2 * (2 * 5 - 2) * 7, "two-axes.yaml": 3 * 2 * 2 * 3}
     assert len(load_grid("two-axes.yaml", {}, [], NOWHERE, filters=["split.majority=0.5"]).runs) == 12
-    assert len(load_grid("two-axes.yaml", {}, [], NOWHERE, extends=["training.local_epochs+=20"]).runs) == 54
+    assert len(load_grid("two-axes.yaml", {}, ["training.local_epochs+=20"], NOWHERE).runs) == 54
 
 
 def test_the_error_of_the_docs_is_the_error_of_its_example(write):

@@ -1,4 +1,4 @@
-"""Options that narrow or widen a grid: --filter, --seeds and --extend."""
+"""What narrows or widens a grid: --where, --seeds and AXIS+=VALUE."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,8 @@ from fedgrid.grids.presets.load import load_grid
 NOWHERE = Path("no-data-needed")
 
 
-def narrowed(what="paper", **how):
-    return load_grid(what, {}, [], NOWHERE, **how).runs
+def narrowed(what="paper", changes=(), **how):
+    return load_grid(what, {}, changes, NOWHERE, **how).runs
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_a_filter_selects_among_the_seeds_of_option_seeds():
 
 def test_an_extension_adds_runs_and_changes_none():
     before = narrowed("quickstart")
-    after = narrowed("quickstart", extends=["algorithms+=briggs-as-published,sattler-as-published"])
+    after = narrowed("quickstart", changes=["algorithms+=briggs-as-published,sattler-as-published"])
     assert after[:7] == before
     assert [run.algorithm["name"] for run in after[7:]] == ["briggs-as-published", "sattler-as-published"]
-    assert len(narrowed("quickstart", extends=["seeds+=5..9", "clients+=30"])) == 7 * 6 * 2
+    assert len(narrowed("quickstart", changes=["seeds+=5..9", "clients+=30"])) == 7 * 6 * 2
 
 
 def test_overrides_apply_to_runs_that_an_extension_adds():
     new = [
         run
-        for run in narrowed(extends=["algorithm+=sattler-as-published"])
+        for run in narrowed(changes=["algorithm+=sattler-as-published"])
         if "as-pub" in run.algorithm["name"]
     ]
     assert len(new) == 40
@@ -83,7 +83,7 @@ def test_overrides_apply_to_runs_that_an_extension_adds():
 
 @pytest.mark.parametrize("values", ["clients+=45", "datasets+=cifar10,mnist", "splits+=overlapping-balanced"])
 def test_any_axis_can_be_extended(values):
-    assert len(narrowed("quickstart", extends=[values])) == 7 * (2 + values.count(","))
+    assert len(narrowed("quickstart", changes=[values])) == 7 * (2 + values.count(","))
 
 
 @pytest.mark.parametrize(
@@ -91,14 +91,14 @@ def test_any_axis_can_be_extended(values):
     [
         (
             {"filters": ["datset=mnist"]},
-            "--filter datset=mnist: unknown axis 'datset'; did you mean 'dataset'? known: dataset, split",
+            "--where datset=mnist: unknown axis 'datset'; did you mean 'dataset'? known: dataset, split",
         ),
         (
             {"filters": ["dataset=mnits"]},
             "no dataset 'mnits' in this grid; did you mean 'mnist'? it has: mnist, fmnist, cifar10, ",
         ),
         ({"filters": ["clients=20"]}, "no clients '20' in this grid; it has: 15, 30"),
-        ({"filters": ["mnist"]}, "--filter mnist: expected COLUMN=VALUE"),
+        ({"filters": ["mnist"]}, "--where mnist: expected COLUMN=VALUE"),
         ({"filters": ["clients>15"]}, "'>' selects finished runs only"),
         ({"filters": [""]}, "expected COLUMN=VALUE"),
         (
@@ -109,20 +109,15 @@ def test_any_axis_can_be_extended(values):
         ({"seeds": "a"}, "--seeds: seeds = 'a': expected 0..4 (both included), 3 or 0,2,5"),
         ({"seeds": "-1"}, "--seeds: seeds = '-1': expected 0..4"),
         ({"seeds": "0,0"}, "the same run twice: "),
+        ({"changes": ["algorithms+="]}, "expected AXIS+=VALUES"),
+        ({"changes": ["rounds+=5"]}, "rounds+=5: unknown axis 'rounds'; "),
+        ({"changes": ["algorithms+=fedavg"]}, "the grid already has algorithm fedavg; leave it out"),
+        ({"changes": ["seeds+=0..1"]}, "the grid already has seed 0"),
         (
-            {"extends": ["algorithms=fedavg"]},
-            "--extend algorithms=fedavg: expected AXIS+=VALUES, "
-            "as in algorithms+=sattler,briggs or seeds+=5..9",
-        ),
-        ({"extends": ["algorithms+="]}, "expected AXIS+=VALUES"),
-        ({"extends": ["rounds+=5"]}, "--extend rounds+=5: unknown axis 'rounds'; "),
-        ({"extends": ["algorithms+=fedavg"]}, "the grid already has algorithm fedavg; leave it out"),
-        ({"extends": ["seeds+=0..1"]}, "the grid already has seed 0"),
-        (
-            {"extends": ["algorithms+=louvian"]},
+            {"changes": ["algorithms+=louvian"]},
             "unknown algorithm 'louvian'; did you mean 'louvain'? known: fedavg, ",
         ),
-        ({"extends": ["clients+=x"]}, "clients = 'x': input should be a valid integer"),
+        ({"changes": ["clients+=x"]}, "clients = 'x': input should be a valid integer"),
     ],
 )
 def test_an_invalid_filter_seeds_or_extension_is_refused(how, message):

@@ -124,7 +124,7 @@ def test_several_values_of_set_are_an_axis(given):
 
 
 def test_several_values_of_set_take_the_place_of_what_a_file_says(write):
-    """Its value, its axis, and an earlier `--set`; runs are those of a file with this axis."""
+    """Its value, its axis, and an earlier override; runs are those of a file with this axis."""
     axis = grid(write("axes: {training.rounds: [3, 4]}", "axis.yaml")).runs
     for text in ("training: {rounds: 9}", "axes: {training.rounds: [5, 6, 7]}"):
         assert grid(write(text), "training.rounds=8", "training.rounds=3,4").runs == axis
@@ -157,7 +157,7 @@ def test_lists_of_keys_that_are_lists_are_single_values(change, axis, values):
 
 
 def test_another_axis_of_set_asks_for_other_runs(write):
-    """As another `--set` of one value does: `runs --superseded` then lists what is no longer asked for."""
+    """As another override of one value does: `runs --superseded` then lists what is no longer asked for."""
     path = write("split: dirichlet")
     first, second, plain = (
         grid(path, *changes).asks.digest for changes in (["split.alpha=0.1,0.5"], ["split.alpha=0.1,1.0"], [])
@@ -253,17 +253,17 @@ def test_a_file_that_is_no_utf8_text_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("training.rounds", "--set training.rounds: expected KEY=VALUE, as in training.rounds=5"),
-        ("=5", "--set =5: expected KEY=VALUE"),
-        ("seed.first=5", "--set seed.first=5: seed is 0 and has no keys"),
-        ("seed=[0", "--set seed=[0 is not YAML: "),
+        ("training.rounds", "training.rounds: expected KEY=VALUE, as in training.rounds=5"),
+        ("=5", "=5: expected KEY=VALUE"),
+        ("seed.first=5", "seed.first=5: seed is 0 and has no keys"),
+        ("seed=[0", "seed=[0 is not YAML: "),
         ("training.round=5", "unknown key 'round' in training; did you mean 'rounds'?"),
         ("training.rounds=many", "training.rounds = 'many': input should be a valid integer"),
         ("training=5", "training = 5: expected"),
         ("training.round=5,6", "unknown key 'round' in training; did you mean 'rounds'?"),
         ("training=5,6", "axis 'training' is a section; name one of its keys, as in training.rounds"),
-        ("training.rounds=5,", "--set training.rounds=5,: nothing stands on one side of a comma"),
-        ("training.rounds=5,,6", "--set training.rounds=5,,6: nothing stands on one side of a comma"),
+        ("training.rounds=5,", "training.rounds=5,: nothing stands on one side of a comma"),
+        ("training.rounds=5,,6", "training.rounds=5,,6: nothing stands on one side of a comma"),
         ("training.rounds=5,5", "the same run twice: "),
         ("training.rounds=[]", "training.rounds = []: expected at least one"),
         ("rounds=5", "unknown key 'rounds'; "),

@@ -265,7 +265,7 @@ def test_an_error_of_the_command_line_names_no_file(refused):
     refused(good, "clients = 0: ", options={"clients": 0})
     refused(good, "clients = 2: 3 clusters need at least 3 clients", options={"clients": 2})
     refused(good, "split.num_clusters = 20: 20 clusters need", "split.num_clusters=20")
-    refused(good, "unknown algorithm 'louvian'", extends=["algorithms+=louvian"])
+    refused(good, "unknown algorithm 'louvian'", "algorithms+=louvian")
 
 
 def test_a_merged_key_is_refused_with_the_line_where_it_was_written(refused):

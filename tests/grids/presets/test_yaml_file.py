@@ -18,10 +18,8 @@ from fedgrid.grids.presets.yaml_file import parse_value, read_yaml
     ],
 )
 def test_misleading_number_is_refused(text, value, instead):
-    with pytest.raises(
-        ConfigError, match=rf"^--set seeds: .* is {value} in YAML \(base .*: write .*{instead}"
-    ):
-        parse_value(text, "--set seeds")
+    with pytest.raises(ConfigError, match=rf"^seeds: .* is {value} in YAML \(base .*: write .*{instead}"):
+        parse_value(text, "seeds")
 
 
 def test_misleading_number_of_a_file_has_its_line(tmp_path):
@@ -45,4 +43,4 @@ def test_misleading_number_of_a_file_has_its_line(tmp_path):
     ],
 )
 def test_other_numbers_stay(text, value):
-    assert parse_value(text, "--set x") == value
+    assert parse_value(text, "x") == value

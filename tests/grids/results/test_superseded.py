@@ -32,11 +32,11 @@ class Study:
         self.folder = folder
         self.storage = Storage.of(folder / "runs")
 
-    def launch(self, text, *, name=None, file="mine.yaml", what=True, **options):
+    def launch(self, text, *, name=None, file="mine.yaml", what=True, changes=(), **options):
         path = self.folder / file
         if what:
             path.write_text(text)
-        grid = load_grid(str(path) if what else None, {}, [], NOWHERE, name=name, **options)
+        grid = load_grid(str(path) if what else None, {}, changes, NOWHERE, name=name, **options)
         folder = GridFolder(self.storage, grid.name)
         folder.keep(grid.runs, grid.text, grid.source, grid.asks)
         for run in grid.runs:
@@ -77,7 +77,7 @@ def test_comments_and_order_of_lines_are_no_edit(study):
 
 @pytest.mark.parametrize(
     "second",
-    [{"filters": ["seed=1"]}, {"filters": ["algorithm=sattler"]}, {"extends": ["seeds+=2"]}, {"seeds": "5"}],
+    [{"filters": ["seed=1"]}, {"filters": ["algorithm=sattler"]}, {"changes": ["seeds+=2"]}, {"seeds": "5"}],
     ids=str,
 )
 def test_a_launch_of_the_same_text_adds(study, second):

@@ -19,7 +19,7 @@ from tests.helpers.killed import Killed, kill_after
 NOWHERE = Path("unused")
 BRIGGS = "algorithm: {name: briggs, round: 6}\n"
 ON_MNIST = ("briggs", "--dataset", "mnist")
-SHORT = ("--set", "training.rounds=2", "--set", "training.local_epochs=1")
+SHORT = ("training.rounds=2", "training.local_epochs=1")
 SEARCH = ("search", "briggs", "--clients", 3, *SHORT, "--in-process", "--trials", 4)
 
 
@@ -462,8 +462,8 @@ def test_search_on_a_kind_of_scenario_is_named_after_the_data_set(storage, split
     search = load_search("briggs", {"split": split, "clients": 4}, ["training.rounds=1"], NOWHERE, own={})
     assert search.name == "briggs-digits"
     result = fedgrid(
-        *("search", "briggs", "--split", split, "--clients", 4, "--set", "training.rounds=1"),
-        *("--set", "split.tested_on=official", "--in-process", "--trials", 1, "--storage", storage),
+        *("search", "briggs", "--split", split, "--clients", 4, "training.rounds=1"),
+        *("split.tested_on=official", "--in-process", "--trials", 1, "--storage", storage),
     )
     assert result.code == 0
     assert "warning: algorithm briggs: round" in result.err

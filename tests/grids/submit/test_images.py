@@ -116,7 +116,7 @@ def test_file_of_a_split_is_shipped_from_a_grid_and_an_option(here, job, tmp_pat
 
 @pytest.mark.parametrize(
     "argument",
-    ["npz:mine.npz", "digits,npz:mine.npz", "--dataset=npz:mine.npz", "--set=dataset=['npz:mine.npz']"],
+    ["npz:mine.npz", "digits,npz:mine.npz", "--dataset=npz:mine.npz", "dataset=['npz:mine.npz']"],
 )
 def test_name_is_changed_wherever_an_option_has_it(here, job, argument):
     shipment = Shipment(job)

@@ -48,7 +48,7 @@ exec {Path(sys.executable).with_name("fedgrid")} "$@"
 """
 """The head's `fedgrid`: of one grid it starts no Python."""
 OWN_IMAGES = ["--dataset", "npz:mine.npz", "--split", "majority", "--clients", "3", "--algorithm", "fedavg"]
-OWN_IMAGES += ["--set", "model=digitnet", "--set", "split.draws=6", "--set", "training.rounds=1"]
+OWN_IMAGES += ["model=digitnet", "split.draws=6", "training.rounds=1"]
 
 
 def console() -> Console:
@@ -84,7 +84,7 @@ def test_job_without_storage_needs_one_in_the_heads_environment(tmp_path: Path) 
 
 
 def test_job_arguments_survive_the_shell(tmp_path: Path) -> None:
-    odd = ["a b", "it's", '"', "$HOME", "`id`", "!1", "*", "", "a\\n", "--set=x=[1, 2]", "é"]
+    odd = ["a b", "it's", '"', "$HOME", "`id`", "!1", "*", "", "a\\n", "x=[1, 2]", "é"]
     ended = run_by_a_shell(command([*odd, "--storage", "/srv"]), tmp_path)
     assert ended.stdout.splitlines() == [f"<{word}>" for word in ["run", *odd, "--storage", "/srv"]]
 
@@ -175,7 +175,7 @@ def test_submit_refuses_bad_arguments(
 
 
 @pytest.mark.parametrize(
-    "given", [["--dataset", "npz:gone.npz"], ["--dataset=npz:gone.npz"], ["--set", "dataset=npz:gone.npz"]]
+    "given", [["--dataset", "npz:gone.npz"], ["--dataset=npz:gone.npz"], ["dataset=npz:gone.npz"]]
 )
 def test_submit_refuses_images_that_are_not_here(given: list[str], tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"gone\.npz"):

@@ -184,9 +184,9 @@ def test_mean_that_lacks_a_run_counts_them_and_is_not_compared():
     [
         ({"scores": ["arri"]}, "no score 'arri'; did you mean 'ari'"),
         ({"scores": ["balanced_accuracy"]}, "did you mean 'personalised_balanced_accuracy'"),
-        ({"scores": ["auc"]}, "'personalised_auc'.*--set evaluation.probabilities=true"),
-        ({"scores": ["generalised_ece"]}, "--set evaluation.probabilities=true"),
-        ({"scores": ["global_accuracy"]}, "--set evaluation.global_model=true"),
+        ({"scores": ["auc"]}, "'personalised_auc'.*evaluation.probabilities=true"),
+        ({"scores": ["generalised_ece"]}, "evaluation.probabilities=true"),
+        ({"scores": ["global_accuracy"]}, "evaluation.global_model=true"),
         ({"rows": ["splt"]}, "no axis 'splt'; did you mean 'split'"),
         ({"rows": ["split"], "columns": ["splits"]}, "split is both"),
         ({"rows": ["split"], "columns": ["dataset"]}, "2 algorithms would be averaged"),

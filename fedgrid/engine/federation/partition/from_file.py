@@ -40,7 +40,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     if assigned is None:
         raise ConfigError(
             f"split {scenario.split} needs a file, or a data set that says who holds what; name one, as in "
-            "--set split.path=partition.csv",
+            "split.path=partition.csv",
             ("split", "path"),
         )
     if scenario.num_clients != assigned.num_clients:

@@ -63,7 +63,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
     if not model:
         raise ConfigError(
             f"{dataset.name}: its {dataset.inputs} look like images; save them as uint8, 0 to 255, or name a "
-            "model for numbers, as in --set model=mlp",
+            "model for numbers, as in model=mlp",
             ("model",),
         )
     if model not in MODELS:

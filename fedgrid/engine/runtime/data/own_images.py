@@ -88,7 +88,7 @@ def place(dataset: str) -> Path:
     """
     if dataset not in _known:
         kind = dataset.partition(":")[0]
-        option = "--set split.path=PATH" if kind == PARTITION else f"--dataset {kind}:PATH"
+        option = "split.path=PATH" if kind == PARTITION else f"--dataset {kind}:PATH"
         raise DataError(
             f"{dataset}: the location of these data is not known here; repeat the run with their path, as in "
             f"{option}"

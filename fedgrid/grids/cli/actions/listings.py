@@ -104,7 +104,7 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     rows = [(entry.name, entry.title, entry.summary, entry.source) for entry in ALGORITHMS.values()]
     console.print(choice_table(("name", "in papers", "what it does", "source"), rows))
     console.print(
-        "\nSettings of one, with their defaults: fedgrid algorithms NAME; of all: --json. Set one with --set "
+        "\nSettings of one, with their defaults: fedgrid algorithms NAME; of all: --json. Set one with "
         "algorithm.KEY=VALUE"
     )
 
@@ -138,7 +138,7 @@ def _show_algorithm(name: str, console: Console) -> None:
         console.print("It has no settings.")
         return
     console.print(choice_table(("setting", "default", "allowed", "meaning"), rows))
-    console.print(f"\nSet one with --set algorithm.{rows[0][0]}=VALUE")
+    console.print(f"\nSet one with algorithm.{rows[0][0]}=VALUE")
 
 
 def list_models(as_json: bool, console: Console) -> None:

@@ -40,7 +40,7 @@ def decide_stacking(
     with `auto` or without, on any machine; but `training.stacked` of the user comes first.
 
     Args:
-        load: loads the grid, with changes as of `--set`.
+        load: loads the grid, with overrides.
         storage: where it has a folder, if it was launched before.
         options: of the launch.
         console: says that something is measured.
@@ -53,7 +53,7 @@ def decide_stacking(
     """
     grid = load(())
     if grid.sets_stacked:
-        line = f"{ASKED} nothing is decided: the grid, or --set, gives training.stacked itself"
+        line = f"{ASKED} nothing is decided: the grid, or an override, gives training.stacked itself"
         return grid, line if is_asked else ""
     stored, earlier = _read_stacking(grid, storage)
     if stored is not None and (is_asked or grid.source != OPTIONS):

@@ -53,9 +53,9 @@ def filter_study(study: Study, filters: Sequence[str]) -> Study:
         try:
             study = study.only(select(study.runs, read_conditions(text)))
         except ValueError as error:
-            raise ConfigError(f"--filter {text}: {error}") from error
+            raise ConfigError(f"--where {text}: {error}") from error
         if not study.finished:
-            raise ConfigError(f"--filter {text}: no finished run is left")
+            raise ConfigError(f"--where {text}: no finished run is left")
         study = replace(study, notes=(f"Only runs with {text}.", *study.notes))
     return study
 

@@ -17,8 +17,8 @@ from fedgrid.grids.cli.commands.app import (
 )
 from fedgrid.grids.cli.commands.options import (
     AsJson,
+    Conditions,
     DataDir,
-    Filters,
     GridOrRun,
     InProcess,
     Plugins,
@@ -46,7 +46,7 @@ class AnalysisOptions:
     ] = False
     as_json: AsJson = False
 
-    def do(self, analysis: "Analysis", what: str, settings: Any, filters: Sequence[str] | None) -> None:
+    def do(self, analysis: "Analysis", what: str, settings: Any, where: Sequence[str] | None) -> None:
         """Do an analysis; exit with a code that says so if it was stopped or a part of it failed."""
         from fedgrid.grids.analyses.command import How, analyse
 
@@ -57,7 +57,7 @@ class AnalysisOptions:
             data_folder(self.data_dir),
             settings,
             console(),
-            filters=filters or (),
+            filters=where or (),
             how=How(self.in_process, self.dry_run, self.as_json, self.trust),
         )
         if result.stopped or result.failed:
@@ -76,7 +76,7 @@ def explain(
             show_default="all three",
         ),
     ] = None,
-    filters: Filters = None,
+    where: Conditions = None,
     images: Annotated[
         int | None,
         typer.Option(min=1, help="Images per client.", show_default="24, or all if a client has fewer"),
@@ -114,7 +114,7 @@ def explain(
         EXPLAIN,
         what,
         ExplainOptions(distributions(on), images, steps, round_, baseline, as_published),
-        filters,
+        where,
     )
 
 
@@ -127,7 +127,7 @@ def attack(
         Literal["membership", "class", "reconstruction"],
         typer.Option(help="What to learn: who trained on an image, a majority class, the images themselves."),
     ],
-    filters: Filters = None,
+    where: Conditions = None,
     clients: Annotated[
         int | None,
         typer.Option(min=1, help="Reconstruction: clients whose updates are inverted.", show_default="3"),
@@ -154,7 +154,7 @@ def attack(
     from fedgrid.grids.attack.analysis import ATTACK, settings_of
 
     use_plugins(work.plugins)
-    work.do(ATTACK, grid, settings_of(kind, clients, steps, round_), filters)
+    work.do(ATTACK, grid, settings_of(kind, clients, steps, round_), where)
 
 
 @app.command(epilog="Example: `fedgrid analyse quickstart spread --plugin my_analysis.py`")
@@ -165,10 +165,13 @@ def analyse(
     name: Annotated[
         str, typer.Argument(help="epsilons, or an analysis of a plugin's ANALYSES.", show_default=False)
     ],
-    filters: Filters = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Set one of the analysis's settings: KEY=VALUE.")
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...", help="Set one of the analysis's settings.", show_default=False
+        ),
     ] = None,
+    where: Conditions = None,
     work: AnalysisOptions,
 ) -> None:
     """Compute something of each finished run: epsilons of a centralised training, or an analysis of your own.
@@ -179,4 +182,4 @@ def analyse(
 
     use_plugins(work.plugins)
     analysis = find_analysis(name)
-    work.do(analysis, what, settings_of(analysis, changes or []), filters)
+    work.do(analysis, what, settings_of(analysis, overrides or []), where)

@@ -1,13 +1,11 @@
 """What the commands share: exit codes, the console, and groups of options."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args, get_type_hints
 
@@ -15,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.grids.cli.commands.arguments import place_arguments
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.steps import Steps
 
@@ -70,8 +69,11 @@ def data_folder(data_dir: Path | None) -> Path:
     return image_folder(data_dir) if data_dir is not None else default_data_dir().absolute()
 
 
-class GivenOnce(TyperCommand):
-    """A command that refuses an option of one value that is given twice: the last one would silently win."""
+class Command(TyperCommand):
+    """A command that takes overrides among its arguments and refuses an option of one value given twice.
+
+    Typer would let the last of two values win without a word.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Return the arguments that are left, as Typer does."""
@@ -81,20 +83,9 @@ class GivenOnce(TyperCommand):
             if len(its) > 1 and not option.multiple and not getattr(option, "is_flag", False):
                 message = f"it is given {len(its)} times; give it once, with commas between several values"
                 raise ConfigError(f"{its[-1]}: {message}")
-        _check_changes(args)
-        return super().parse_args(ctx, args)
-
-
-def _check_changes(args: Sequence[str]) -> None:
-    """Check that no key is given to `--set` twice."""
-    whole = [arg.partition("=")[2] for arg in args if arg.startswith("--set=")]
-    given = [*whole, *(value for option, value in pairwise(args) if option == "--set")]
-    counts = Counter(change.partition("=")[0] for change in given if "=" in change)
-    for key, count in counts.items():
-        if count > 1:
-            raise ConfigError(
-                f"--set {key}: it is given {count} times; give it once, with commas between several values"
-            )
+        rest = super().parse_args(ctx, args)
+        place_arguments(ctx, self.params)
+        return rest
 
 
 def read_texts(command: Callable[..., None]) -> None:

@@ -13,7 +13,7 @@ from fedgrid.grids.cli.commands.app import (
     use_plugins,
     with_groups,
 )
-from fedgrid.grids.cli.commands.options import Changes, Dataset, DryRun, InProcess, Launch, Seeds
+from fedgrid.grids.cli.commands.options import Dataset, DryRun, InProcess, Launch, Overrides, Seeds
 from fedgrid.grids.display.plain import warn
 
 app = typer.Typer()
@@ -23,6 +23,7 @@ app = typer.Typer()
 @with_groups
 def arena(
     *,
+    overrides: Overrides = None,
     own: Annotated[
         list[Path] | None,
         typer.Option(
@@ -38,7 +39,8 @@ def arena(
         int, typer.Option(min=1, help="Settings that are tried for each method, its defaults first.")
     ] = 8,
     tuned_on: Annotated[
-        str | None, typer.Option(help="Tune on this data set instead, without --set. [default: --dataset]")
+        str | None,
+        typer.Option(help="Tune on this data set instead, without overrides. [default: --dataset]"),
     ] = None,
     fine_tune: Annotated[
         int, typer.Option(min=1, help="Steps of fine-tuning of every method, in the second protocol.")
@@ -53,7 +55,6 @@ def arena(
         bool,
         typer.Option("--null", help="Only how often your method splits clients without groups; ten seeds."),
     ] = False,
-    changes: Changes = None,
     name: Annotated[str | None, typer.Option(help="The grid's name. [default: arena-rows-DATASET]")] = None,
     check: Annotated[
         int | None,
@@ -94,7 +95,7 @@ def arena(
             own or [],
             trials,
             options.data_dir,
-            changes=changes or [],
+            changes=overrides or [],
             only=families or [],
             blind=blind,
             null=null,

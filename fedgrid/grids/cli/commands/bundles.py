@@ -8,8 +8,8 @@ import typer
 from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, open_storage, use_plugins
 from fedgrid.grids.cli.commands.options import (
     AsJson,
+    Conditions,
     DataDir,
-    Filters,
     GridOrRun,
     InProcess,
     Plugins,
@@ -26,7 +26,7 @@ app = typer.Typer()
 def bundle(
     what: GridOrRun,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, as in paper.zip.")],
-    filters: Filters = None,
+    where: Conditions = None,
     models: Annotated[
         bool, typer.Option("--models", help="Also the final models, which take most of the space.")
     ] = False,
@@ -48,7 +48,7 @@ def bundle(
         count = write_bundle(
             what,
             open_storage(storage),
-            filters or [],
+            where or [],
             output,
             with_models=models,
             report=lambda name, staged, folder: write_pages(name, staged, folder, steps),

@@ -8,7 +8,7 @@ import typer
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import FAILED, console, data_folder, use_plugins, with_groups
-from fedgrid.grids.cli.commands.options import AsJson, Changes, DataDir, Plugins, ScenarioOptions, StorageAt
+from fedgrid.grids.cli.commands.options import AsJson, DataDir, Overrides, Plugins, ScenarioOptions, StorageAt
 
 app = typer.Typer()
 
@@ -20,8 +20,8 @@ def data(
     dataset: Annotated[
         str | None, typer.Argument(help="A data set, or a scenario: show its split.", show_default=False)
     ] = None,
+    overrides: Overrides = None,
     scenario: ScenarioOptions,
-    changes: Changes = None,
     csv: Annotated[
         Path | None, typer.Option(help="Write the class counts per client here, as a blueprint csv.")
     ] = None,
@@ -45,12 +45,12 @@ def data(
     folder = data_folder(data_dir)
     axes = scenario.axes()
     if dataset is None:
-        if axes or changes or csv or export or figure:
+        if axes or overrides or csv or export or figure:
             raise ConfigError("these options need a data set, as in fedgrid data digits")
         list_datasets(folder, as_json, console())
         return
     values = scenario_values(dataset) if is_scenario(dataset) else {"dataset": dataset}
-    config, *others = load_grid(None, {**values, **axes}, changes or [], folder).runs
+    config, *others = load_grid(None, {**values, **axes}, overrides or [], folder).runs
     if others:
         raise ConfigError(f"one split at a time, not {1 + len(others)}; leave lists out")
     show_scenario(config, folder, csv, export, figure, as_json, console())

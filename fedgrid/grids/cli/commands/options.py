@@ -62,16 +62,21 @@ Dataset = Annotated[
     ),
 ]
 Seeds = Annotated[str | None, typer.Option(help="Several seeds: 0..4, or 0,2,5.")]
-Filters = Annotated[
-    list[str] | None,
-    typer.Option("--filter", help="Only these runs: AXIS=VALUE[,AXIS=VALUE], as in dataset=mnist."),
-]
-Changes = Annotated[
+Conditions = Annotated[
     list[str] | None,
     typer.Option(
-        "--set",
-        help="Set a key of the run: KEY=VALUE, as in training.rounds=5; several values, KEY=VALUE,VALUE, are "
+        "--where",
+        help="Only these runs: KEY=VALUE[,KEY=VALUE], as in dataset=mnist; of finished runs also != > >= < "
+        "<=, and scores, as in 'ari>0.9'; may be repeated.",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="Set a key of the runs, as in training.rounds=5; several values, as in split.alpha=0.1,0.5, are "
         "a run each.",
+        show_default=False,
     ),
 ]
 Plugins = Annotated[
@@ -153,7 +158,7 @@ class ScenarioOptions:
             help="overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced, "
             "nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, "
             "swapped, dimmed, noisy, two-levels, continuum, natural, file or a plugin's: docs/splits.md. "
-            "Its settings: --set split.alpha=0.1."
+            "Its settings: split.alpha=0.1."
         ),
     ] = None
     clients: Annotated[int | None, typer.Option(help="Number of federated clients.")] = None

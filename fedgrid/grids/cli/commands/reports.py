@@ -8,7 +8,7 @@ import typer
 from fedgrid.grids.cli.commands.app import console, open_storage
 from fedgrid.grids.cli.commands.options import (
     AsJson,
-    Filters,
+    Conditions,
     GridName,
     ReportTo,
     StorageAt,
@@ -53,7 +53,7 @@ def report(
             help="A Python file with FIGURES or TABLES of your own, functions of the study, or ANALYSES.",
         ),
     ] = None,
-    filters: Filters = None,
+    where: Conditions = None,
     style: Annotated[
         str | None,
         typer.Option(
@@ -98,7 +98,7 @@ def report(
             plugins or [],
             list_analyses(plugins or []),
             superseded=superseded,
-            filters=filters or [],
+            filters=where or [],
             drawing=drawing_of(all_figures, format, style),
         )
 
@@ -133,7 +133,7 @@ def table(
             help="Test the other algorithms against this one, paired by seed: + better, - worse.",
         ),
     ] = None,
-    filters: Filters = None,
+    where: Conditions = None,
     format: Annotated[
         Literal["text", "markdown", "latex", "csv"], typer.Option(help="What to print; csv has all digits.")
     ] = "text",
@@ -146,7 +146,7 @@ def table(
         steps.say("Starting")
         from fedgrid.grids.cli.actions.studies import filter_study, print_table, read_study
 
-        study = filter_study(read_study(grid, open_storage(storage), steps), filters or [])
+        study = filter_study(read_study(grid, open_storage(storage), steps), where or [])
         steps.pause()
         print_table(study, shown, format, scores=score, rows=rows, columns=columns, against=against)
 

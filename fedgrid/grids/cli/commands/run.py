@@ -18,12 +18,12 @@ from fedgrid.grids.cli.commands.app import (
     with_groups,
 )
 from fedgrid.grids.cli.commands.options import (
-    Changes,
+    Conditions,
     Dataset,
     DryRun,
-    Filters,
     InProcess,
     Launch,
+    Overrides,
     ScenarioOptions,
     Seeds,
     Trust,
@@ -42,7 +42,7 @@ app = typer.Typer()
 @with_groups
 def run(
     *,
-    what: Annotated[
+    grid: Annotated[
         str | None,
         typer.Argument(
             help="A preset (`fedgrid presets` lists them), a YAML file, or a scenario, as in "
@@ -51,6 +51,7 @@ def run(
             autocompletion=completion.presets_and_files,
         ),
     ] = None,
+    overrides: Overrides = None,
     dataset: Dataset = None,
     scenario: ScenarioOptions,
     algorithm: Annotated[
@@ -61,12 +62,7 @@ def run(
         ),
     ] = None,
     seeds: Seeds = None,
-    filters: Filters = None,
-    extends: Annotated[
-        list[str] | None,
-        typer.Option("--extend", help="Add values to an axis: AXIS+=VALUE[,VALUE], as in seeds+=5..9."),
-    ] = None,
-    changes: Changes = None,
+    where: Conditions = None,
     tuned: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,35 +106,36 @@ def run(
         may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run, imported=imported or ()
     )
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
-    if what is None and not axes and not changes:
+    if grid is None and not axes and not overrides:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     storage = open_storage(launch.storage)
     searches = read_tuned(tuned or [], storage)
 
     def load(decided: Sequence[str]) -> "Grid":
-        grid = load_grid(
-            what,
+        loaded = load_grid(
+            grid,
             axes,
-            changes or [],
+            overrides or [],
             options.data_dir,
-            filters=filters or [],
+            filters=where or [],
             seeds=seeds,
-            extends=extends or [],
             overrides=[one.override for one in searches],
             name=name,
             decided=decided,
         )
-        return add_notes(grid, searches)
+        return add_notes(loaded, searches)
 
-    grid, line = decide_stacking(load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run)
-    for note in grid.notes:
+    planned, line = decide_stacking(
+        load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run
+    )
+    for note in planned.notes:
         warn(note)
     if dry_run:
-        plan_grid(grid, storage, options, console(), line)
+        plan_grid(planned, storage, options, console(), line)
         return
     if line:
         print_marked("note:", "bold", line)
-    exit_with(run_grid(grid, storage, options, console(), ask=None if yes else _ask))
+    exit_with(run_grid(planned, storage, options, console(), ask=None if yes else _ask))
 
 
 def _ask(consequence: str) -> str:
@@ -151,7 +148,7 @@ def _ask(consequence: str) -> str:
 
 @app.command(
     context_settings={"ignore_unknown_options": True},
-    epilog="Example: `fedgrid submit paper --cluster cluster.yaml --filter dataset=mnist`",
+    epilog="Example: `fedgrid submit paper --cluster cluster.yaml --where dataset=mnist`",
 )
 def submit(
     grid: Annotated[
@@ -163,7 +160,8 @@ def submit(
         ),
     ],
     options: Annotated[
-        list[str] | None, typer.Argument(help="Options of `fedgrid run`.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Further arguments and options of `fedgrid run`.", show_default=False),
     ] = None,
     cluster: Annotated[Path | None, typer.Option(help="The cluster file given to `ray up`.")] = None,
     address: Annotated[

@@ -8,10 +8,10 @@ import typer
 from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import console, exit_with, open_storage, use_plugins, with_groups
 from fedgrid.grids.cli.commands.options import (
-    Changes,
     Dataset,
     InProcess,
     Launch,
+    Overrides,
     ScenarioOptions,
     Seeds,
     Trust,
@@ -58,19 +58,19 @@ def search(
             autocompletion=completion.algorithms_and_files,
         ),
     ],
+    overrides: Overrides = None,
     dataset: Dataset = None,
     scenario: ScenarioOptions,
     seeds: Seeds = None,
     base: Annotated[
         str | None,
         typer.Option(
-            help="The preset or file whose scenarios the search uses. [default with --filter: paper]"
+            help="The preset or file whose scenarios the search uses. [default with --where: paper]"
         ),
     ] = None,
-    filters: Annotated[
-        list[str] | None, typer.Option("--filter", help="Only these scenarios: AXIS=VALUE[,...].")
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="Only these scenarios: AXIS=VALUE[,...].")
     ] = None,
-    changes: Changes = None,
     space: Annotated[
         list[str] | None,
         typer.Option(
@@ -102,12 +102,12 @@ def search(
     definition = load_search(
         what,
         scenario.axes(dataset=dataset),
-        changes or [],
+        overrides or [],
         options.data_dir,
         own=settings.given(),
         name=name,
         base=base,
-        filters=filters or [],
+        filters=where or [],
         seeds=seeds,
         also=space or [],
     )

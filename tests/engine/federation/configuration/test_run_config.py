@@ -542,7 +542,7 @@ class TestKeysThatCameLater:
 
 
 def test_joins_accept_keys_as_text_or_numbers():
-    """A YAML key is a number, a JSON key and `--set joins.14=5` are text; their order does not matter."""
+    """A YAML key is a number, a JSON key and `joins.14=5` are text; their order does not matter."""
     config = run(joins={14: 5, 3: 2})
     assert config.joins == {14: 5, 3: 2}
     for same in ({3: 2, 14: 5}, {"14": 5, "3": 2}, yaml.safe_load("{14: 5, 3: 2}")):

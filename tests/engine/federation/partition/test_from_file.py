@@ -51,7 +51,7 @@ def test_without_a_cut_each_client_is_cut_and_shared_examples_are_tests_for_all(
 @pytest.mark.parametrize(
     ("given", "key", "said"),
     [
-        ({"assigned": None}, "path", "name one, as in --set split.path="),
+        ({"assigned": None}, "path", "name one, as in split.path="),
         ({"clients": 3}, "clients", "clients = 3: t.csv has 2; leave it out"),
         ({"assigned": assign("t.csv", ["a", "b"])}, "path", "t.csv has 2 rows, but digits has 10 examples"),
         (

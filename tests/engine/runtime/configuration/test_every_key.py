@@ -179,7 +179,7 @@ def test_every_key_of_a_schedule(schedule):
 # Algorithms: what the server decides, on a federation small enough to see through.
 
 HARD_TO_SEE = {
-    "noise": "`--set` gives it to all of OCFL, and some clusterers call nobody noise",
+    "noise": "an override gives it to all of OCFL, and some clusterers call nobody noise",
     "unclustered_consumes_shot": "as noise",
     "encoder": "trained before the first round; presets give one section to several kinds",
     "linkage": "of groups so clear that every linkage finds them",

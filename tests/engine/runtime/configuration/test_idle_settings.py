@@ -68,7 +68,7 @@ def test_algorithms_at_their_defaults_act_within_fifty_rounds():
 
 
 def test_dry_run_says_it_in_one_line():
-    algorithm, rounds = ("--algorithm", "briggs"), ("--set", "training.rounds=2", "--clients", 4)
+    algorithm, rounds = ("--algorithm", "briggs"), ("training.rounds=2", "--clients", 4)
     result = fedgrid("run", *algorithm, *rounds, "--seeds", "0..1", "--dry-run", "--split", "rotated")
     assert result.code == 0
     assert "last round is 2 (2 runs)" in " ".join(result.err.split())
@@ -126,7 +126,7 @@ def test_an_axis_over_a_key_without_effect_is_refused_with_its_line(tmp_path):
 
 
 def test_it_is_refused_on_the_command_line():
-    result = fedgrid("run", "--set", "split.alpha=0.3", "--dry-run")
+    result = fedgrid("run", "split.alpha=0.3", "--dry-run")
     assert result.code == 2
     assert "split.alpha = 0.3 has no effect" in " ".join(result.err.split())
 

@@ -319,7 +319,7 @@ def test_nothing_is_noted_on_logits(name):
 
 @pytest.mark.parametrize("option", ["--in-process", "--dry-run"])
 def test_probabilities_in_place_of_logits_are_noted(plugin, tmp_path, option):
-    run = ["run", "--plugin", plugin, "--set", "model=softmaxed", "--set", "training.rounds=1"]
+    run = ["run", "--plugin", plugin, "model=softmaxed", "training.rounds=1"]
     result = fedgrid(*run, "--algorithm", "fedavg", option, "--storage", tmp_path / "runs")
     said = " ".join(result.err.split())
     assert (result.code, said.count("model softmaxed returns probabilities")) == (0, 1)
@@ -339,7 +339,7 @@ def test_a_number_to_predict_is_no_probability(tmp_path):
 def test_nothing_is_started(plugin, tmp_path, option):
     storage = tmp_path / "runs"
     result = fedgrid(
-        *("run", "--plugin", plugin, "--set", "model=lazy", "--set", "training.rounds=1"),
+        *("run", "--plugin", plugin, "model=lazy", "training.rounds=1"),
         *(option, "--storage", storage),
     )
     assert (result.code, result.out) == (2, "")

@@ -187,7 +187,7 @@ def test_classes_that_are_not_everywhere_are_named(table, tmp_path):
 def test_a_table_trains_by_its_clients_and_no_other_number(table, tmp_path):
     rows, header = before("client", [row % 6 for row in range(40)])
     run = ["run", "--dataset", table(*rows, header=header), "--algorithm", "fedavg", "--in-process"]
-    run += ["--set", "training.rounds=1", "--storage", tmp_path / "S"]
+    run += ["training.rounds=1", "--storage", tmp_path / "S"]
     assert "csv_t-6-file-fedavg-s0" in fedgrid(*run, "--clients", "6").out
     assert "clients = 4: t.csv has 6; leave it out" in fedgrid(*run, "--clients", "4").err
 
@@ -207,7 +207,7 @@ def test_the_same_numbers_train_the_same_bits_in_every_format(tmp_path):
     lines = [",".join(str(column[row]) for column in columns.values()) for row in range(60)]
     (tmp_path / "t.csv").write_text("\n".join([",".join(columns), *lines]))
     run = ["run", "--split", "dirichlet", "--clients", 3, "--algorithm", "fedavg", "--in-process"]
-    run += ["--set", "training.rounds=1", "--no-cache"]
+    run += ["training.rounds=1", "--no-cache"]
     states = []
     for kind in ("npz", "csv", "parquet"):
         fedgrid(*run, "--dataset", f"{kind}:{tmp_path}/t.{kind}", "--storage", tmp_path / kind)

@@ -116,7 +116,7 @@ def test_a_stored_run_does_not_take_another_file_of_the_same_name(file, monkeypa
     with pytest.raises(DataError, match="mine.csv cannot be read"):
         assigned_in(name)
     monkeypatch.setattr(own_images, "_known", {})
-    with pytest.raises(DataError, match="not known here; .* --set split.path=PATH"):
+    with pytest.raises(DataError, match="not known here; .* split.path=PATH"):
         assigned_in(name)
 
 

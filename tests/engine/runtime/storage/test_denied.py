@@ -16,7 +16,7 @@ from tests.helpers.command_line import fedgrid, new_storage
 
 DENIED = [errno.EROFS, errno.EACCES, errno.EPERM]
 TWO = ("run", "--dataset", "digits", "--algorithm", "fedavg", "--seeds", "0,1", "--in-process")
-SMALL = ("--clients", "3", "--set", "training.rounds=2")
+SMALL = ("--clients", "3", "training.rounds=2")
 
 
 def error_of(number):
