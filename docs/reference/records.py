@@ -18,8 +18,8 @@ FILES = {
         EVERY_COLUMN["timings"],
     ),
     "explanations/*.parquet": (
-        "A row an image, of `fedgrid explain`. All but the first nine columns are null if the model gives no "
-        "finite numbers.",
+        "A row an image, of the analysis `explain`. All but the first nine columns are null if the model "
+        "gives no finite numbers.",
         explanations.COLUMNS,
     ),
     "explanations.parquet of an imported grid": (

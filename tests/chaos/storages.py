@@ -32,8 +32,8 @@ FAILING = ALGORITHM.replace('"own"', '"failing"').replace(
 )
 SEARCH = ("search", "sattler", "--dataset", "digits", "--clients", 3, "--trials", 2, "--name", "tried")
 SHORT = "training.rounds=3"
-EXPLAIN = ("explain", "mine", "--where", "algorithm=fedavg", "--images", 2)
-ATTACK = ("attack", "mine", "--kind", "membership", "--where", "algorithm=fedavg")
+EXPLAIN = ("analyse", "mine", "explain", "images=2", "--where", "algorithm=fedavg")
+ATTACK = ("analyse", "mine", "attack", "kind=membership", "--where", "algorithm=fedavg")
 
 
 def make_small(folder: Path) -> Path:

@@ -41,7 +41,7 @@ ELSEWHERE = {
     "ui": "grids/following/test_follow.py",
 }
 """How a command begins that needs a server, a running grid or other files -> the test that runs it."""
-PLANNED = ("run", "search", "arena", "explain", "attack", "analyse")
+PLANNED = ("run", "search", "arena", "analyse")
 """Commands that take `--dry-run`."""
 OF_GRIDS = ("status", "report", "table", "compare", "show", "tag", "cite", "runs")
 SMALL = "quickstart"
@@ -74,7 +74,7 @@ def adapted(words: list[str]) -> tuple[str, ...]:
         words += ["--families", "iid"]
         if "--dataset" in words and "--tuned-on" not in words:
             words += ["--trials", "2"]
-    if name in (*OF_GRIDS, "explain", "attack", "analyse"):
+    if name in (*OF_GRIDS, "analyse"):
         grid = {"205cd4": "RUN", "RUN": "RUN", "ocfl-archive": "other"}
         words = [name, grid.get(words[1], SMALL), *(grid.get(word, word) for word in words[2:])]
         words = [word.replace("dataset=mnist", "dataset=digits") for word in words]

@@ -111,14 +111,12 @@ GRID: Values = {"algorithm": ["fedavg", "ocfl-kmeans", {"name": "sattler", **SOO
 """Runs that share cached rounds, and are explained and attacked."""
 COMMANDS = [
     ["run", f"{CACHED}.yaml", "--in-process"],
-    ["explain", CACHED, "--in-process", "--on", "members", "--images", "2", "--steps", "4"],
-    ["attack", CACHED, "--in-process", "--kind", "membership"],
-    ["attack", CACHED, "--in-process", "--kind", "class"],
-    ["attack", CACHED, "--in-process", "--kind", "reconstruction", "--clients", "1", "--steps", "5"],
+    ["analyse", CACHED, "explain", "--in-process", "on=members", "images=2", "steps=4"],
+    ["analyse", CACHED, "attack", "--in-process", "kind=membership"],
+    ["analyse", CACHED, "attack", "--in-process", "kind=class"],
+    ["analyse", CACHED, "attack", "--in-process", "kind=reconstruction", "clients=1", "steps=5"],
     ["run", "centralised", "--in-process", "training.rounds=2"],
 ]
-OLD_CENTRALISED = ["centralised", "digits", "--epochs", "2"]
-"""The last of these in commits in which a centralised training was no run."""
 
 
 def runs() -> dict[str, Values]:
@@ -229,10 +227,23 @@ def _no_figures(folder: Path) -> list[Path]:
 
 def _commands_of(tree: Path) -> list[list[str]]:
     """Return the commands in the words of a tree's code."""
-    found = COMMANDS
-    if not (tree / "grids/analyses").exists():  # Attacks were in process, and there was no such option.
-        found = [[word for word in each if each[0] != "attack" or word != "--in-process"] for each in found]
-    return [*found[:-1], OLD_CENTRALISED] if (tree / "engine/centralised.py").exists() else found
+    if '"--set"' not in (tree / "fedgrid/grids/cli/commands/options.py").read_text():
+        return COMMANDS
+    return [_with_options(command) for command in COMMANDS]
+
+
+def _with_options(command: list[str]) -> list[str]:
+    """Return a command as it was before overrides were arguments and analyses one command."""
+    name, what, *rest = command
+    if name == "run":
+        return [
+            name,
+            what,
+            *(word for each in rest for word in (("--set", each) if "=" in each else (each,))),
+        ]
+    analysis, *rest = rest
+    options = (("--" + each).split("=") if "=" in each else [each] for each in rest)
+    return [analysis, what, *(word for words in options for word in words)]
 
 
 def _commands(tree: Path) -> None:

@@ -162,8 +162,8 @@ DEEP = "[" * 2000 + "]" * 2000
 DEEP_KEYS = "\n".join(" " * depth + "a:" for depth in range(1200))
 
 BAD_INPUTS = (
-    BadInput("images of nobody", ("explain", "mine", "--on", "member"), "did you mean 'members'?"),
-    BadInput("nothing to explain", ("explain", "mine"), "no grid in"),
+    BadInput("images of nobody", ("analyse", "mine", "explain", "on=member"), "did you mean 'members'?"),
+    BadInput("nothing to explain", ("analyse", "mine", "explain"), "no grid in"),
     yaml("nested lists", f"clients: {DEEP}", "too deeply"),
     yaml("nested keys", DEEP_KEYS, "too deeply"),
     yaml("nested mappings", "clients: " + "{a: " * 2000 + "1" + "}" * 2000, "too deeply"),

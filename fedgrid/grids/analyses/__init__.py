@@ -1,1 +1,1 @@
-"""Work on finished runs: what `explain`, `attack` and the analyses of plugins have in common."""
+"""Work on finished runs: what the package's analyses and those of plugins have in common."""

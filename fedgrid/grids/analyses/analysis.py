@@ -1,4 +1,4 @@
-"""What an analysis of finished runs is: `fedgrid explain`, `fedgrid attack`, or a plugin's own.
+"""What an analysis of finished runs is: explain, attack, epsilons, or a plugin's own.
 
 An analysis says what it computes of a run and how that is shown. The rest of this room selects runs, executes
 jobs, writes their files, resumes, logs to MLflow and assembles the report.
@@ -166,6 +166,9 @@ class Analysis(ABC):
 
     name: ClassVar[str]
     settings: ClassVar[type[Settings]] = AnalysisSettings
+    """Of a job."""
+    options: ClassVar[type[Settings] | None] = None
+    """What the command line sets, `KEY=VALUE` each, where it is not the settings of a job."""
     verb: ClassVar[str] = "analyse"
     folder: ClassVar[str] = "analyses"
     """Of the results, in a run's folder."""

@@ -93,7 +93,7 @@ def _read(grid: GridFolder) -> dict[str, dict[str, dict[str, _Asked]]]:
 
 
 def _damaged(error: DamagedFile) -> RunError:
-    return RunError(f"{error}: move it away, and repeat the grid's `fedgrid explain`, `attack` or `analyse`")
+    return RunError(f"{error}: move it away, and repeat the grid's `fedgrid analyse`")
 
 
 def describe_runs(runs: Sequence[RunConfig], storage: Storage) -> dict[str, Run]:

@@ -1,1 +1,1 @@
-"""Attacks on finished runs: what is particular to `fedgrid attack`."""
+"""Attacks on finished runs: what is particular to the analysis `attack`."""

@@ -1,4 +1,4 @@
-"""`fedgrid attack` as an analysis: a job attacks one run; its rows are a client's or a model's numbers."""
+"""The analysis `attack`: a job attacks one run; its rows are a client's or a model's numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,7 +18,7 @@ from fedgrid.grids.analyses.analysis import (
     Table,
 )
 from fedgrid.grids.attack.compute import attack
-from fedgrid.grids.attack.settings import ATTACK_KINDS, CLIENTS, STEPS, Attacking, AttackKind
+from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking, AttackKind
 from fedgrid.grids.attack.show import COLUMNS, LEVEL, SummaryRows, summary_of, table_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.study import readable_results
@@ -28,24 +28,8 @@ from fedgrid.tracking.papers.prigent.tables import against_attack
 MESSAGES = "error from messages MSE"
 TEXT = (
     "What a server, or another party that has the clusters' models, learns of the clients' images: "
-    "docs/attacks.md. Of the runs that were finished when `fedgrid attack` last ran."
+    "docs/attacks.md. Of the runs that were finished when they were last attacked."
 )
-
-
-def settings_of(
-    kind: AttackKind, clients: int | None, steps: int | None, round_number: int | None = None
-) -> Attacking:
-    """Return what a command line asks for.
-
-    Raises:
-        ConfigError: an option has no effect on this kind.
-    """
-    if kind == "reconstruction":
-        return Attacking(kind=kind, clients=clients or CLIENTS, steps=steps or STEPS, round=round_number)
-    for option, value in (("--clients", clients), ("--steps", steps)):
-        if value is not None:
-            raise ConfigError(f"{option} {value} has no effect with --kind {kind}, only with reconstruction")
-    return Attacking(kind=kind, round=round_number)
 
 
 _ROWS = TypeAdapter(list[dict[str, float | bool | str | None]])
@@ -66,12 +50,12 @@ class Attack(Analysis):
         """
         greatest = max((context.last_round(run) for run in runs), default=0)
         if runs and asked.round is not None and asked.round > greatest:
-            raise ConfigError(f"--round {asked.round}: no run has more than {greatest} rounds")
+            raise ConfigError(f"round={asked.round}: no run has more than {greatest} rounds")
         jobs = []
         for run in runs:
             context.dataset(run).check_classes("attack", "dataset")
             if asked.kind == "reconstruction":
-                context.dataset(run).check_kind("attack --kind reconstruction", ("pixels",), "dataset")
+                context.dataset(run).check_kind("attack kind=reconstruction", ("pixels",), "dataset")
             last = context.last_round(run)
             is_last = asked.round in (None, last)
             settings = asked.model_copy(update={"round": None}) if is_last else asked

@@ -1,7 +1,9 @@
 """What an attack is asked to do; the hash of it names its results."""
 
 from hashlib import sha256
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
+
+from pydantic import model_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 
@@ -25,6 +27,20 @@ class Attacking(Section):
     """The round after which the run is attacked; None: its last one."""
 
     omitted_defaults = ("round",)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_reconstruction(cls, given: Any) -> Any:
+        values = {key: value for key, value in given.items() if value is not None}
+        kind = values.get("kind")
+        if kind == "reconstruction":
+            return {"clients": CLIENTS, "steps": STEPS, **values}
+        for key in ("clients", "steps"):
+            if key in values and kind in ATTACK_KINDS:
+                raise ValueError(
+                    f"{key}={values[key]} has no effect with kind={kind}, only with reconstruction"
+                )
+        return values
 
     @property
     def key(self) -> str:

@@ -38,6 +38,8 @@ OPTIONS = (
 )
 """Words, and what to type: the first row whose options the command has."""
 COMMANDS = (
+    ("attack", "it is `fedgrid analyse GRID attack kind=membership`"),
+    ("explain", "it is `fedgrid analyse GRID explain`"),
     ("grids list ls", "`fedgrid status` lists grids, `fedgrid runs GRID` the runs of one"),
     ("continue resume", "the same `fedgrid run` continues; `fedgrid retry GRID` runs failed runs again"),
     ("execute fit launch start train", "it is `fedgrid run FILE.yaml`"),
@@ -105,12 +107,14 @@ def _instead_of(word: str, has: Collection[str]) -> str:
     key = ABBREVIATIONS.get(word, word)
     if f"--{key}" in has:
         return f"did you mean --{key}?"
+    if "--where" in has and word in AXES:
+        return f"--where {word}=VALUE selects runs"
     if OVERRIDES in has:
         keys = sorted((axis for axis in axis_keys() if key == axis.rpartition(".")[2]), key=len)
         # A setting of an algorithm is meant only if the run itself has none of that name.
         keys = [axis for axis in keys if not axis.startswith(SETTING)] or keys
         return f"set it with {' or '.join(f'{axis}=VALUE' for axis in keys)}" if keys else ""
-    return f"--where {word}=VALUE selects runs" if "--where" in has and word in AXES else ""
+    return ""
 
 
 def _rows(word: str, table: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Explanations of finished runs: what is particular to `fedgrid explain`."""
+"""Explanations of finished runs: what is particular to the analysis `explain`."""

@@ -1,4 +1,4 @@
-"""`fedgrid explain` as an analysis: a job explains the images of one distribution of one run.
+"""The analysis `explain`: a job explains the images of one distribution of one run.
 
 Its records, `explanations/<key>.parquet`, have a row an image.
 """
@@ -21,9 +21,9 @@ from fedgrid.grids.analyses.analysis import (
     Summary,
 )
 from fedgrid.grids.explain import estimate
-from fedgrid.grids.explain.asked import ExplainOptions, jobs_of
 from fedgrid.grids.explain.compute.records import parquet_bytes
 from fedgrid.grids.explain.compute.settings import Explaining
+from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
 from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, are_records, read_result, summarise
 from fedgrid.grids.explain.shown.maps import map_grid
 from fedgrid.grids.explain.shown.results import ExplainedGrid, sentence
@@ -39,6 +39,7 @@ class Explain(Analysis):
 
     name = verb = "explain"
     settings = Explaining
+    options = ExplainOptions
     folder = "explanations"
     unit = "images"
     on_gpu = True
@@ -46,7 +47,7 @@ class Explain(Analysis):
 
     def jobs(self, runs: Sequence[RunConfig], asked: ExplainOptions, context: Context) -> Sequence[Job]:
         """Return a job for each run and distribution."""
-        return jobs_of(runs, asked, context)
+        return make_jobs(runs, asked, context)
 
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the records, the shape of an image, and the names of the classes, if they have names."""

@@ -1,4 +1,4 @@
-"""How long `fedgrid explain` takes, from a model that is timed here."""
+"""How long explanations take, from a model that is timed here."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`fedgrid attack` on a small grid: runs are not changed, nothing is attacked twice, bad input."""
+"""the analysis `attack` on a small grid: runs are not changed, nothing is attacked twice, bad input."""
 
 import csv
 import json
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
@@ -22,7 +23,8 @@ from fedgrid.grids.analyses.command import How, analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import describe_runs, find_results, sections
-from fedgrid.grids.attack.analysis import ATTACK, Attack, settings_of
+from fedgrid.grids.attack.analysis import ATTACK, Attack
+from fedgrid.grids.attack.settings import Attacking
 from fedgrid.grids.planning.claims import result_claims
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.finished_runs import mark_finished
@@ -49,6 +51,10 @@ def attack_grid(name, storage, settings, console, *, as_json=False, dry_run=Fals
     """Run the command in this process; return how many attacks failed."""
     how = How(in_process=True, as_json=as_json, dry_run=dry_run)
     return analyse(ATTACK, name, storage, NOWHERE, settings, console, how=how).failed
+
+
+def settings_of(kind, clients=None, steps=None, round_number=None):
+    return Attacking(kind=kind, clients=clients, steps=steps, round=round_number)
 
 
 def attack(storage, capsys, *asked):
@@ -181,7 +187,7 @@ def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage,
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_round_that_no_run_has_is_refused_with_the_greatest(storage, dry_run):
     settings = settings_of("membership", None, None, 3)
-    with pytest.raises(ConfigError, match=r"^--round 3: no run has more than 2 rounds$"):
+    with pytest.raises(ConfigError, match=r"^round=3: no run has more than 2 rounds$"):
         attack_grid("small", storage, settings, Console(), dry_run=dry_run)
 
 
@@ -221,13 +227,13 @@ def test_other_settings_are_another_attack():
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (("membership", 3, None), "--clients 3 has no effect with --kind membership"),
-        (("class", None, 9), "--steps 9 has no effect with --kind class"),
+        (("membership", 3, None), "clients=3 has no effect with kind=membership"),
+        (("class", None, 9), "steps=9 has no effect with kind=class"),
     ],
     ids=str,
 )
 def test_an_option_without_effect_is_refused(asked, message):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValidationError, match=message):
         settings_of(*asked)
 
 

@@ -67,7 +67,6 @@ def test_old_report_names_no_file_of_another_kind(place):
 EVERY = {
     "analyse": ("mine", "epsilons"),
     "arena": ("--algorithms", "fedavg,louvain", "--recompute"),
-    "attack": ("mine", "--kind", "membership"),
     "bundle": ("mine", "-o", "mine.zip"),
     "cache": ("mine",),
     "cite": ("mine",),
@@ -75,7 +74,6 @@ EVERY = {
     "table": ("mine",),
     "delete": ("mine", "--yes"),
     "doctor": (),
-    "explain": ("mine",),
     "import": (".", "--name", "theirs"),
     "prune": ("mine", "--yes"),
     "report": ("mine",),

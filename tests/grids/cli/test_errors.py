@@ -19,7 +19,7 @@ IN_PROCESS = ("run", "--in-process", "training.rounds=1")
         (["run"], "nothing to run: name a preset (quickstart), a YAML file, or options; see --help"),
         (["run", "--rounds", "3"], "set it with training.rounds=VALUE"),
         (
-            ["explain", "late", "--algorithm", "fedavg"],
+            ["analyse", "late", "explain", "--algorithm", "fedavg"],
             "--algorithm; --where algorithm=VALUE selects runs",
         ),
         (["runs", "late", "--dataset", "mnist"], "--where dataset=VALUE selects runs"),

@@ -227,9 +227,9 @@ def test_no_command_executes_code_of_a_storage_unless_it_is_trusted(tmp_path, st
     [kept] = (path for path in plugins_of(storage) if str(trace) in path.read_text())
     at = ("--storage", storage)
     for command in (
-        ("explain", "grid", "--dry-run"),
-        ("explain", "grid", "--in-process"),
-        ("attack", "grid", "--kind", "membership", "--in-process"),
+        ("analyse", "grid", "explain", "--dry-run"),
+        ("analyse", "grid", "explain", "--in-process"),
+        ("analyse", "grid", "attack", "kind=membership", "--in-process"),
         ("analyse", "grid", "epsilons"),
     ):
         refused = fedgrid(*command, *at)
@@ -242,7 +242,7 @@ def test_no_command_executes_code_of_a_storage_unless_it_is_trusted(tmp_path, st
     for command in ("status", "runs", "show", "report"):
         assert fedgrid(command, "grid", *at).code == 0
     assert not trace.exists()
-    assert fedgrid("attack", "grid", "--kind", "membership", "--dry-run", "--trust", *at).code == 0
+    assert fedgrid("analyse", "grid", "attack", "kind=membership", "--dry-run", "--trust", *at).code == 0
     assert trace.exists()
 
 

@@ -11,7 +11,9 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.choose import find_runs, split_finished
-from fedgrid.grids.explain.asked import ExplainOptions, distributions, jobs_of
+from fedgrid.grids.cli.actions.analyses import read_options
+from fedgrid.grids.explain.analysis import EXPLAIN
+from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
 from tests.helpers.explained import GRID, RUNS, UNFINISHED
 from tests.helpers.small_grid import NOWHERE
 
@@ -25,7 +27,7 @@ def storage(finished):
 
 def refused(storage, runs=RUNS, **asked):
     with pytest.raises(ConfigError) as error:
-        jobs_of(runs, ExplainOptions(MEMBERS, **asked), Context(storage, NOWHERE, {}))
+        make_jobs(runs, ExplainOptions(on=MEMBERS, **asked), Context(storage, NOWHERE, {}))
     return str(error.value)
 
 
@@ -55,10 +57,11 @@ def test_filters_keep_runs_by_axis_and_refuse_what_the_grid_lacks(storage):
 
 
 def test_distributions_are_in_their_order_and_a_typing_error_is_named():
-    assert distributions(None) == ("members", "others", "server")
-    assert distributions("server, members") == ("members", "server")
-    with pytest.raises(ConfigError, match="--on member: did you mean 'members'"):
-        distributions("member")
+    assert read_options(EXPLAIN, []).on == ("members", "others", "server")
+    assert read_options(EXPLAIN, ["on=server,members"]).on == ("members", "server")
+    assert read_options(EXPLAIN, ["on=server"]).on == ("server",)
+    with pytest.raises(ConfigError, match="on.* = 'member'.*'members'"):
+        read_options(EXPLAIN, ["on=member"])
 
 
 def test_run_that_is_not_finished_is_left_out_and_named(storage):
@@ -70,11 +73,12 @@ def test_run_that_is_not_finished_is_left_out_and_named(storage):
 
 def test_last_round_is_the_same_as_its_number_and_one_that_is_gone_is_answered_with_those_kept(storage):
     context = Context(storage, NOWHERE, {})
-    (last,) = jobs_of(RUNS[:1], ExplainOptions(MEMBERS), context)
-    (third,) = jobs_of(RUNS[:1], ExplainOptions(MEMBERS, round="3"), context)
+    (last,) = make_jobs(RUNS[:1], ExplainOptions(on=MEMBERS), context)
+    (third,) = make_jobs(RUNS[:1], ExplainOptions(on=MEMBERS, round=3), context)
     assert last.key == third.key
-    assert "has no state after round 1; it keeps 2 and 3" in refused(storage, round="1")
-    assert "--round first: expected last, or a round" in refused(storage, round="first")
+    assert "has no state after round 1; it keeps 2 and 3" in refused(storage, round=1)
+    with pytest.raises(ConfigError, match="round.* = 'first'"):
+        read_options(EXPLAIN, ["round=first"])
 
 
 def test_run_without_a_state_is_refused(storage, tmp_path):
@@ -90,14 +94,15 @@ def test_run_without_a_state_is_refused(storage, tmp_path):
 
 def test_more_images_or_steps_than_there_are_are_refused_with_the_most(storage):
     most = int(re.search(r"choose 1 to (\d+)$", refused(storage, images=10**6))[1])
-    assert f"--images {most + 1}: client" in refused(storage, images=most + 1)
-    jobs_of(RUNS, ExplainOptions(MEMBERS, images=most), Context(storage, NOWHERE, {}))
-    assert refused(storage, steps=65).startswith("--steps: 65 steps for an image of 64 pixels")
+    assert f"images={most + 1}: client" in refused(storage, images=most + 1)
+    make_jobs(RUNS, ExplainOptions(on=MEMBERS, images=most), Context(storage, NOWHERE, {}))
+    assert refused(storage, steps=65).startswith("steps: 65 steps for an image of 64 pixels")
 
 
-def test_options_that_as_published_fixes_are_refused(storage):
-    assert "--steps 8 with --as-published" in refused(storage, steps=8, as_published=True)
-    assert "--baseline blur with --as-published" in refused(storage, baseline="blur", as_published=True)
+def test_options_that_as_published_fixes_are_refused():
+    for fixed in ("steps=8", "baseline=blur"):
+        with pytest.raises(ConfigError, match=f"{fixed} with as_published=true"):
+            read_options(EXPLAIN, [fixed, "as_published=true"])
 
 
 def test_model_that_names_no_layer_is_refused(storage, monkeypatch):

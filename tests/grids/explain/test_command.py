@@ -1,4 +1,4 @@
-"""`fedgrid explain` on a small grid: what it writes, repeats, and shows."""
+"""the analysis `explain` on a small grid: what it writes, repeats, and shows."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import asked_jobs, describe_runs, find_results
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
-from fedgrid.grids.explain.asked import ExplainOptions, jobs_of
+from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
 from fedgrid.grids.following.teller import News, Teller
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
@@ -35,7 +35,7 @@ from tests.helpers.small_grid import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
-ASKED = ExplainOptions(("members", "others"), images=2, steps=4)
+ASKED = ExplainOptions(on=("members", "others"), images=2, steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch)
     root = copy_of(whole[0], tmp_path)
     state = folder_of(root, RUNS[0]) / "state-000003.sha256"
     state.write_text(state.read_text() + " \n")
-    jobs = jobs_of(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
+    jobs = make_jobs(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
     done = [JobFiles(Storage(root), EXPLAIN.folder, job).read() is not None for job in jobs]
     assert done == [False, False, True, True]
 
@@ -123,17 +123,8 @@ def test_dry_run_says_what_is_left_and_writes_nothing(whole, tmp_path, monkeypat
 def test_dry_run_gives_minutes_not_hours(whole, tmp_path):
     root = copy_of(whole[0], tmp_path)
     dry_run = (
-        "explain",
-        GRID,
-        "--storage",
-        root,
-        "--on",
-        "members",
-        "--images",
-        2,
-        "--steps",
-        4,
-        "--dry-run",
+        *("analyse", GRID, "explain", "on=members", "images=2", "steps=4"),
+        *("--storage", root, "--dry-run"),
     )
     assert "About" not in fedgrid(*dry_run).out, "all of them are explained"
     for mark in root.glob("*/explanations/members-*.json"):
@@ -143,7 +134,7 @@ def test_dry_run_gives_minutes_not_hours(whole, tmp_path):
 
 def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
-    run(root, monkeypatch, ExplainOptions(("members",), images=1, steps=4))
+    run(root, monkeypatch, ExplainOptions(on=("members",), images=1, steps=4))
     storage = Storage(root)
     jobs = asked_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
     found = styles(find_results(EXPLAIN, jobs, describe_runs(RUNS, storage), storage)[0])[""]
@@ -158,8 +149,8 @@ def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(wh
     shutil.copytree(whole[0], root, dirs_exist_ok=True)
     claim(Storage(root))
     Teller(MlflowTracker, TrackedGrid(GRID, Storage(root))).tell(News(RUNS[0], "FINISHED"))
-    options = ("--on", "members,others", "--images", 2, "--steps", 4, "--in-process", "--json")
-    result = fedgrid("explain", GRID, "--storage", root, *options)
+    options = ("on=members,others", "images=2", "steps=4", "--in-process", "--json")
+    result = fedgrid("analyse", GRID, "explain", "--storage", root, *options)
     assert result.code == 0
     assert "MLflow does not know 1 of the runs: `fedgrid sync small --storage " in result.err
     scores = {
@@ -182,7 +173,7 @@ def test_records_on_ray_are_those_of_one_process(whole, tmp_path, ray_session):
     storage = Storage(root)
     # A job of each run: every task of Ray imports torch.
     context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
-    jobs = [job for job in jobs_of(RUNS, ASKED, context) if job.settings.on == "others"]
+    jobs = [job for job in make_jobs(RUNS, ASKED, context) if job.settings.on == "others"]
     ended = []
     with Lease(storage, GRID) as lease:
         run_on_ray(EXPLAIN, jobs, context, lease.token, lambda: None, ended.append)

@@ -17,19 +17,17 @@ from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.presets.axes import Change
+from fedgrid.grids.presets.nested import with_value
 
-WITH_COMMANDS = EXPLAIN, ATTACK
-BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (*WITH_COMMANDS, Epsilons(beside))}
+BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (EXPLAIN, ATTACK, Epsilons(beside))}
 
 
 def find_analysis(name: str) -> Analysis:
-    """Return an analysis without a command of its own: of the package, or of a plugin in use.
+    """Return an analysis of the package, or of a plugin in use.
 
     Raises:
         ConfigError: there is no analysis of this name.
     """
-    if name in (analysis.name for analysis in WITH_COMMANDS):
-        raise ConfigError(f"{name} has a command of its own: `fedgrid {name} GRID`")
     analyses: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN}
     if name not in analyses:
         guess = hint(name, analyses)
@@ -48,16 +46,18 @@ def list_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
     return {**{analysis.name: analysis for analysis in analyses}, **BUILT_IN}
 
 
-def settings_of(analysis: Analysis, changes: Sequence[str]) -> Section:
-    """Return the settings of an analysis, changed by `KEY=VALUE`s.
+def read_options(analysis: Analysis, overrides: Sequence[str]) -> Section:
+    """Return what `KEY=VALUE`s set of an analysis; several values with commas between them are a list.
 
     Raises:
         ConfigError: there is no such key, or its value does not fit.
     """
     values: dict[str, Any] = {}
-    for change in changes:
-        values = Change.parse(change).apply(values)
+    for override in map(Change.parse, overrides):
+        value = override.values[0] if len(override.values) == 1 else list(override.values)
+        values = with_value(values, override.keys, value, override.text)
+    model = analysis.options or analysis.settings
     try:
-        return analysis.settings.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
-        raise explain(error, analysis.settings) from error
+        raise explain(error, model) from error
