@@ -364,7 +364,7 @@ COUNTED = Counted()
 ''',
     )
     actions = "fedgrid/grids/cli/actions/analyses.py"
-    tree.insert(actions, "for each in (*WITH_COMMANDS, ", "COUNTED, ")
+    tree.insert(actions, "for each in (EXPLAIN, ATTACK, ", "COUNTED, ")
     tree.begin(actions, "from fedgrid.grids.counted.analysis import COUNTED\n")
 
 
@@ -416,7 +416,7 @@ def list_splits(console: Console) -> None:
     )
     tree.insert(
         "fedgrid/grids/cli/commands/listings.py",
-        '@app.command(epilog="Example: `fedgrid presets`")\n',
+        '@app.command(epilog="Example: `fedgrid init my-study`")\n',
         '''@app.command(epilog="Example: `fedgrid splits`")
 def splits() -> None:
     """List the kinds of splits."""

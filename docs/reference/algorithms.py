@@ -44,7 +44,7 @@ def _index() -> str:
     ]
     return page(
         "# Algorithms",
-        "On the terminal: `fedgrid algorithms`, and `fedgrid algorithms NAME` for the settings of one. "
+        "On the terminal: `fedgrid list algorithms`; with a name it shows the settings of one. "
         "Set one with `algorithm.KEY=VALUE`, or in a file: `algorithm: {name: NAME, KEY: VALUE}`. "
         "Which to take: [which algorithm](../../which-algorithm.md). "
         "How each works on a toy: [toys](../../toys.md).",

@@ -37,8 +37,8 @@ def pages() -> dict[str, str]:
             "# Configuration keys",
             "Keys of a grid's YAML file. On the command line: `KEY=VALUE`, with dots, as in "
             "`training.rounds=5`. Any key of a run can be an axis: `axes: {training.rounds: [5, 10]}`. "
-            "`fedgrid schema` prints the same as JSON Schema, by which editors complete and check files. "
-            "How to write a file: [presets](../presets.md).",
+            "`fedgrid list schema` prints the same as JSON Schema, by which editors complete and check "
+            "files. How to write a file: [presets](../presets.md).",
             "## A run",
             table(HEADER, [row for row in _rows(RunConfig) if row[0].strip("`") not in {*SECTIONS, PLUGINS}]),
             "The settings of each algorithm: [algorithms](algorithms/index.md). "

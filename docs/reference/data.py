@@ -30,7 +30,7 @@ def pages() -> dict[str, str]:
             table(("data set", "rounds", "optimizer, rate", "batch", "others"), _training()),
             *_sections(fedprox, linear_mixture, mnist1d, dialects),
             "## Models",
-            "On the terminal: `fedgrid models`. Any of them runs on any data set whose images are large "
+            "On the terminal: `fedgrid list models`. Any of them runs on any data set whose images are large "
             "enough. They return logits.",
             table(("name", "what it is", "parameters", "smallest side", "source"), _models(MODELS)),
             "### Autoencoders",

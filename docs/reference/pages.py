@@ -29,7 +29,7 @@ COMMITTED = (
     *("reference/api.md", "reference/configuration.md", "reference/data.md", "reference/presets.md"),
     *("reference/records.md", "reference/report.md", "reference/scores.md", "reference/algorithms/index.md"),
 )
-"""Others are long, and a command shows them: `fedgrid COMMAND --help`, `fedgrid algorithms NAME`."""
+"""Others are long, and a command shows them: `fedgrid COMMAND --help`, `fedgrid list algorithms NAME`."""
 
 
 @cache

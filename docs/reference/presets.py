@@ -11,7 +11,7 @@ def pages() -> dict[str, str]:
         "reference/presets.md": page(
             "# Presets",
             "Grids that come with fedgrid: `fedgrid run NAME`, or `base: NAME` in a file "
-            "([how to](../presets.md)). On the terminal: `fedgrid presets`.",
+            "([how to](../presets.md)). On the terminal: `fedgrid list presets`.",
             table(("preset", "what it is"), rows),
         )
     }

@@ -26,7 +26,7 @@ ELSEWHERE = {
     "arena --check": "grids/arena/test_command.py",
     "bundle": "grids/bundles/test_write.py",
     "compare mine": "grids/bundles/test_imports.py",
-    "convert": "engine/runtime/data/test_femnist.py",
+    "data femnist --from": "engine/runtime/data/test_femnist.py",
     "data hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
     "doctor": "grids/doctor/test_doctor.py",
     "import": "grids/archive/test_importing.py",
@@ -46,7 +46,7 @@ PLANNED = ("run", "search", "arena", "analyse")
 OF_GRIDS = ("status", "report", "table", "compare", "show", "tag", "cite", "runs")
 SMALL = "quickstart"
 SMALLER = {
-    **{"19": "1", "24": "8", "0..4": "0,1", "seeds+=5..9": "seeds+=5"},
+    **{"round=19": "round=1", "images=24": "images=8", "0..4": "0,1", "seeds+=5..9": "seeds+=5"},
     "folder:PATH": "npz:pens.npz",
 }
 """What stands in for a word of a plan that would take seconds, or needs files."""

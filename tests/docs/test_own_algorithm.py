@@ -51,7 +51,7 @@ def test_every_example_is_shown() -> None:
 
 def test_there_are_commands() -> None:
     assert [command.splitlines()[0].split()[:2] for command in COMMANDS] == [
-        ["fedgrid", "algorithms"],
+        ["fedgrid", "list"],
         ["fedgrid", "run"],
         ["fedgrid", "run"],
         ["fedgrid", "data"],

@@ -25,7 +25,7 @@ def storage(tmp_path):
     return new_storage(tmp_path / "runs")
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["data"], ["algorithms"], ["models"], ["ui"]])
+@pytest.mark.parametrize("command", [[], ["run"], ["data"], ["list"], ["analyse"], ["ui"]])
 def test_help_of_every_command_has_an_example(command):
     result = fedgrid(*command, "--help")
     assert (result.code, result.err) == (0, "")
@@ -75,11 +75,11 @@ def test_data_shows_the_readmes_split_of_real_mnist(shared, tmp_path):
 
 
 def test_algorithms_and_models_are_listed_with_their_sources():
-    for command, name in (("algorithms", "ocfl-hdbscan"), ("models", "tinyvgg")):
-        listed = strict_json(fedgrid(command, "--json").out)
+    for kind, name in (("algorithms", "ocfl-hdbscan"), ("models", "tinyvgg")):
+        listed = strict_json(fedgrid("list", kind, "--json").out)
         assert name in [entry["name"] for entry in listed]
         assert all(entry["summary"] and entry["source"] for entry in listed)
-        shown = fedgrid(command).out
+        shown = fedgrid("list", kind).out
         assert all(entry["name"] in shown for entry in listed)
 
 

@@ -162,7 +162,7 @@ DEEP = "[" * 2000 + "]" * 2000
 DEEP_KEYS = "\n".join(" " * depth + "a:" for depth in range(1200))
 
 BAD_INPUTS = (
-    BadInput("images of nobody", ("analyse", "mine", "explain", "on=member"), "did you mean 'members'?"),
+    BadInput("images of nobody", ("analyse", "mine", "explain", "on=member"), "input should be 'members'"),
     BadInput("nothing to explain", ("analyse", "mine", "explain"), "no grid in"),
     yaml("nested lists", f"clients: {DEEP}", "too deeply"),
     yaml("nested keys", DEEP_KEYS, "too deeply"),

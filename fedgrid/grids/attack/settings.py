@@ -19,10 +19,11 @@ class Attacking(Section):
     """An attack on a finished run."""
 
     kind: AttackKind
+    """What is learned: who trained on an image, a majority class, or the images themselves."""
     clients: PositiveInt | None = None
-    """Of reconstruction: how many clients' updates are inverted, the first ones."""
+    """Of reconstruction: how many clients' updates are inverted, the first ones; None: 3."""
     steps: PositiveInt | None = None
-    """Of reconstruction: steps of the optimizer for each client."""
+    """Of reconstruction: steps of the optimizer for each client; None: 300."""
     round: PositiveInt | None = None
     """The round after which the run is attacked; None: its last one."""
 

@@ -38,6 +38,11 @@ OPTIONS = (
 )
 """Words, and what to type: the first row whose options the command has."""
 COMMANDS = (
+    (
+        "algorithms models presets schema",
+        "it is `fedgrid list algorithms`, `list models`, `list presets`, `list schema`",
+    ),
+    ("convert", "it is `fedgrid data femnist --from FOLDER`"),
     ("attack", "it is `fedgrid analyse GRID attack kind=membership`"),
     ("explain", "it is `fedgrid analyse GRID explain`"),
     ("grids list ls", "`fedgrid status` lists grids, `fedgrid runs GRID` the runs of one"),

@@ -78,9 +78,9 @@ def settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, 
     properties, meanings = kind.model_json_schema().get("properties", {}), docs_of(kind)
     # Those that are its own come first, those of every averaging algorithm after them.
     for key in sorted(properties, key=lambda key: key not in inspect.get_annotations(kind)):
-        value = getattr(settings, key)
+        value = getattr(settings, key, None)
         if isinstance(value, BaseModel):
             yield from settings_rows(value, f"{prefix}{key}.")
         elif "const" not in properties[key]:
-            default = text_of(to_jsonable_python(value))
+            default = text_of(to_jsonable_python(value)) if hasattr(settings, key) else "needed"
             yield f"{prefix}{key}", default, allowed(properties[key]), meanings.get(key, "")

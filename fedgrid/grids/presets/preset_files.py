@@ -82,7 +82,7 @@ def _no_preset(what: str) -> ConfigError:
         inside = ", ".join(_grid_files(Path(what))) or "it has none"
         return ConfigError(f"{what} is a folder; name a YAML file: {inside}")
     if os.sep in what:
-        return ConfigError(f"no file {what}; a grid is a YAML file, or one of `fedgrid presets`")
+        return ConfigError(f"no file {what}; a grid is a YAML file, or one of `fedgrid list presets`")
     return unknown("preset", what, preset_names())
 
 

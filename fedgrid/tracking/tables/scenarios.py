@@ -107,7 +107,7 @@ def own_numbers(study: Study, own: Sequence[Measure]) -> Table:
         study,
         "own-numbers",
         "Numbers of algorithms' own",
-        "Of the last round that has one; means over scenarios. Meanings: `fedgrid algorithms NAME`.",
+        "Of the last round that has one; means over scenarios. Meanings: `fedgrid list algorithms NAME`.",
         (Column(measure.name) for measure in own),
         lambda part: (over_scenarios(part, measure) for measure in own),
     )

@@ -1,4 +1,4 @@
-"""Completion by the shell, and `fedgrid algorithms NAME`."""
+"""Completion by the shell, and `fedgrid list algorithms NAME`."""
 
 import json
 
@@ -21,7 +21,7 @@ def completed(*words, storage):
         (("run", "paper-"), ["paper-as-published", "paper-digits", "paper-fast"]),
         (("run", "--algorithm", "ocfl-m"), ["ocfl-meanshift"]),
         (("search", "briggs"), ["briggs", "briggs-as-published"]),
-        (("algorithms", "sc"), ["scaffold"]),
+        (("list", "algorithms", "sc"), ["scaffold"]),
         (("status", "m"), ["mine"]),
         (("show", ""), ["mine", "digits-3-fedavg-s1-0123"]),
         (("show", "d"), ["digits-3-fedavg-s1-0123"]),
@@ -43,19 +43,19 @@ def test_yaml_files_and_folders_are_completed(tmp_path, monkeypatch):
 
 
 def test_an_algorithm_shows_its_settings_with_defaults_and_meaning():
-    out = " ".join(fedgrid("algorithms", "sattler", COLUMNS="200").out.split())
+    out = " ".join(fedgrid("list", "algorithms", "sattler", COLUMNS="200").out.split())
     assert "cooldown 3 integer >= 0 First rounds without a split." in out
     assert "epsilon_1_share 0.5 number >= 0 and <= 1 epsilon_1 as a share of the median norm" in out
-    one = json.loads(fedgrid("algorithms", "sattler", "--json").out)
+    one = json.loads(fedgrid("list", "algorithms", "sattler", "--json").out)
     assert one["settings"]["cooldown"] == ALGORITHMS["sattler"].settings.cooldown
 
 
 def test_settings_of_a_section_are_listed_with_an_example():
-    out = fedgrid("algorithms", "ocfl-hdbscan", COLUMNS="200").out
+    out = fedgrid("list", "algorithms", "ocfl-hdbscan", COLUMNS="200").out
     assert "clusterer.min_cluster_share  0.2" in out
     assert "algorithm.clusterer.min_cluster_share=VALUE" in out
 
 
 def test_an_unknown_algorithm_is_refused_with_the_nearest():
-    result = fedgrid("algorithms", "satler")
+    result = fedgrid("list", "algorithms", "satler")
     assert (result.code, "did you mean 'sattler'" in result.err) == (2, True)

@@ -1,4 +1,4 @@
-"""`fedgrid data`: who holds which classes. `fedgrid algorithms`: what settings mean."""
+"""`fedgrid data`: who holds which classes. `fedgrid list algorithms`: what settings mean."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from tests.helpers.command_line import fedgrid
 
 
 def test_presets_are_listed_with_their_runs_and_subjects():
-    rows = json.loads(fedgrid("presets", "--json").out)
+    rows = json.loads(fedgrid("list", "presets", "--json").out)
     assert [row["name"] for row in rows] == preset_names()
     known = {row["name"]: row for row in rows}
     assert known["flis-digits"] == {

@@ -32,7 +32,7 @@ def test_no_path_or_text_of_a_command_may_be_empty(refused, name):
             given = [option, ""] if option else [*before, ""]
             refused(name, *given, says="is empty; ")
         if option is None:
-            before.append("femnist")  # The only value of `convert`, and a text for all others.
+            before.append("models")  # One of `list`'s kinds, and a text for all others.
 
 
 @pytest.mark.parametrize(

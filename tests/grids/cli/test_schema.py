@@ -79,5 +79,5 @@ def test_keys_carry_their_meaning_and_an_algorithms_its_own_defaults(validator):
 
 
 def test_command_prints_the_schema_as_json():
-    printed = json.loads(fedgrid("schema").out)
+    printed = json.loads(fedgrid("list", "schema").out)
     assert printed["properties"].keys() >= {"dataset", "algorithm", "search", "axes"}

@@ -20,7 +20,7 @@ def test_command_line_starts_without_heavy_imports():
 
 def test_study_is_begun_shown_and_looked_at_without_heavy_imports(tmp_path):
     """Also what a new study's plugin imports waits until it is used."""
-    commands = ("init mine", "algorithms one-cut --plugin mine/mine_plugin.py", "status")
+    commands = ("init mine", "list algorithms one-cut --plugin mine/mine_plugin.py", "status")
     program = (
         "import sys; from fedgrid.grids.cli.main import app\n"
         f"for command in {commands}: app(command.split(), standalone_mode=False)\n"

@@ -121,13 +121,13 @@ def test_status_and_report_need_no_plugin(grid, storage, tmp_path):
 
 
 def test_plugin_of_the_command_line_is_listed_and_a_missing_one_is_named(grid):
-    listed = fedgrid("algorithms", "--json", "--plugin", grid.parent / "mine.py")
+    listed = fedgrid("list", "algorithms", "--json", "--plugin", grid.parent / "mine.py")
     assert json.loads(listed.out)[-1]["name"] == "own"
-    assert "own-model" in fedgrid("models", "--plugin", grid.parent / "model.py").out
-    result = fedgrid("algorithms", "--plugin", grid.parent / "nowhere.py")
+    assert "own-model" in fedgrid("list", "models", "--plugin", grid.parent / "model.py").out
+    result = fedgrid("list", "algorithms", "--plugin", grid.parent / "nowhere.py")
     assert result.code == 2
     assert "nowhere.py" in result.err
-    assert "own" not in {entry["name"] for entry in json.loads(fedgrid("algorithms", "--json").out)}
+    assert "own" not in {entry["name"] for entry in json.loads(fedgrid("list", "algorithms", "--json").out)}
 
 
 def test_command_line_and_yaml_file_with_one_name_are_refused_with_the_line(grid, storage):

@@ -21,7 +21,7 @@ from fedgrid.engine.federation.round.record import round_row
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.cli.actions.listings import list_algorithms
+from fedgrid.grids.cli.actions.listings import print_algorithms
 from fedgrid.grids.trackers.mlflow.descriptions import of_metrics
 from fedgrid.grids.trackers.names import metric_meanings, metrics
 from fedgrid.record_columns import EVERY_COLUMN, RecordColumn, schemas
@@ -97,7 +97,7 @@ def test_number_that_an_entry_declares_is_in_parquet_scores_mlflow_and_the_list(
         >= {"other/gini": GINI.meaning, "clustering/spread": "Of the models."}.items()
     )
     console = Console(record=True, width=100)
-    list_algorithms("fedavg", False, console)
+    print_algorithms("fedavg", False, console)
     assert "gini, of each round: Inequality of the updates' norms." in console.export_text()
 
 

@@ -56,11 +56,11 @@ class RunConfig(Section):
     clients: PositiveInt
     """Number of federated clients."""
     algorithm: dict[str, Any]
-    """`name`, one of `fedgrid algorithms`, and all of its settings."""
+    """`name`, one of `fedgrid list algorithms`, and all of its settings."""
     seed: Annotated[int, Field(ge=0, strict=True)]
     """Of everything random in the run."""
     model: str
-    """One of `fedgrid models`."""
+    """One of `fedgrid list models`."""
     training: Training
     split: Split = Split()
     evaluation: Evaluation = Evaluation()

@@ -198,7 +198,7 @@ DATASETS: dict[str, Dataset] = {
     "femnist": Dataset(
         "femnist",
         "FEMNIST",
-        "LEAF, leaf.cmu.edu; made by `fedgrid convert femnist`; every tenth image of a writer is test",
+        "LEAF, leaf.cmu.edu; made by `fedgrid data femnist --from`; every tenth image of a writer is test",
         num_classes=62,
         inputs=pixels(1, 28, 28),
         pool_size=726_000,
@@ -210,7 +210,7 @@ DATASETS: dict[str, Dataset] = {
         num_groups=3550,
         files=("femnist.npz",),
         facts=npz_files.facts,
-        made_by="fedgrid convert femnist SOURCE",
+        made_by="fedgrid data femnist --from SOURCE",
         bibtex=f"{papers.LEAF}\n\n{papers.EMNIST}",
     ),
     **{one.name: one for one in map(_emnist, facts.EMNIST)},

@@ -1,10 +1,13 @@
 """The analyses that there are: those of the package, and of plugins."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import ConfigError, hint
@@ -14,9 +17,11 @@ from fedgrid.engine.runtime.plugins.plugin import load, read_source
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.archive.beside import beside
 from fedgrid.grids.attack.analysis import ATTACK
+from fedgrid.grids.display.tables import choice_table
 from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.presets.axes import Change
+from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.nested import with_value
 
 BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (EXPLAIN, ATTACK, Epsilons(beside))}
@@ -33,6 +38,32 @@ def find_analysis(name: str) -> Analysis:
         guess = hint(name, analyses)
         raise ConfigError(f"unknown analysis '{name}'; {guess}name the file that lists it with --plugin")
     return analyses[name]
+
+
+def print_analyses(name: str | None, as_json: bool, console: Console) -> None:
+    """Print the analyses of the package and of plugins in use, or the settings of one.
+
+    Raises:
+        ConfigError: if there is no analysis of that name.
+    """
+    chosen = {**ANALYSES, **BUILT_IN} if name is None else {name: find_analysis(name)}
+    settings = {
+        each: list(settings_rows((one.options or one.settings).model_construct()))
+        for each, one in chosen.items()
+    }
+    if as_json:
+        rows = [
+            {"analysis": each, "key": key, "default": default, "allowed": allowed, "meaning": meaning}
+            for each, its in settings.items()
+            for key, default, allowed, meaning in its
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    for each, one in chosen.items():
+        console.print(Text.assemble((each, "bold"), f": {(one.__doc__ or '').partition(chr(10))[0]}"))
+        if settings[each]:
+            console.print(choice_table(("setting", "default", "allowed", "meaning"), settings[each]))
+    console.print("\nSet one with fedgrid analyse GRID NAME KEY=VALUE")
 
 
 def list_analyses(files: Iterable[Path]) -> dict[str, Analysis]:

@@ -23,6 +23,14 @@ def algorithms(incomplete: str) -> list[str]:
     return [name for name in ALGORITHMS if name.startswith(incomplete)]
 
 
+def listed_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the algorithms or presets that begin like this, whichever are listed."""
+    kind = context.params.get("kind")
+    if kind == "presets":
+        return [name for name in presets_and_files(incomplete) if not name.endswith((*YAML, "/"))]
+    return algorithms(incomplete) if kind == "algorithms" else []
+
+
 def algorithms_and_files(incomplete: str) -> list[str]:
     """Return what can be searched: algorithms, and YAML files."""
     return algorithms(incomplete) + _files(incomplete)

@@ -87,7 +87,7 @@ def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
     )
 
 
-def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
+def print_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     """Print the algorithms, one line each, with their source; or one of them, with its settings.
 
     Raises:
@@ -104,7 +104,7 @@ def list_algorithms(name: str | None, as_json: bool, console: Console) -> None:
     rows = [(entry.name, entry.title, entry.summary, entry.source) for entry in ALGORITHMS.values()]
     console.print(choice_table(("name", "in papers", "what it does", "source"), rows))
     console.print(
-        "\nSettings of one, with their defaults: fedgrid algorithms NAME; of all: --json. Set one with "
+        "\nSettings of one, with their defaults: fedgrid list algorithms NAME; of all: --json. Set one with "
         "algorithm.KEY=VALUE"
     )
 
@@ -141,8 +141,15 @@ def _show_algorithm(name: str, console: Console) -> None:
     console.print(f"\nSet one with algorithm.{rows[0][0]}=VALUE")
 
 
-def list_models(as_json: bool, console: Console) -> None:
-    """Print the models with their numbers of parameters and their source."""
+def print_models(name: str | None, as_json: bool, console: Console) -> None:
+    """Print the models, or one of them, with their numbers of parameters and their source.
+
+    Raises:
+        ConfigError: if there is no model of that name.
+    """
+    every = {**MODELS, **AUTOENCODERS}
+    if name is not None and name not in every:
+        raise unknown("model", name, every)
     if as_json:
         entries = [
             {
@@ -155,8 +162,12 @@ def list_models(as_json: bool, console: Console) -> None:
             }
             for role, entries_of in (("model", MODELS), ("encoder", AUTOENCODERS))
             for entry in entries_of.values()
+            if name in (None, entry.name)
         ]
-        print(json.dumps(entries, indent=2))
+        print(json.dumps(entries if name is None else entries[0], indent=2))
+        return
+    if name is not None:
+        console.print(_model_table([every[name]]))
         return
     console.print(_model_table(MODELS.values()))
     console.print("\nAutoencoders of `embeddings`: algorithm.encoder.name is dense or convolutional.\n")
@@ -177,14 +188,24 @@ def _model_table(entries: Iterable[ModelEntry]) -> Table:
     return choice_table(("name", "parameters", "what it is", "source"), rows)
 
 
-def list_presets(as_json: bool, console: Console) -> None:
-    """Print name, number of runs and subject of the grids that come with fedgrid."""
+def print_presets(name: str | None, as_json: bool, console: Console) -> None:
+    """Print name, number of runs and subject of the grids that come with fedgrid; or the file of one.
+
+    Raises:
+        ConfigError: if there is no preset of that name.
+    """
+    if name is not None and name not in preset_names():
+        raise unknown("preset", name, preset_names())
+    if name is not None and not as_json:
+        print(source(name), end="")
+        return
     rows = [
-        {"name": name, "runs": len(load_grid(name, {}, [], Path()).runs), "what": subject(source(name))}
-        for name in preset_names()
+        {"name": each, "runs": len(load_grid(each, {}, [], Path()).runs), "what": subject(source(each))}
+        for each in preset_names()
+        if name in (None, each)
     ]
     if as_json:
-        print(json.dumps(rows, indent=2))
+        print(json.dumps(rows if name is None else rows[0], indent=2))
         return
     console.print(choice_table(("name", "runs", "what"), [tuple(map(str, row.values())) for row in rows]))
 

@@ -27,7 +27,7 @@ app = typer.Typer()
 
 
 @app.command(
-    epilog="Examples: `fedgrid analyse quickstart explain on=members`, "
+    epilog="Example: `fedgrid analyse quickstart explain on=members`, or "
     "`fedgrid analyse quickstart attack kind=membership`"
 )
 def analyse(
@@ -42,7 +42,7 @@ def analyse(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Set one of the analysis's settings: `fedgrid list analyses` has them.",
             show_default=False,
         ),

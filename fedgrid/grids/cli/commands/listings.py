@@ -1,4 +1,4 @@
-"""What there is, and to begin: data, convert, algorithms, models, presets; init, schema, doctor."""
+"""What there is, and to begin: data, list, init and doctor."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -29,6 +29,14 @@ def data(
         Path | None,
         typer.Option(help="Write who holds what here, for split file: .parquet, any other is csv."),
     ] = None,
+    made_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Make the file of femnist, which is not downloaded, from this: a folder of LEAF's json "
+            "files, or Parquet files with writer, label and image.",
+        ),
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw the classes of each client here: .pdf, .png or .svg.")
     ] = None,
@@ -37,13 +45,18 @@ def data(
     as_json: AsJson = False,
 ) -> None:
     """List the data sets and splits, or show the class counts per client of one scenario."""
-    from fedgrid.grids.cli.actions.listings import list_datasets
+    from fedgrid.grids.cli.actions.listings import convert_femnist, list_datasets
     from fedgrid.grids.cli.actions.scenario import show_scenario
     from fedgrid.grids.presets.load import is_scenario, load_grid, scenario_values
 
     use_plugins(plugins)
     folder = data_folder(data_dir)
     axes = scenario.axes()
+    if made_from is not None:
+        if dataset != "femnist":
+            raise ConfigError("--from makes the file of femnist alone: fedgrid data femnist --from FOLDER")
+        convert_femnist(made_from, folder, console())
+        return
     if dataset is None:
         if axes or overrides or csv or export or figure:
             raise ConfigError("these options need a data set, as in fedgrid data digits")
@@ -56,59 +69,46 @@ def data(
     show_scenario(config, folder, csv, export, figure, as_json, console())
 
 
-@app.command(epilog="Example: `fedgrid convert femnist leaf/data/femnist/data/all_data`")
-def convert(
-    dataset: Annotated[Literal["femnist"], typer.Argument(show_default=False)],
-    source: Annotated[
-        Path,
+@app.command("list", epilog="Example: `fedgrid list algorithms`, then `fedgrid list algorithms sattler`")
+def list_(
+    kind: Annotated[
+        Literal["algorithms", "models", "presets", "analyses", "schema"],
         typer.Argument(
-            help="A folder of LEAF's json files, or Parquet files with writer, label and image.",
+            help="What to list. schema: the JSON Schema of a grid's file, by which editors complete and "
+            "check its keys.",
             show_default=False,
         ),
     ],
-    data_dir: DataDir = None,
-) -> None:
-    """Make the file of a data set that is not downloaded, FEMNIST, from what LEAF or others publish."""
-    from fedgrid.grids.cli.actions.listings import convert_femnist
-
-    convert_femnist(source, data_folder(data_dir), console())
-
-
-@app.command(epilog="Example: `fedgrid algorithms sattler`")
-def algorithms(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show the settings of this algorithm.",
+            help="Show this one: an algorithm's or an analysis's settings, a preset's file.",
             show_default=False,
-            autocompletion=completion.algorithms,
+            autocompletion=completion.listed_names,
         ),
     ] = None,
     plugins: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the algorithms with their source, or show the settings of one: defaults, values, meaning."""
-    from fedgrid.grids.cli.actions.listings import list_algorithms
-
+    """List algorithms, models, presets or analyses, with those of plugins; or show one."""
     use_plugins(plugins)
-    list_algorithms(name, as_json, console())
+    if kind == "analyses":
+        from fedgrid.grids.cli.actions.analyses import print_analyses
 
+        print_analyses(name, as_json, console())
+    elif kind == "schema":
+        import json
 
-@app.command(epilog="Example: `fedgrid models`")
-def models(plugins: Plugins = None, as_json: AsJson = False) -> None:
-    """List the models, with their source."""
-    from fedgrid.grids.cli.actions.listings import list_models
+        from fedgrid.grids.cli.actions.schema import schema
 
-    use_plugins(plugins)
-    list_models(as_json, console())
+        if name is not None:
+            raise ConfigError(f"list schema takes no name, not '{name}'")
+        print(json.dumps(schema(), indent=1))
+    else:
+        from fedgrid.grids.cli.actions.listings import print_algorithms, print_models, print_presets
 
-
-@app.command(epilog="Example: `fedgrid presets`")
-def presets(as_json: AsJson = False) -> None:
-    """List the grids that come with fedgrid, with their numbers of runs."""
-    from fedgrid.grids.cli.actions.listings import list_presets
-
-    list_presets(as_json, console())
+        printers = {"algorithms": print_algorithms, "models": print_models, "presets": print_presets}
+        printers[kind](name, as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid init my-study`")
@@ -119,20 +119,6 @@ def init(
     from fedgrid.grids.cli.actions.init import init as write_study
 
     write_study(folder, console())
-
-
-@app.command(epilog="Example: `fedgrid schema > fedgrid.schema.json`")
-def schema(plugins: Plugins = None) -> None:
-    """Print the JSON Schema of a grid's file, by which editors complete and check its keys.
-
-    The file's first line names it: `# yaml-language-server: $schema=fedgrid.schema.json`.
-    """
-    import json
-
-    from fedgrid.grids.cli.actions.schema import schema as schema_of_file
-
-    use_plugins(plugins)
-    print(json.dumps(schema_of_file(), indent=1))
 
 
 @app.command(epilog="Example: `fedgrid doctor > report.txt`")

@@ -73,7 +73,7 @@ Conditions = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]...",
+        metavar="KEY=VALUE",
         help="Set a key of the runs, as in training.rounds=5; several values, as in split.alpha=0.1,0.5, are "
         "a run each.",
         show_default=False,

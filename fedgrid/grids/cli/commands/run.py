@@ -45,7 +45,7 @@ def run(
     grid: Annotated[
         str | None,
         typer.Argument(
-            help="A preset (`fedgrid presets` lists them), a YAML file, or a scenario, as in "
+            help="A preset (`fedgrid list presets` lists them), a YAML file, or a scenario, as in "
             "mnist-15-overlapping-balanced.",
             show_default=False,
             autocompletion=completion.presets_and_files,
@@ -57,7 +57,7 @@ def run(
     algorithm: Annotated[
         list[str] | None,
         typer.Option(
-            help="An algorithm of `fedgrid algorithms`, or several with commas; may be repeated.",
+            help="An algorithm of `fedgrid list algorithms`, or several with commas; may be repeated.",
             autocompletion=completion.algorithms,
         ),
     ] = None,

@@ -191,7 +191,7 @@ class TestSource:
 
 class TestCommand:
     def test_command_says_what_it_has_written(self, source, tmp_path):
-        result = fedgrid("convert", "femnist", source, "--data-dir", tmp_path / "data")
+        result = fedgrid("data", "femnist", "--from", source, "--data-dir", tmp_path / "data")
         assert result.code == 0, result.err
         assert result.out.startswith("62 writers, 558 training images and 62 for the server: ")
         assert result.out.rstrip().endswith("data/femnist.npz")
@@ -200,7 +200,9 @@ class TestCommand:
 
 class TestRuns:
     def test_missing_file_names_the_command_that_makes_it(self, tmp_path):
-        with pytest.raises(DataError, match="femnist.npz is missing; .* `fedgrid convert femnist SOURCE`"):
+        with pytest.raises(
+            DataError, match="femnist.npz is missing; .* `fedgrid data femnist --from SOURCE`"
+        ):
             load("femnist", tmp_path)
         assert find("femnist", tmp_path) == DATASETS["femnist"]
 
