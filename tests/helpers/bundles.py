@@ -50,7 +50,7 @@ def make_grid(home: Path) -> Path:
 def make_bundle(storage: Path, target: Path, *options: object) -> Path:
     """Write the bundle of the grid `mine`."""
     with undrawn():
-        result = fedgrid("bundle", "mine", "-o", target, "--storage", storage, *options)
+        result = fedgrid("bundle", "make", "mine", "-o", target, "--storage", storage, *options)
     assert result.code == 0, result.err
     return target
 

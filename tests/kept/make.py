@@ -117,7 +117,7 @@ def make(target: Path) -> None:
     }
     copytree("storage", target / "storage", ignore=DERIVED)
     with undrawn():
-        assert fedgrid("bundle", "kept", "-o", target / BUNDLE, "--storage", "storage").code == 0
+        assert fedgrid("bundle", "make", "kept", "-o", target / BUNDLE, "--storage", "storage").code == 0
     (target / "whole").mkdir()
     for path in (*whole.glob("rounds.*"), *whole.glob("clients.*"), *whole.glob("state-*000004.safetensors")):
         (target / "whole" / path.name).write_bytes(path.read_bytes())

@@ -217,7 +217,7 @@ def test_bundle_of_then_is_reproduced(kept: Path, folder: Path) -> None:
     active.use(["halves.py"])
     elsewhere = made_elsewhere(folder, interrupted(folder))
     active.use()
-    result = fedgrid("reproduce", kept / BUNDLE, "--all", "--trust", "--in-process", "--json")
+    result = fedgrid("bundle", "check", kept / BUNDLE, "--all", "--trust", "--in-process", "--json")
     verdicts = [verdict["outcome"] for verdict in result.events[-1]["verdicts"]]
     if elsewhere:
         pytest.skip(f"{verdicts}, as was to be expected: {'; '.join(elsewhere)}")

@@ -88,7 +88,7 @@ all files with their checksums, `environment.txt` the packages where this file w
 ## How to check it
 
     pip install fedgrid=={told.version}
-    fedgrid reproduce FILE.zip --sample 5
+    fedgrid bundle check FILE.zip --sample 5
 
 computes five runs again, drawn by the checksum of this file, and compares every number of their records. It
 executes no code of this file before you say `--trust`. Data sets that have a name are downloaded; name your

@@ -89,7 +89,7 @@ def _open(path: Path, folder: Path) -> Bundle:
         about = _unpack(path, folder)
         return _checked(path, checksum(path), about, Storage.of(folder / STORAGE))
     except FileNotFoundError as error:
-        raise ConfigError(f"no file {path}; name a bundle, which `fedgrid bundle` writes") from error
+        raise ConfigError(f"no file {path}; name a bundle, which `fedgrid bundle make` writes") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be unpacked: {error}") from error
     except FedgridError as error:
@@ -144,7 +144,7 @@ def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
         twice = next(info.filename for info in infos if last[info.filename.casefold()] is not info)
         raise ConfigError(f"{path} has two files {twice!r:.200}; get it from somebody else")
     if MANIFEST not in by_name:
-        raise ConfigError(f"{path} is no bundle: it has no {MANIFEST}; `fedgrid bundle` writes one")
+        raise ConfigError(f"{path} is no bundle: it has no {MANIFEST}; `fedgrid bundle make` writes one")
     for name, info in by_name.items():
         mode = info.external_attr >> 16
         if name != MANIFEST and MEMBER.fullmatch(name) is None:

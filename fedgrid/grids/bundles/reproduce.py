@@ -1,4 +1,4 @@
-"""`fedgrid reproduce`: computes runs of a bundle again, and says what that shows of all of them.
+"""`fedgrid bundle check`: computes runs of a bundle again, and says what that shows of all of them.
 
 Which runs these are the bundle's checksum says: its author cannot choose them.
 """

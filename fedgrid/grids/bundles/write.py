@@ -1,4 +1,4 @@
-"""`fedgrid bundle`: the finished runs of a grid as one file for others, without what is private.
+"""`fedgrid bundle make`: the finished runs of a grid as one file for others, without what is private.
 
 What goes in is chosen, not what stays out: no log, no address of a tracker, no path but a file's own name.
 """

@@ -42,6 +42,7 @@ COMMANDS = (
         "algorithms models presets schema",
         "it is `fedgrid list algorithms`, `list models`, `list presets`, `list schema`",
     ),
+    ("reproduce", "it is `fedgrid bundle check FILE.zip`"),
     ("convert", "it is `fedgrid data femnist --from FOLDER`"),
     ("attack", "it is `fedgrid analyse GRID attack kind=membership`"),
     ("explain", "it is `fedgrid analyse GRID explain`"),
@@ -72,6 +73,8 @@ def hint(error: TyperException) -> str:
     message = error.format_message()
     if "unexpected extra argument" in message:
         return _instead_of_words(error, sys.argv[1:])
+    if getattr(getattr(error, "ctx", None), "info_name", "") == "bundle":
+        return "it is `fedgrid bundle make GRID -o FILE.zip`, or `fedgrid bundle check FILE.zip`"
     if command := re.match(r"No such command '([\w-]+)'", message):
         return next(_rows(command[1], COMMANDS), "")
     return VALUES.get(getattr(getattr(error, "param", None), "name", ""), "")

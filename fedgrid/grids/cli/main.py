@@ -41,7 +41,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for group in (run, search, arena, launched, analyses, reports, bundles, listings):
-    for registered in group.app.registered_commands:
+    inner = [each.typer_instance for each in group.app.registered_groups]
+    for registered in (each for one in (group.app, *inner) for each in one.registered_commands):
         read_texts(registered.callback)
         registered.cls = Command
     app.add_typer(group.app)

@@ -67,7 +67,6 @@ def test_old_report_names_no_file_of_another_kind(place):
 EVERY = {
     "analyse": ("mine", "epsilons"),
     "arena": ("--algorithms", "fedavg,louvain", "--recompute"),
-    "bundle": ("mine", "-o", "mine.zip"),
     "cache": ("mine",),
     "cite": ("mine",),
     "compare": ("mine", "mine"),
@@ -77,7 +76,6 @@ EVERY = {
     "import": (".", "--name", "theirs"),
     "prune": ("mine", "--yes"),
     "report": ("mine",),
-    "reproduce": ("mine.zip",),
     "retry": ("mine",),
     "run": ("quickstart",),
     "runs": ("mine",),

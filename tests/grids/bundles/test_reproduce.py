@@ -1,4 +1,4 @@
-"""What `fedgrid reproduce` says of true bundles, and of forged ones whose checksums are all right."""
+"""What `fedgrid bundle check` says of true bundles, and of forged ones whose checksums are all right."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +39,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reproduce(bundle: Path, *options: object) -> Result:
-    return fedgrid("reproduce", bundle, "--in-process", *options)
+    return fedgrid("bundle", "check", bundle, "--in-process", *options)
 
 
 def facts(result: Result) -> dict[str, Any]:

@@ -61,12 +61,12 @@ def test_file_that_cannot_be_written_is_refused_before_the_work(
     Path("folder.zip").mkdir()
     Path("file").touch()
     monkeypatch.setattr(Storage, "pull_marks", None)
-    result = fedgrid("bundle", "mine", "-o", target, "--storage", home / "runs")
+    result = fedgrid("bundle", "make", "mine", "-o", target, "--storage", home / "runs")
     assert (result.code, "--output" in result.err, target in result.err) == (2, True, True)
 
 
 def test_models_go_in_only_if_asked_for_and_filters_choose_runs(home: Path, bundle: Path) -> None:
-    refused = fedgrid("bundle", "mine", "-o", home / "some", "--storage", home / "runs")
+    refused = fedgrid("bundle", "make", "mine", "-o", home / "some", "--storage", home / "runs")
     assert (refused.code, ".zip" in refused.err) == (2, True)
     some = make_bundle(home / "runs", home / "some.zip", "--models", "--where", "algorithm=fedavg,seed=0")
     with ZipFile(bundle) as archive, ZipFile(some) as of_some:

@@ -11,7 +11,13 @@ from fedgrid.grids.cli.commands.app import MAY_BE_EMPTY
 from fedgrid.grids.cli.main import app
 from tests.helpers.command_line import fedgrid
 
-COMMANDS = typer.main.get_command(app).commands
+COMMANDS = {
+    (name, *inner): command
+    for name, group in typer.main.get_command(app).commands.items()
+    for inner, command in (
+        [((key,), one) for key, one in getattr(group, "commands", {}).items()] or [((), group)]
+    )
+}
 
 
 def takes_text(parameter):
@@ -20,7 +26,7 @@ def takes_text(parameter):
     return bool(kinds & {str, Path}) and parameter.name not in MAY_BE_EMPTY
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS, ids=" ".join)
 def test_no_path_or_text_of_a_command_may_be_empty(refused, name):
     command, before = COMMANDS[name], []
     its = [
@@ -30,7 +36,7 @@ def test_no_path_or_text_of_a_command_may_be_empty(refused, name):
         option = parameter.opts[-1] if parameter.opts[-1].startswith("-") else None
         if parameter.name in its:
             given = [option, ""] if option else [*before, ""]
-            refused(name, *given, says="is empty; ")
+            refused(*name, *given, says="is empty; ")
         if option is None:
             before.append("models")  # One of `list`'s kinds, and a text for all others.
 

@@ -1,4 +1,4 @@
-"""`fedgrid bundle` and `fedgrid reproduce`."""
+"""`fedgrid bundle make` and `fedgrid bundle check`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,10 +20,14 @@ from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.ray_cluster import address_space
 
 app = typer.Typer()
+bundle = typer.Typer(
+    help="Write finished runs as one file for others, or check such a file.", no_args_is_help=True
+)
+app.add_typer(bundle, name="bundle")
 
 
-@app.command(epilog="Example: `fedgrid bundle paper -o paper.zip`")
-def bundle(
+@bundle.command("make", epilog="Example: `fedgrid bundle make paper -o paper.zip`")
+def make_bundle(
     what: GridOrRun,
     output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, as in paper.zip.")],
     where: Conditions = None,
@@ -56,12 +60,12 @@ def bundle(
         steps.pause()
         size = output.stat().st_size / 1e6
         print_plain(shown, f"{count} runs in {output}, {size:.1f} MB")
-        print_plain(shown, f"To check it:  fedgrid reproduce {output}")
+        print_plain(shown, f"To check it:  fedgrid bundle check {output}")
 
 
-@app.command(epilog="Example: `fedgrid reproduce paper.zip --sample 5`")
-def reproduce(
-    path: Annotated[Path, typer.Argument(help="A file of `fedgrid bundle`.", show_default=False)],
+@bundle.command("check", epilog="Example: `fedgrid bundle check paper.zip --sample 5`")
+def check_bundle(
+    path: Annotated[Path, typer.Argument(help="A file of `fedgrid bundle make`.", show_default=False)],
     sample: Annotated[int, typer.Option(min=1, help="How many runs, drawn by the file's checksum.")] = 5,
     every: Annotated[bool, typer.Option("--all", help="All runs.")] = False,
     data_dir: DataDir = None,
@@ -85,7 +89,7 @@ def reproduce(
     it is no bundle or nothing can be tried.
     """
     from fedgrid.grids.bundles.reproduce import Asked
-    from fedgrid.grids.bundles.reproduce import reproduce as compute
+    from fedgrid.grids.bundles.reproduce import reproduce
     from fedgrid.grids.cli.actions.reports import usual_page
     from fedgrid.grids.planning.options import LaunchOptions
 
@@ -103,6 +107,6 @@ def reproduce(
     )
     shown = console()
     with Steps(shown, quiet=True) as steps:
-        same = compute(path, asked, options, shown, lambda name, its: usual_page(name, its, steps).tables())
+        same = reproduce(path, asked, options, shown, lambda name, its: usual_page(name, its, steps).tables())
     if not same:
         raise typer.Exit(FAILED)

@@ -193,7 +193,7 @@ def import_(
         Path,
         typer.Argument(
             help="The authors' archive (experiments/, temperature_experiments/, datasets/), or a file of "
-            "`fedgrid bundle`.",
+            "`fedgrid bundle make`.",
             show_default=False,
         ),
     ],
