@@ -88,8 +88,7 @@ def check_bundle(
     The exit code is 0 if all that was compared is confirmed, 1 if something differs or is not confirmed, 2 if
     it is no bundle or nothing can be tried.
     """
-    from fedgrid.grids.bundles.reproduce import Asked
-    from fedgrid.grids.bundles.reproduce import reproduce
+    from fedgrid.grids.bundles.reproduce import Asked, reproduce
     from fedgrid.grids.cli.actions.reports import usual_page
     from fedgrid.grids.planning.options import LaunchOptions
 
