@@ -64,7 +64,7 @@ FOLDER = {
     "scores.json": "The final scores.",
     "done.json": "The mark of a finished run, with sizes and checksums of its files and its last state.",
     "mlflow.json": "That MLflow has all rounds, and which store.",
-    "tags.json": "Your note and tags (`fedgrid tag`).",
+    "tags.json": "Your note and tags (`fedgrid show RUN --note`).",
     "log.txt": "When it started and ended, and its warnings.",
 }
 HEADER = ("column", "type", "meaning")

@@ -24,7 +24,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/scores.md": page(
             "# Scores and numbers of a round",
-            "Their names are those of `fedgrid runs --columns`, `fedgrid table --score`, "
+            "Their names are those of `fedgrid show --columns`, `fedgrid table --score`, "
             "`fedgrid report --target`, `Study.to_pandas()` and `Run.curves`. A number without a name in "
             "MLflow is not logged there.",
             "## Recorded",

@@ -250,8 +250,8 @@ def check(whole: Path, victim: Path, damage: Damage, folder: Path) -> tuple[str,
     wrong += faults("sync", fedgrid("sync", "small", "--storage", storage), lines=3)
     ran = fedgrid("run", folder / "small.yaml", "--storage", storage, "--in-process")
     wrong += faults("run", ran)
-    retried = fedgrid("retry", "failing", "--storage", storage, "--in-process", "--retries", 0)
-    wrong += faults("retry", retried, lines=3)
+    retried = fedgrid("run", "failing", "--failed", "--storage", storage, "--in-process", "--retries", 0)
+    wrong += faults("run --failed", retried, lines=3)
     if ran.code == 0 and numbers(storage) != numbers(whole):
         wrong.append("run: other bytes")
     if again := twice(storage):

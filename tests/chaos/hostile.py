@@ -87,7 +87,11 @@ LINES = (
 )
 
 
-DELETING = [("cache", "mine", "--drop"), ("prune", "mine", "--yes"), ("delete", "mine", "--yes")]
+DELETING = [
+    ("cache", "mine", "--drop"),
+    ("delete", "mine", "--superseded", "--yes"),
+    ("delete", "mine", "--yes"),
+]
 
 
 class Stranger:

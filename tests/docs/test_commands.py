@@ -31,7 +31,7 @@ ELSEWHERE = {
     "doctor": "grids/doctor/test_doctor.py",
     "import": "grids/archive/test_importing.py",
     "bundle check": "grids/bundles/test_reproduce.py",
-    "retry": "grids/display/test_status.py",
+    "run paper --failed": "grids/cli/test_errors.py",
     "run --dataset femnist": "engine/runtime/data/test_femnist.py",
     "run mine.yaml --imported": "grids/bundles/test_imports.py",
     "run --dataset hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
@@ -78,8 +78,8 @@ def adapted(words: list[str]) -> tuple[str, ...]:
         grid = {"205cd4": "RUN", "RUN": "RUN", "ocfl-archive": "other"}
         words = [name, grid.get(words[1], SMALL), *(grid.get(word, word) for word in words[2:])]
         words = [word.replace("dataset=mnist", "dataset=digits") for word in words]
-    if name in ("prune", "delete"):
-        words = [name, "spare", "--yes"]
+    if name == "delete":
+        words = [name, "spare", "--yes", *words[2:]]
     return tuple(words)
 
 

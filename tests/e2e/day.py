@@ -95,7 +95,7 @@ STEPS = (
     Step(
         "",
         "",
-        f"fedgrid runs {STUDY} --sort personalised_f1 --columns algorithm,ari,personalised_f1,run_id",
+        f"fedgrid show {STUDY} --sort personalised_f1 --columns algorithm,ari,personalised_f1,run_id",
     ),
     Step(
         "Curves, tables, figures",

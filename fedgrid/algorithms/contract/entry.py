@@ -50,7 +50,7 @@ class AlgorithmEntry:
     arena: Mapping[str, Any] | None = field(default=None, compare=False)
     """The settings with which it is in the arena, beside its defaults; None: it is not in it."""
     numbers: tuple[OwnNumber, ...] = ()
-    """Numbers of its own, which records, `fedgrid runs`, MLflow and reports show."""
+    """Numbers of its own, which records, `fedgrid show`, MLflow and reports show."""
     told: Told = ""
     """What it is told of the hidden groups, which no server knows: their number, which is a setting of its
     own, or the groups themselves; empty: nothing."""

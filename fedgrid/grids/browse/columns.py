@@ -1,4 +1,4 @@
-"""The rows and the columns of `fedgrid runs`: a run is a row, read by `grids.results.runs`."""
+"""The rows and the columns of a list of runs: a run is a row, read by `grids.results.runs`."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace

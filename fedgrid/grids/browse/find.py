@@ -48,7 +48,7 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
     near = hint(what, [*grids_here, *dict.fromkeys(run.name for run in runs.values())])
     raise ConfigError(
         f"no grid or run '{what}' in {storage}; {near}grids: {', '.join(grids_here)}; "
-        f"`{command(storage, 'runs', 'GRID')}` lists its runs with their ids"
+        f"`{command(storage, 'show', 'GRID')}` lists its runs with their ids"
     )
 
 

@@ -1,22 +1,23 @@
-"""`fedgrid show GRID`: a page on a grid."""
+"""`fedgrid show GRID`: what a grid is, and its runs."""
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from rich.console import Console
 
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.browse.runs import RunList, print_list, read_list, run_facts
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.status import COUNTS, STOPPED, status
-from fedgrid.grids.display.tables import summary_rows, summary_table
 from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import trust_times
-from fedgrid.grids.results.runs import read_runs
 from fedgrid.tracking.scoring.run import FINISHED, stopped_line
 
 VALUES_SHOWN = 8
@@ -24,7 +25,7 @@ VALUES_SHOWN = 8
 
 
 def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
-    """Return what is known of a grid, ready for JSON.
+    """Return what is known of a grid beside its runs, ready for JSON.
 
     Raises:
         ConfigError: if it is damaged.
@@ -32,28 +33,59 @@ def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
     """
     folder = GridFolder(storage, name)
     stored = folder.read()
-    runs = stored.runs
     now = status(name, storage)
-    with trust_times(storage):
-        rows = read_runs(runs, storage)
-    done = [row for row in rows if row.state == FINISHED]
-    keys = (*AXES, *naming_keys(runs))
-    values = {key: [value_text(run, key) for run in runs] for key in keys}
+    keys = (*AXES, *naming_keys(stored.runs))
+    values = {key: [value_text(run, key) for run in stored.runs] for key in keys}
     return {
         "grid": name,
         "source": stored.source,
         "folder": f"{storage}/{folder.path.relative_to(storage.root)}",
         **{key: now[key] for key in ("driver", *COUNTS, STOPPED, SUPERSEDED, "failures")},
         "axes": {key: [one for one in dict.fromkeys(values[key]) if one is not None] for key in keys},
-        "scores": summary_rows(done) if done else [],
-        "ended_early": stopped_line(done),
-        "runs": [{"run": row.name, "run_id": row.run_id, "state": row.state} for row in rows],
     }
 
 
-def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:
-    """Print what is known of a grid."""
-    say, name = partial(print_plain, console), facts["grid"]
+def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, console: Console) -> None:
+    """Print what is known of a grid, and its runs; as CSV the runs alone.
+
+    Raises:
+        ConfigError: if it is damaged, there is no such column, or a condition is malformed.
+        RunError: if the storage cannot be read.
+    """
+    if options.as_csv and as_json:
+        raise ConfigError("choose one of --csv and --json")
+    with trust_times(storage):
+        rows, columns, conditions, count = read_list(name, options, storage)
+    if options.as_csv:
+        print_list(rows, columns, conditions, options, console)
+        return
+    facts = grid_facts(name, storage)
+    if as_json:
+        print(json.dumps({**facts, "runs": run_facts(rows, columns)}))
+        return
+    _print_head(facts, storage, console)
+    print_list(rows, columns, conditions, options, console)
+    say = partial(print_plain, console)
+    if len(rows) < count:
+        say(f"{len(rows)} of {count} runs")
+    if line := stopped_line([row for row in rows if row.state == FINISHED]):
+        say(line)
+    say()
+    for failure in facts["failures"]:
+        say(f"failed: {failure['run']} ({failure['run_id']}): {failure['cause']}")
+    say(f"Files: {facts['folder']}")
+    if rows:
+        say(f"One of them:         {command(storage, 'show', rows[0].run_id)}")
+    say(f"All columns:         {command(storage, 'show', name, '--columns', 'all', '--csv')}")
+    if facts["done"] + facts[STOPPED] < facts["total"]:
+        say(f"Its progress:        {command(storage, 'status', name)}")
+    if facts["done"]:
+        say(f"Means over seeds:    {command(storage, 'table', name)}")
+        say(f"Tables and figures:  {command(storage, 'report', name)}")
+
+
+def _print_head(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:
+    say = partial(print_plain, console)
     where = f"running on {facts['driver']}" if facts["driver"] else "not running"
     kinds = ("running", "waiting", "failed", STOPPED)
     counts = ", ".join(f"{facts[kind]} {kind.replace('_', ' ')}" for kind in kinds if facts[kind])
@@ -68,20 +100,6 @@ def print_grid(facts: Mapping[str, Any], storage: Storage, console: Console) -> 
     for key, values in facts["axes"].items():
         say(f"  {key:<{width}}  {_join_values(values)}")
     say()
-    if facts["scores"]:
-        console.print(summary_table(facts["scores"], console.width))
-        if facts["ended_early"]:
-            say(facts["ended_early"])
-        say()
-    for failure in facts["failures"]:
-        say(f"failed: {failure['run']} ({failure['run_id']}): {failure['cause']}")
-    say(f"Files: {facts['folder']}")
-    say(f"Its runs, with their ids:  {command(storage, 'runs', name, '--sort', 'ari')}")
-    say(f"One of them:               {command(storage, 'show', facts['runs'][0]['run_id'])}")
-    if not is_complete:
-        say(f"Its progress:              {command(storage, 'status', name)}")
-    if facts["done"]:
-        say(f"Tables and figures:        {command(storage, 'report', name)}")
 
 
 def _join_values(values: list[str]) -> str:

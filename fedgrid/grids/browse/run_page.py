@@ -84,7 +84,7 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
     say()
     say(f"Files: {facts['folder']}")
     if facts["grids"]:
-        say(f"All runs beside it:  {command(storage, 'runs', facts['grids'][0])}")
+        say(f"All runs beside it:  {command(storage, 'show', facts['grids'][0])}")
 
 
 def _pace(facts: Mapping[str, Any]) -> str:

@@ -1,9 +1,9 @@
-"""`fedgrid runs`: a grid's runs as a table of any columns, sorted and selected; also as CSV and JSON."""
+"""The runs of a grid as a table of any columns, sorted and selected; also as CSV and JSON."""
 
 import csv
-import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
@@ -12,10 +12,9 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
-from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.tables import cell, choice_table
 from fedgrid.grids.presets.yaml_file import split_at_commas
-from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.result_columns import RESULT_COLUMNS
 from fedgrid.redaction import in_csv, printable
@@ -27,55 +26,72 @@ FEW = 8
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
-def show_runs(
-    grid: str,
-    storage: Storage,
-    console: Console,
-    *,
-    where: Sequence[str],
-    sort: str | None,
-    reverse: bool,
-    columns: str | None,
-    superseded: bool,
-    as_csv: bool,
-    as_json: bool,
-) -> None:
-    """Print the runs of a grid, the `superseded` ones if asked for, which a column tells apart then.
+@dataclass(frozen=True)
+class RunList:
+    """Which runs of a grid are listed, and how."""
+
+    where: Sequence[str] = ()
+    """Conditions on columns, all of which must hold."""
+    sort: str | None = None
+    """A column: largest number first, text from A to Z; None: as they were launched."""
+    reverse: bool = False
+    columns: str | None = None
+    """Names with commas between them; None: what the runs differ in, and the scores of the results table."""
+    superseded: bool = False
+    """Whether superseded runs are listed too; a column tells them apart then."""
+    as_csv: bool = False
+
+
+EVERY = RunList()
+"""All runs of a grid, as `fedgrid show GRID` lists them."""
+
+
+def read_list(
+    grid: str, options: RunList, storage: Storage
+) -> tuple[list[Run], list[str], Sequence[Condition], int]:
+    """Return the runs of a grid that meet the conditions, their columns, the conditions, and how many runs.
 
     Raises:
         ConfigError: if there is no such grid or column, or a condition is malformed.
         RunError: if the storage cannot be read.
     """
-    if as_csv and as_json:
-        raise ConfigError("choose one of --csv and --json")
-    storage.pull_marks()
     stored = GridFolder(storage, grid).read()
     old = stored.superseded
-    every = read_rows((*stored.runs, *old) if superseded else stored.runs, storage, old)
-    conditions = [condition for text in where for condition in _conditions(text)]
-    shown = _columns(columns, every)
+    every = read_rows((*stored.runs, *old) if options.superseded else stored.runs, storage, old)
+    conditions = [condition for text in options.where for condition in _conditions(text)]
+    columns = _columns(options.columns, every)
     check_columns([condition.column for condition in conditions], every, "--where")
     rows = [row for row in every if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
     for rule in conditions:
         if every and not any(rule.holds([row.value(rule.column)]) for row in every):
             warn(f"--where: {_no_run(rule, every)}")
-    if sort is not None:
-        check_columns([sort], every, "--sort")
-        places = sort_places([row.value(sort) for row in rows], reverse)
+    if options.sort is not None:
+        check_columns([options.sort], every, "--sort")
+        places = sort_places([row.value(options.sort) for row in rows], options.reverse)
         rows = [rows[place] for place in places]
-    elif reverse:
+    elif options.reverse:
         rows.reverse()
-    if as_json:
-        print(json.dumps([{column: row.value(column) for column in shown} for row in rows], indent=2))
-    elif as_csv:
-        _write_csv(rows, shown)
-    else:
-        _print(rows, _add_asked(shown, sort, conditions) if columns is None else _add_names(shown), console)
-        print_plain(
-            console, f"{len(rows)} of {len(every)} runs of {grid}; more: --columns all, --csv, --json"
-        )
-        if old and not superseded:
-            print_plain(console, superseded_line(grid, len(old), storage))
+    return rows, columns, conditions, len(every)
+
+
+def run_facts(rows: Sequence[Run], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a mapping of columns for each run, ready for JSON."""
+    return [{column: row.value(column) for column in columns} for row in rows]
+
+
+def print_list(
+    rows: Sequence[Run],
+    columns: list[str],
+    conditions: Sequence[Condition],
+    options: RunList,
+    console: Console,
+) -> None:
+    """Print runs as a table, or as CSV."""
+    if options.as_csv:
+        _write_csv(rows, columns)
+        return
+    named = _add_used(columns, options.sort, conditions) if options.columns is None else _add_names(columns)
+    _print(rows, named, console)
 
 
 def _conditions(text: str) -> list[Condition]:
@@ -103,11 +119,11 @@ def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(columns))
 
 
-def _add_asked(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
+def _add_used(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
     """Return the columns with those by which runs are sorted or selected, unless one value is left."""
     several = [one.column for one in conditions if one.operator != "=" or len(one.values) > 1]
-    asked = [*([sort] if sort else []), *several]
-    return [*columns, *(name for name in dict.fromkeys(asked) if name not in columns)]
+    used = [*([sort] if sort else []), *several]
+    return [*columns, *(name for name in dict.fromkeys(used) if name not in columns)]
 
 
 def _add_names(columns: list[str]) -> list[str]:

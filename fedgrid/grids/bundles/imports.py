@@ -70,7 +70,8 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
         return
     print_plain(console, f"{name}: {len(new)} runs imported, {there} were there already and are unchanged")
     print_plain(
-        console, f"On the author's word: {', '.join(on_word)}; `fedgrid bundle check {path}` computes runs again"
+        console,
+        f"On the author's word: {', '.join(on_word)}; `fedgrid bundle check {path}` computes runs again",
     )
     print_plain(console, f"Not imported: {', '.join(left_out)}; `fedgrid report` draws its own")
     print_plain(console, f"Next:  {command(storage, 'report', name)}")

@@ -98,7 +98,7 @@ def _print(now: Mapping[str, Any], storage: Storage, console: Console) -> None:
         say(superseded_line(name, now[SUPERSEDED], storage))
     if now["failures"]:
         console.print(_failures(now["failures"]))
-        say(f"`{command(storage, 'retry', name)}` runs them again from their last rounds.")
+        say(f"`{command(storage, 'run', name, '--failed')}` runs them again from their last rounds.")
 
 
 def counts_of(now: Mapping[str, Any]) -> str:

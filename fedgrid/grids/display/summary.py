@@ -59,20 +59,18 @@ def show(
     failures: Sequence[Run],
     tally: Tally | None,
     console: Console,
-    *,
-    per_run: bool = False,
 ) -> None:
     """Show the results of a grid's finished runs, its failures, and where the files are.
 
-    `where` has the lines that say where trackers show it. With `per_run` every run has a row; else an
-    algorithm has one, its mean over the seeds of a scenario.
+    `where` has the lines that say where trackers show it. An algorithm has a row, its mean over the seeds of
+    a scenario; a run has one if there are few, of one seed.
     """
 
     say = partial(print_plain, console)
     done = [run for run in read_runs(grid.runs, storage) if run.state == FINISHED]
     say()
     if done:
-        _show_scores(done, console, per_run)
+        _show_scores(done, storage, grid.name, console)
         say(NO_GROUPS if all(run.scores.get("ari") is None for run in done) else GROUPS)
         say(LEGEND)
         if any("personalised_r2_pooled" in run.scores for run in done):
@@ -87,7 +85,7 @@ def show(
         say()
     if failures:
         console.print(failure_table(failures))
-        say(f"`{command(storage, 'retry', grid.name)}` runs them again from their last round.")
+        say(f"`{command(storage, 'run', grid.name, '--failed')}` runs them again from their last round.")
         say()
     say(_counts(grid, len(done), len(failures), tally))
     folder = GridFolder(storage, grid.name)
@@ -126,12 +124,13 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
     return path
 
 
-def _show_scores(runs: Sequence[Run], console: Console, per_run: bool) -> None:
-    if per_run or (len(runs) <= ROWS_SHOWN and len({run.seed for run in runs}) == 1):
+def _show_scores(runs: Sequence[Run], storage: Storage, name: str, console: Console) -> None:
+    if len(runs) <= ROWS_SHOWN and len({run.seed for run in runs}) == 1:
         console.print(result_table(runs, console.width))
     elif len(runs) <= ROWS_SHOWN:
         console.print(seeds_table(runs, console.width))
-        console.print(f"{EXACT}.\nEach run:  --per-run", highlight=False)
+        console.print(f"{EXACT}.", highlight=False)
+        print_plain(console, f"Each run:  {command(storage, 'show', name)}")
     else:
         console.print(summary_table(summary_rows(runs), console.width))
         console.print(f"{EXACT}.", highlight=False)

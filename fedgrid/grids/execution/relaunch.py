@@ -1,4 +1,4 @@
-"""`fedgrid retry` and `fedgrid sync`: continue or log a grid that was launched before, by its name."""
+"""`fedgrid run --failed` and `fedgrid sync`: continue or log a grid that was launched before, by its name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load_launched(name: str, storage: Storage) -> Grid:
     return Grid(name, runs, text, naming_keys(runs), source=stored.source)
 
 
-def retry(
+def run_failed(
     name: str,
     storage: Storage,
     options: LaunchOptions,

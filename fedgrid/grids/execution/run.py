@@ -1,4 +1,4 @@
-"""`fedgrid run` and `fedgrid retry`: find what is left to run, launch it, and show the results."""
+"""`fedgrid run`: find what is left to run, launch it, and show the results."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def run_grid(
             print_finished(done, storage, grid.varied)
         elif shows_scores:
             where = trackers.lines()
-            show(grid, storage, where, result.failures, result.tally, console, per_run=options.per_run)
+            show(grid, storage, where, result.failures, result.tally, console)
         elif result.failures:
             console.print(failure_table(result.failures))
         return result

@@ -35,8 +35,6 @@ class LaunchOptions:
     """Whether runs go on with other code, versions or machines than they began with; that is noted."""
     imported: Sequence[str] = ()
     """Grids that were imported from bundles, whose runs are used in place of computing them."""
-    per_run: bool = False
-    """Whether every run has its own row at the end, and not every algorithm its mean over seeds."""
     cache: CacheOptions | None = CacheOptions()
     """How cached rounds of other runs are used; None uses none."""
     trackers: tuple[str, ...] = DEFAULT_TRACKERS

@@ -1,8 +1,8 @@
 """Which runs a grid's files ask for now; its other runs are superseded.
 
 A run is superseded once its file is launched with another content that does not ask for it, or with an
-edited plugin. It stays in the storage until `fedgrid prune` removes it, and is in no report unless
-`--superseded` asks for it.
+edited plugin. It stays in the storage until `fedgrid delete --superseded` removes it, and is in no report
+unless `--superseded` asks for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,8 @@ JOINED = ""
 
 def superseded_line(grid: str, count: int, storage: Storage) -> str:
     """Return the line that names a grid's superseded runs, and what to do with them."""
-    listing, deleting = command(storage, "runs", grid, "--superseded"), command(storage, "prune", grid)
+    listing = command(storage, "show", grid, "--superseded")
+    deleting = command(storage, "delete", grid, "--superseded")
     return f"{superseded_words(count)}: `{listing}` lists, `{deleting}` deletes"
 
 

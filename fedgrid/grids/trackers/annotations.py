@@ -101,7 +101,7 @@ def annotations_of(folder: Path) -> Annotations:
     except FileNotFoundError:
         return Annotations()
     except DamagedFile as error:
-        warn(f"{error}; note and tags of its run are left out, and `fedgrid tag` writes new ones")
+        warn(f"{error}; note and tags of its run are left out, and `fedgrid show RUN --note` writes new ones")
         return Annotations()
 
 

@@ -1,4 +1,4 @@
-"""`fedgrid delete` and `fedgrid prune`: a grid, or its superseded runs; what other grids have stays."""
+"""`fedgrid delete`: a grid, or its superseded runs; what other grids have stays."""
 
 import sys
 from collections.abc import Callable, Collection

@@ -150,7 +150,7 @@ class Run:
         return {name: value for name, value in last_values.items() if not np.isnan(value)}
 
     def value(self, column: str) -> Any:
-        """Return the value of a column of `fedgrid runs`, None if the run has none.
+        """Return the value of a column of `fedgrid show`, None if the run has none.
 
         A column is one of `IDENTITY`, `scores`, `values` (keys of its configuration), `times`, `notes`, or a
         number that is recorded by round, of which it is the last.

@@ -127,8 +127,8 @@ def test_the_published_ami_of_hdbscan_is_the_same_in_scores_listing_and_study(ar
     write(mapping, [[str(client) for client in range(15)], ["A"] * 15, mixed, mixed])
     imported(archive, storage)
     scores = strict_json((folder_of(storage, "ocfl_hdbscan_as_published") / "scores.json").read_text())
-    listed = fedgrid("runs", "theirs", "--storage", storage, "--json", "--columns", "algorithm,published_ami")
-    rows = {row["algorithm"]: row["published_ami"] for row in strict_json(listed.out)}
+    listed = fedgrid("show", "theirs", "--storage", storage, "--json", "--columns", "algorithm,published_ami")
+    rows = {row["algorithm"]: row["published_ami"] for row in strict_json(listed.out)["runs"]}
     of_study = {run.published: run.scores for run in load("theirs", str(storage)).finished}
     assert scores["published_ami"] == scores["published_rand"] == of_study["OCFL-HDB"]["published_ami"]
     assert rows["ocfl-hdbscan-as-published"] == scores["published_ami"] != pytest.approx(scores["mean_ami"])

@@ -74,17 +74,13 @@ EVERY = {
     "delete": ("mine", "--yes"),
     "doctor": (),
     "import": (".", "--name", "theirs"),
-    "prune": ("mine", "--yes"),
     "report": ("mine",),
-    "retry": ("mine",),
     "run": ("quickstart",),
-    "runs": ("mine",),
     "search": ("sattler", "--dataset", "digits"),
     "show": ("mine",),
     "status": (),
     "stop": ("mine",),
     "sync": ("mine",),
-    "tag": (RUN.run_id, "status=good"),
     "ui": ("mine",),
 }
 """Command with a storage -> arguments."""

@@ -1,4 +1,4 @@
-"""`fedgrid tag` as typed: on disk, in `show` and `runs`, and in MLflow."""
+"""`fedgrid show RUN --tag --note` as typed: on disk, in `show`, and in MLflow."""
 
 import json
 import shutil
@@ -59,7 +59,12 @@ def root(made, tmp_path, monkeypatch):
 @pytest.fixture
 def tag(root):
     def call(*arguments, run=FIRST):
-        return fedgrid("tag", run.run_id[:6], *arguments, "--storage", root)
+        tags, note = arguments, ()
+        if "--note" in arguments:
+            place = arguments.index("--note")
+            tags, note = arguments[:place], arguments[place:]
+        options = [word for each in tags for word in ("--tag", each)]
+        return fedgrid("show", run.run_id[:6], *options, *note, "--storage", root)
 
     return call
 
@@ -94,17 +99,17 @@ def test_note_and_tags_are_kept_beside_the_runs_files_and_shown(tag, root):
 def test_tags_are_columns_and_conditions_of_runs(tag, root):
     assert tag("status=good", "--note", "best").code == 0
     options = ("--columns", "run_id,tags.status,note", "--storage", root)
-    rows = strict_json(fedgrid("runs", "mine", *options, "--json").out)
+    rows = strict_json(fedgrid("show", "mine", *options, "--json").out)["runs"]
     assert [(row["tags.status"], row["note"]) for row in rows] == [
         ("good", "best"),
         (None, None),
         (None, None),
     ]
-    chosen = fedgrid("runs", "mine", "--where", "tags.status=good", *options, "--json")
-    assert [row["run_id"] for row in strict_json(chosen.out)] == [FIRST.run_id]
-    every = strict_json(fedgrid("runs", "mine", "--columns", "all", "--storage", root, "--json").out)
+    chosen = fedgrid("show", "mine", "--where", "tags.status=good", *options, "--json")
+    assert [row["run_id"] for row in strict_json(chosen.out)["runs"]] == [FIRST.run_id]
+    every = strict_json(fedgrid("show", "mine", "--columns", "all", "--storage", root, "--json").out)["runs"]
     assert {"note", "tags.status"} <= every[0].keys()
-    slip = fedgrid("runs", "mine", "--where", "tags.statsu=good", "--storage", root)
+    slip = fedgrid("show", "mine", "--where", "tags.statsu=good", "--storage", root)
     assert (slip.code, "did you mean 'tags.status'?" in slip.err) == (2, True)
 
 
@@ -114,7 +119,8 @@ def test_each_call_changes_what_it_names(tag, root):
     assert annotations_of(folder_of(root, FIRST)) == Annotations("second", {"reader": "me"})
     tag("--note", "")
     assert annotations_of(folder_of(root, FIRST)) == Annotations("", {"reader": "me"})
-    assert "No note, no tags." in tag("reader=").out
+    tag("reader=")
+    assert annotations_of(folder_of(root, FIRST)) == Annotations("", {})
 
 
 def test_mlflow_has_the_tags_of_a_finished_run_and_the_note_above_its_description(tag, root):
@@ -169,7 +175,7 @@ def test_storage_at_a_uri_has_them_for_another_machine(root, tmp_path, monkeypat
     uri = f"local://{root}"
     for machine in ("one", "other"):
         monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / machine))
-        result = fedgrid("tag", FIRST.run_id, f"{machine}=yes", "--storage", uri)
+        result = fedgrid("show", FIRST.run_id, "--tag", f"{machine}=yes", "--storage", uri)
         assert (result.code, result.err) == (0, "")
     assert "Tags: one=yes, other=yes" in result.out
     assert annotations_of(folder_of(root, FIRST)).tags == {"one": "yes", "other": "yes"}
@@ -178,7 +184,6 @@ def test_storage_at_a_uri_has_them_for_another_machine(root, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ((), "KEY=VALUE or --note"),
         (("status",), "'status': expected KEY=VALUE"),
         (("training.rounds=5",), "tag 'training.rounds': expected letters, digits, _ and -"),
         (("mlflow.user=me",), "tag 'mlflow.user'"),
@@ -205,8 +210,8 @@ def test_unknown_tag_to_remove_is_answered_by_the_nearest(tag):
 
 
 def test_grid_and_run_that_has_not_started_are_refused(tag, root):
-    grid = fedgrid("tag", "mine", "status=good", "--storage", root)
-    assert (grid.code, f"`fedgrid runs mine --storage {root}`" in grid.err) == (2, True)
+    grid = fedgrid("show", "mine", "--tag", "status=good", "--storage", root)
+    assert (grid.code, f"`fedgrid show mine --storage {root}`" in grid.err) == (2, True)
     waiting = tag("status=good", run=WAITING)
     assert (waiting.code, "has not started" in waiting.err) == (2, True)
     assert not folder_of(root, WAITING).exists()

@@ -66,7 +66,7 @@ def test_scores_are_computed_from_the_records(bundle: Path, tmp_path: Path) -> N
     result = fedgrid("import", tmp_path / "forged.zip", "--name", "forged", *storage)
     assert result.code == 0, result.err
     assert [word for word in (f"1 of {RUNS}", "ami", "ari", "won") if word not in result.err] == []
-    for words in (f"rounds.parquet ({RUNS})", "report/tables/*.csv", "fedgrid reproduce"):
+    for words in (f"rounds.parquet ({RUNS})", "report/tables/*.csv", "fedgrid bundle check"):
         assert words in result.out
     assert unseal(tmp_path / "runs" / place.name / SCORES) == scores
     unknown = fedgrid("table", "forged", "--score", "won", *storage)

@@ -31,10 +31,10 @@ def root(tmp_path):
     ("asked", "count"),
     [
         (("status",), 1),
-        (("show", "mine"), 4),
+        (("show", "mine"), 5),
         (("show", FINISHED.run_id), 1),
         (("report", "mine"), 2),
-        (("retry", "mine"), 1),
+        (("run", "mine", "--failed"), 1),
         (("show", "missing"), 1),
         (("show", "mine", "--figure", "x.png"), 1),
         (("stop", "mine"), 1),
@@ -46,5 +46,5 @@ def test_named_commands_have_the_storage(root, asked, count):
     assert len(named) == count, result.out + result.err
     for words in named:
         assert words[-2:] == ["--storage", str(root)]
-        if words[0] in ("runs", "show", "status") and "GRID" not in words:
+        if words[0] in ("show", "status") and "GRID" not in words:
             assert fedgrid(*words).code == 0

@@ -200,7 +200,7 @@ def test_without_the_option_nothing_is_measured_or_said(machine, run):
     assert "stacking" not in json.loads(head)
 
 
-@pytest.mark.parametrize("command", [("retry", "mine"), ("search", "sattler", "--dataset", "digits")])
+@pytest.mark.parametrize("command", [("search", "sattler", "--dataset", "digits")])
 def test_other_commands_do_not_decide(command, tmp_path):
     result = fedgrid(*command, *AUTO, "--storage", tmp_path)
     assert result.code == 2

@@ -87,7 +87,8 @@ def test_status_is_printed_as_text_and_json(storage):
     assert "mine: not running\n4 runs: 1 done, 0 running, 2 waiting, 1 failed\n" in result.out
     assert "out of memory" in result.out
     assert (
-        f"`fedgrid retry mine --storage {storage.root}` runs them again from their last rounds." in result.out
+        f"`fedgrid run mine --failed --storage {storage.root}` runs them again from their last rounds."
+        in result.out
     )
     assert json.loads(fedgrid("status", "mine", "--storage", storage.root, "--json").out)["failed"] == 1
 
@@ -115,6 +116,6 @@ def test_stop_asks_the_driver_of_a_running_grid(storage):
 
 def test_retry_without_failures_is_refused(storage):
     RunFolder(storage, RUNS[1]).open()
-    result = fedgrid("retry", "mine", "--storage", storage.root)
+    result = fedgrid("run", "mine", "--failed", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("fedgrid: no run of mine failed; ")

@@ -82,7 +82,7 @@ def outcome(storage, run):
     return result_row(*read_runs([run], storage))
 
 
-def test_several_seeds_are_one_table_of_means_unless_each_run_is_asked_for(tmp_path, shared):
+def test_several_seeds_are_one_table_of_means(tmp_path, shared):
     """The mean of the two scores, and their deviation, stand in one row."""
     other = config(seed=2)
     shutil.copytree(shared.root, tmp_path / "runs")
@@ -90,19 +90,14 @@ def test_several_seeds_are_one_table_of_means_unless_each_run_is_asked_for(tmp_p
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), other, storage, lambda: False):
         pass
     grid = Grid("mine", (RUNS[0], other), "")
-    texts = {}
-    for per_run in (False, True):
-        text = io.StringIO()
-        console = Console(file=text, width=100)
-        show(grid, storage, "sqlite:///mlflow.db", [], None, console, per_run=per_run)
-        texts[per_run] = text.getvalue()
+    text = io.StringIO()
+    show(grid, storage, "sqlite:///mlflow.db", [], None, Console(file=text, width=100))
+    summary = text.getvalue()
     values = [outcome(storage, run)["personalised_accuracy"] for run in grid.runs]
-    assert f"{sum(values) / 2:.3f}" in texts[False]
-    assert f"±{np.std(values, ddof=1):.3f}".replace("±0.", "±.") in texts[False]
-    assert texts[False].count("Final round") == 1
-    assert "--per-run" in texts[False]
-    assert all(f"{value:.3f}" in texts[True] for value in values)
-    assert texts[True].count("Final round") == 2
+    assert f"{sum(values) / 2:.3f}" in summary
+    assert f"±{np.std(values, ddof=1):.3f}".replace("±0.", "±.") in summary
+    assert summary.count("Final round") == 1
+    assert "Each run:  fedgrid show mine" in summary
 
 
 def test_summary_file_has_variants_settings_and_folders_within_the_storage(tmp_path):

@@ -198,14 +198,14 @@ def test_algorithm_and_model_of_plugins_on_actors_and_retry_without_the_files(
     active._sources.clear()
     active._loaded.clear()
     kept.write_text(f"{text}raise SystemExit('executed')\n")
-    refused = fedgrid("retry", "grid", *options, "--trust")
+    refused = fedgrid("run", "grid", "--failed", *options, "--trust")
     assert refused.code == 2
     assert kept.name in refused.err
     kept.write_text(text)
-    untrusted = fedgrid("retry", "grid", *options)
+    untrusted = fedgrid("run", "grid", "--failed", *options)
     assert untrusted.code == 2
     assert "--trust" in untrusted.err
-    again = fedgrid("retry", "grid", *options, "--trust")
+    again = fedgrid("run", "grid", "--failed", *options, "--trust")
     assert again.code == 0, again.err
     for name in ("rounds.parquet", "clients.parquet"):
         [here], [there] = (root.glob(f"*fragile*/{name}") for root in (alone, on_ray))
@@ -256,7 +256,7 @@ def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
     assert fedgrid("run", *small, *options).code == 1
     plugin.write_text(renamed(plugin.read_text()))
     active._sources.clear()
-    refused = fedgrid("retry", "runs", *options)
+    refused = fedgrid("run", "runs", "--failed", *options)
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert re.search("plugin fragile.py .algorithm fragile., digest [0-9a-f]{12}. --plugin", refused.err)
     assert f"--plugin {plugin} is another edit of it, digest" in refused.err

@@ -200,11 +200,11 @@ def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited, study
     line = "2 runs of earlier launches are superseded, and left out"
     status = typed("status", "mine")
     assert "2 runs: 2 done" in status.out
-    for out in (status.out, typed("show", "mine").out, typed("runs", "mine").out):
+    for out in (status.out, typed("show", "mine").out, typed("show", "mine").out):
         assert line in out
     rates = "--columns", "training.learning_rate,superseded", "--json"
-    assert json.loads(typed("runs", "mine", *rates).out) == [RATE_NOW, RATE_NOW]
-    assert json.loads(typed("runs", "mine", "--superseded", *rates).out) == [
+    assert json.loads(typed("show", "mine", *rates).out)["runs"] == [RATE_NOW, RATE_NOW]
+    assert json.loads(typed("show", "mine", "--superseded", *rates).out)["runs"] == [
         *(RATE_NOW, RATE_NOW),
         *(RATE_BEFORE, RATE_BEFORE),
     ]
@@ -224,19 +224,19 @@ def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited, study
         assert "2 finished runs of mine" in refused.err
         assert refused.code == (0 if option else 2)
         assert ("add --yes; or --name OTHER" in refused.err) == (not option)
-    refused = typed("prune", "mine")
+    refused = typed("delete", "mine", "--superseded")
     assert (refused.code, "add --yes" in refused.err) == (2, True)
     folder = GridFolder(edited, "mine")
     names = {RunFolder(edited, run).path for run in folder.read().superseded}
     kept = {RunFolder(edited, run).path for run in folder.runs()}
     assert all(path.exists() for path in names)
-    pruned = typed("prune", "mine", "--yes")
+    pruned = typed("delete", "mine", "--superseded", "--yes")
     assert "Deleted of mine: 2 runs" in pruned.out
     assert "MLflow: 2 runs marked as deleted" in pruned.out
     assert not any(path.exists() for path in names)
     assert all(path.exists() for path in kept)
     assert "superseded" not in typed("status", "mine").out
-    assert "No run of mine is superseded." in typed("prune", "mine", "--yes").out
+    assert "No run of mine is superseded." in typed("delete", "mine", "--superseded", "--yes").out
 
 
 RATE_NOW = {"training.learning_rate": 0.01, "superseded": False}

@@ -1,4 +1,4 @@
-"""Commands on what was launched: `fedgrid status` to `delete`, `runs`, `show`, `tag` and `cite`."""
+"""Commands on what was launched: `fedgrid status` to `delete`, `show` and `cite`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,17 +9,15 @@ from fedgrid.grids.cli.actions import completion
 from fedgrid.grids.cli.commands.app import (
     console,
     data_folder,
-    exit_with,
     open_storage,
     use_plugins,
-    with_groups,
 )
 from fedgrid.grids.cli.commands.options import (
     AnyGridName,
     AsJson,
+    Conditions,
     DataDir,
     GridName,
-    Launch,
     Plugins,
     StorageAt,
     Superseded,
@@ -68,17 +66,6 @@ def cache(
     show_cache(grid, open_storage(storage), drop, as_json, console())
 
 
-@app.command(epilog="Example: `fedgrid retry paper`")
-@with_groups
-def retry(grid: GridName, launch: Launch, trust: Trust = False) -> None:
-    """Run a grid's failed runs again, from their last rounds, and no other run."""
-    from fedgrid.grids.execution.relaunch import retry as run_failed
-
-    options, storage = launch.options(), open_storage(launch.storage)
-    use_plugins(launch.plugins)
-    exit_with(run_failed(grid, storage, options, console(), trust=trust))
-
-
 @app.command(epilog="Example: `fedgrid stop paper`")
 def stop(grid: GridName, storage: StorageAt = "runs") -> None:
     """Let every run of a grid stop after its current round; `fedgrid run` continues them."""
@@ -119,18 +106,15 @@ def ui(
     serve_ui(grid, open_storage(storage), port, console())
 
 
-@app.command(epilog="Example: `fedgrid prune mine`")
-def prune(grid: GridName, yes: Yes = False, storage: StorageAt = "runs") -> None:
-    """Delete a grid's superseded runs: those that its edited file, or plugin, no longer asks for."""
-    from fedgrid.grids.upkeep.delete import delete_grid
-
-    ask = None if yes else typer.confirm
-    delete_grid(grid, open_storage(storage), console(), ask, only_superseded=True)
-
-
 @app.command(epilog="Example: `fedgrid delete quickstart`")
 def delete(
     grid: GridName,
+    superseded: Annotated[
+        bool,
+        typer.Option(
+            "--superseded", help="Only the runs that the edited file, or plugin, no longer asks for."
+        ),
+    ] = False,
     yes: Yes = False,
     storage: StorageAt = "runs",
 ) -> None:
@@ -140,18 +124,21 @@ def delete(
     """
     from fedgrid.grids.upkeep.delete import delete_grid
 
-    delete_grid(grid, open_storage(storage), console(), ask=None if yes else typer.confirm)
+    ask = None if yes else typer.confirm
+    delete_grid(grid, open_storage(storage), console(), ask, only_superseded=superseded)
 
 
-@app.command(epilog="Example: `fedgrid runs paper --sort ari --where algorithm=ocfl-hdbscan`")
-def runs(
-    grid: GridName,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only these runs: COLUMN=VALUE[,...]; also != > >= < <=, as in 'ari>0.9'; may be repeated."
+@app.command(epilog="Example: `fedgrid show paper --sort ari --where algorithm=ocfl-hdbscan`")
+def show(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A grid, or a run: its name, or the beginning of its id.",
+            show_default=False,
+            autocompletion=completion.grids_and_runs,
         ),
-    ] = None,
+    ],
+    where: Conditions = None,
     sort: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Column to sort by: largest number first, text from A to Z."),
@@ -167,74 +154,38 @@ def runs(
         ),
     ] = None,
     superseded: Superseded = False,
-    storage: StorageAt = "runs",
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, for a spreadsheet.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List the runs of a grid with any of their settings, scores and recorded numbers."""
-    from fedgrid.grids.browse.runs import show_runs
-
-    show_runs(
-        grid,
-        open_storage(storage),
-        console(),
-        where=where or (),
-        sort=sort,
-        reverse=reverse,
-        columns=columns,
-        superseded=superseded,
-        as_csv=as_csv,
-        as_json=as_json,
-    )
-
-
-@app.command(epilog="Example: `fedgrid show quickstart`, then `fedgrid show 11e257`")
-def show(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="A grid, or a run: its name, or the beginning of its id.",
-            show_default=False,
-            autocompletion=completion.grids_and_runs,
-        ),
-    ],
-    storage: StorageAt = "runs",
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the runs as CSV, for a spreadsheet.")] = False,
+    note: Annotated[
+        str | None,
+        typer.Option(help="Write a note on a run, which replaces an earlier one; '' removes it."),
+    ] = None,
+    tags: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Write a tag on a run, KEY=VALUE; KEY= removes it; may be repeated."),
+    ] = None,
     figure: Annotated[
         Path | None,
         typer.Option(help="Draw a run's temperature and clusters by round here: .pdf, .png or .svg."),
     ] = None,
     data_dir: DataDir = None,
+    storage: StorageAt = "runs",
     as_json: AsJson = False,
 ) -> None:
-    """Show a grid with its scores, or a run: settings, what happened by round, temperature, clusters."""
+    """Show a grid and its runs, with any settings and scores; or one run, round by round."""
+    from fedgrid.grids.browse.runs import RunList
     from fedgrid.grids.browse.show import show as show_it
 
-    show_it(what, open_storage(storage), data_folder(data_dir), as_json, console(), figure)
-
-
-@app.command(epilog="Example: `fedgrid tag 11e257 status=good --note 'for figure 3'`")
-def tag(
-    run: Annotated[
-        str,
-        typer.Argument(
-            help="A run: its name, or the beginning of its id.",
-            show_default=False,
-            autocompletion=completion.runs,
-        ),
-    ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Tags to set; KEY= removes one.", show_default=False),
-    ] = None,
-    note: Annotated[
-        str | None, typer.Option(help="A note, which replaces an earlier one; '' removes it.")
-    ] = None,
-    storage: StorageAt = "runs",
-) -> None:
-    """Write a note and tags on a run: in its folder, in `fedgrid show` and `fedgrid runs`, and in MLflow."""
-    from fedgrid.grids.browse.tag import tag as tag_it
-
-    tag_it(run, changes or (), note, open_storage(storage), console())
+    show_it(
+        what,
+        open_storage(storage),
+        data_folder(data_dir),
+        as_json,
+        console(),
+        runs=RunList(where or (), sort, reverse, columns, superseded, as_csv),
+        figure=figure,
+        tags=tags or (),
+        note=note,
+    )
 
 
 @app.command(epilog="Example: `fedgrid cite paper > refs.bib`")

@@ -79,16 +79,18 @@ def run(
         list[str] | None,
         typer.Option(help="Use runs of this grid, imported from a bundle, without computing them."),
     ] = None,
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed", help="Run only a launched grid's failed runs again, from their last rounds."
+        ),
+    ] = False,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete what these runs have stored, and start over.")
     ] = False,
     yes: Yes = False,
     trust: Trust = False,
     dry_run: DryRun = False,
-    per_run: Annotated[
-        bool,
-        typer.Option("--per-run", help="Show a row for each run at the end, in place of means over seeds."),
-    ] = False,
 ) -> None:
     """Run a grid (a preset or a YAML file), or the run that the options describe.
 
@@ -97,15 +99,22 @@ def run(
     with starting(quiet=launch.as_json):
         from fedgrid.grids.cli.actions.stacking import decide_stacking
         from fedgrid.grids.display.plain import print_marked, warn
+        from fedgrid.grids.execution.relaunch import run_failed
         from fedgrid.grids.execution.run import plan_grid, run_grid
         from fedgrid.grids.presets.load import load_grid
         from fedgrid.grids.search.tuned import add_notes, read_tuned
 
         use_plugins(launch.plugins, trust=trust)
     options = launch.options(
-        may_stack=not in_process, in_process=in_process, fresh=fresh, per_run=per_run, imported=imported or ()
+        may_stack=not in_process, in_process=in_process, fresh=fresh, imported=imported or ()
     )
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
+    if failed:
+        if grid is None or axes or any((overrides, where, seeds, tuned, imported, fresh, dry_run)):
+            raise ConfigError("--failed runs failed runs as they were launched: fedgrid run GRID --failed")
+        launched = name or (Path(grid).stem if grid.endswith((".yaml", ".yml")) else grid)
+        storage = open_storage(launch.storage)
+        exit_with(run_failed(launched, storage, options, console(), trust=trust))
     if grid is None and not axes and not overrides:
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     storage = open_storage(launch.storage)

@@ -1,4 +1,4 @@
-"""`fedgrid tag`: keeps the user's note and tags of a run in its folder, and logs them to MLflow."""
+"""Writes a note and tags on a run: into its folder, and to MLflow."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.find import find_run
-from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.trackers.annotations import FILE, annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
@@ -20,43 +18,35 @@ from fedgrid.grids.trackers.mlflow.store import is_missing, tracking_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 
 
-def tag(what: str, given: Sequence[str], note: str | None, storage: Storage, console: Console) -> None:
-    """Change the note and tags of the run that `what` names, and print them.
+def annotate(
+    run: RunConfig,
+    grids: Sequence[str],
+    tags: Sequence[str],
+    note: str | None,
+    storage: Storage,
+    console: Console,
+) -> None:
+    """Change the note and tags of a run of these grids.
 
     Also of a run that is under way: whichever process ends it logs them too.
 
     Args:
-        what: as for `find_run`.
-        given, note: as for `Annotations.changed`.
+        tags, note: as for `Annotations.changed`.
 
     Raises:
-        ConfigError: there is no such run, it has not started, or what is given is malformed.
-        RunError: the storage cannot be read or written.
+        ConfigError: the run has not started, or what is given is malformed.
+        RunError: the storage cannot be written.
     """
-    storage.pull_marks()
-    if not given and note is None:
-        raise ConfigError(f"nothing to change: give KEY=VALUE or --note; {_show_command(what, storage)} them")
-    if what in list_grids(storage):
-        raise ConfigError(
-            f"'{what}' is a grid: name a run; `{command(storage, 'runs', what)}` lists their ids"
-        )
-    run, grids = find_run(what, storage)
     folder = folder_of(storage.root, run)
     if not folder.is_dir():
         raise ConfigError(f"{run.name} ({run.run_id}) has not started; there is nothing to tag yet")
-    now = annotations_of(folder).changed(given, note)
+    now = annotations_of(folder).changed(tags, note)
     now.write(folder)
     storage.push(f"{folder.name}/{FILE}")
     with Steps(console) as steps:
         steps.say("Logging to MLflow")
         for grid in grids:
             _log(run, grid, storage)
-    for line in (f"{run.name}  ({run.run_id})", *(now.lines() or ["No note, no tags."])):
-        print_plain(console, line)
-
-
-def _show_command(what: str, storage: Storage) -> str:
-    return f"`{command(storage, 'show', what)}` shows"
 
 
 def _log(run: RunConfig, grid: str, storage: Storage) -> None:
