@@ -12,7 +12,7 @@ from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
 FINISHED, WAITING, OLD = config_of(0), config_of(1), config_of(2)
-NAMED = re.compile(r"fedgrid ((?:ui|run|runs|show|status|report|sync|prune|retry|cache) [^`\n;,]+)")
+NAMED = re.compile(r"fedgrid ((?:ui|run|show|status|report|table|sync|delete|cache) [^`\n;,]+)")
 
 
 @pytest.fixture
