@@ -37,7 +37,7 @@ from fedgrid.grids.cli.commands.app import INTERRUPTED
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.study import load
-from fedgrid.tracking.report.contents import comparison_page
+from fedgrid.tracking.tables.comparison import compare
 from tests.helpers.command_line import Result, fedgrid, new_storage
 from tests.helpers.time import pauses_skipped
 
@@ -203,7 +203,7 @@ def compared(storage: Path) -> list[str] | str:
         return str(error)
     if any(study.unfinished for study in studies):
         return []
-    return [repr(table) for table in comparison_page(*studies).tables()]
+    return [repr(table) for table in compare(*studies)]
 
 
 def twice(storage: Path) -> int:

@@ -25,7 +25,7 @@ ELSEWHERE = {
     "analyse centralised epsilons": "grids/epsilons/test_analysis.py",
     "arena --check": "grids/arena/test_command.py",
     "bundle make": "grids/bundles/test_write.py",
-    "compare mine": "grids/bundles/test_imports.py",
+    "table mine --against": "grids/bundles/test_imports.py",
     "data femnist --from": "engine/runtime/data/test_femnist.py",
     "data hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
     "doctor": "grids/doctor/test_doctor.py",
@@ -43,7 +43,7 @@ ELSEWHERE = {
 """How a command begins that needs a server, a running grid or other files -> the test that runs it."""
 PLANNED = ("run", "search", "arena", "analyse")
 """Commands that take `--dry-run`."""
-OF_GRIDS = ("status", "report", "table", "compare", "show", "tag", "cite", "runs")
+OF_GRIDS = ("status", "report", "table", "show", "cite")
 SMALL = "quickstart"
 SMALLER = {
     **{"round=19": "round=1", "images=24": "images=8", "0..4": "0,1", "seeds+=5..9": "seeds+=5"},

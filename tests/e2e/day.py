@@ -116,7 +116,7 @@ STEPS = (
     Step(
         "Does it matter?",
         "",
-        f"fedgrid compare {STUDY} tuned",
+        f"fedgrid table {STUDY} --against tuned --score ari",
         "Not here: the groups were found before. One scenario and one seed could show nothing anyway; with "
         "`--seeds 0..4` tables have deviations, and with six scenarios tests ([how algorithms are "
         "compared](statistics.md)).",

@@ -44,6 +44,7 @@ COMMANDS = (
     ),
     ("runs", "it is `fedgrid show GRID`"),
     ("tag", "it is `fedgrid show RUN --tag KEY=VALUE --note TEXT`"),
+    ("compare", "it is `fedgrid table GRID --against OTHER`, or `fedgrid report GRID --against OTHER`"),
     ("retry", "it is `fedgrid run GRID --failed`"),
     ("prune", "it is `fedgrid delete GRID --superseded`"),
     ("reproduce", "it is `fedgrid bundle check FILE.zip`"),

@@ -1,4 +1,4 @@
-"""The sections, tables and figures of a grid's report, and of a comparison of two grids."""
+"""The sections, tables and figures of a grid's report."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -62,7 +62,7 @@ def report_page(
         *_harm(study),
         *([_lacking(study)] if study.unfinished else []),
         *papers,
-        *([_comparison(study, other, comparison.MEASURES)] if other else []),
+        *([_comparison(study, other)] if other else []),
         *(
             add_words(section_of(runs_of_setting(part, setting)), setting_words(setting))
             for part in (study.of(dataset=dataset) for dataset in study.datasets)
@@ -74,23 +74,6 @@ def report_page(
         PageSection("conventions", "Conventions", CONVENTIONS),
     ]
     return Page(f"Report of {study.name}", _facts(study), tuple(sections))
-
-
-def comparison_page(one: Study, other: Study, scores: Sequence[str] = ()) -> Page:
-    """Return the comparison of two grids, by these scores alone if any is named. Its last fact is of pairs.
-
-    Raises:
-        ValueError: neither grid has such a score, or nothing can be paired.
-    """
-    chosen = [measures.measure_named(score, one, other) for score in scores] or comparison.MEASURES
-    facts = tuple(
-        (study.name, f"{len(study.finished)} of {len(study.runs)} runs finished") for study in (one, other)
-    )
-    lacking = tuple(_lacking(study) for study in (one, other) if study.unfinished)
-    pairs = ("pairs", comparison.pairing(one, other))
-    return Page(
-        f"{one.name} beside {other.name}", (*facts, pairs), (_comparison(one, other, chosen), *lacking)
-    )
 
 
 def _facts(study: Study) -> tuple[tuple[str, str], ...]:
@@ -220,10 +203,8 @@ def _lacking(study: Study) -> PageSection:
     return PageSection(f"lacking-{plain(study.name)}", f"Not finished: {study.name}", items=(table,))
 
 
-def _comparison(one: Study, other: Study, chosen: Sequence[measures.Measure]) -> PageSection:
-    return PageSection(
-        "beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other, chosen)
-    )
+def _comparison(one: Study, other: Study) -> PageSection:
+    return PageSection("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other))
 
 
 def _temperature(study: Study) -> PageSection:

@@ -69,7 +69,6 @@ EVERY = {
     "arena": ("--algorithms", "fedavg,louvain", "--recompute"),
     "cache": ("mine",),
     "cite": ("mine",),
-    "compare": ("mine", "mine"),
     "table": ("mine",),
     "delete": ("mine", "--yes"),
     "doctor": (),

@@ -1,4 +1,4 @@
-"""`fedgrid report` and `fedgrid compare` as typed: output, files, errors."""
+"""`fedgrid report` and `fedgrid table` as typed: output, files, errors."""
 
 import csv
 import os
@@ -95,7 +95,6 @@ def test_a_target_is_shown_with_its_cost_in_the_unit_that_was_asked_for(grids, t
         (("--target", "accuracy=0.7"), "no score 'accuracy'"),
         (("--target", "personalised_accuracy=70"), "expected a score above 0 and up to 1"),
         (("--unit", "gigabytes"), "'bytes', 'mbit-per-client'"),
-        (("--traffic", "both"), "'training', 'with-test'"),
     ],
 )
 def test_a_target_or_unit_that_does_not_exist_is_refused_in_one_line(grids, options, says):
@@ -228,8 +227,6 @@ def test_report_of_a_grid_without_finished_runs_is_refused(storage):
 def test_unknown_grid_to_compare_with_is_refused(grids):
     assert "did you mean 'one'" in report(grids, "--against", "on").err
     assert "did you mean 'published'? known: published, one" in report(grids, "--against", "publised").err
-    result = fedgrid("compare", "one", "oen", "--storage", grids)
-    assert (result.code, "unknown grid 'oen'" in result.err) == (2, True)
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -240,51 +237,37 @@ def test_report_is_written_when_mlflow_cannot_be_reached(storage):
     assert (storage / "grids" / "one" / "report" / "index.html").exists()
 
 
+def table(storage, *options):
+    return fedgrid("table", "one", "--storage", storage, *options)
+
+
 def test_comparing_a_grid_with_itself_is_refused(grids):
-    result = fedgrid("compare", "one", "one", "--storage", grids)
-    assert (result.code, "name two grids" in result.err) == (2, True)
+    for result in (table(grids, "--against", "one"), report(grids, "--against", "one")):
+        assert (result.code, "name another one" in result.err) == (2, True)
 
 
-def test_compare_pairs_two_grids_by_scenario_and_algorithm(storage, tmp_path):
+def test_table_pairs_two_grids_by_scenario_and_algorithm(storage):
     """The second grid has two of the first one's three runs."""
     first, _, third = GridFolder(Storage(storage), "one").runs()
     GridFolder(Storage(storage), "other").keep([first, third], "")
-    result = fedgrid("compare", "one", "other", "--storage", storage, "--to", tmp_path / "compared")
+    result = table(storage, "--against", "other", "--score", "ari", "--format", "csv")
     assert (result.code, result.err) == (0, "")
-    table = rows(tmp_path / "compared" / "tables" / "compare-final-ari.csv")
-    assert {row["algorithm"]: float(row["difference"]) for row in table} == {
+    compared = csv.DictReader(result.out.splitlines())
+    assert {row["algorithm"]: float(row["difference"]) for row in compared} == {
         "fedavg": 0,
         "ocfl-hdbscan-as-published": 0,
     }
-    assert "1 without a finished partner" in (tmp_path / "compared" / "index.html").read_text()
+    shown = " ".join(table(storage, "--against", "other", "--score", "ari").out.split())
+    assert "1 without a finished partner" in shown
 
 
-def test_compare_on_chosen_scores_has_these_alone_in_a_folder_of_their_own(storage):
+def test_table_of_two_grids_has_the_chosen_scores_alone(storage):
     GridFolder(Storage(storage), "other").keep(GridFolder(Storage(storage), "one").runs(), "")
-    command = ("compare", "one", "other", "--storage", storage)
-    result = fedgrid(*command, "--score", "ami,worst_tenth_accuracy")
+    result = table(storage, "--against", "other", "--score", "ami,worst_tenth_accuracy")
     assert (result.code, result.err) == (0, "")
     assert result.out.index("AMI: one and other") < result.out.index("worst tenth accuracy: one and other")
-    tables = storage / "grids" / "one" / "against-other-ami-worst-tenth-accuracy" / "tables"
-    assert {path.stem for path in tables.glob("compare-*.csv")} == {
-        *("compare-ami", "compare-worst-tenth-accuracy", "compare-scenarios"),
-    }
-    assert {float(row["difference"]) for row in rows(tables / "compare-ami.csv")} == {0.0}
-    unknown = fedgrid(*command, "--score", "amy")
+    assert "final ARI" not in result.out
+    unknown = table(storage, "--against", "other", "--score", "amy")
     assert (unknown.code, "no score 'amy'; did you mean 'ami'?" in unknown.err) == (2, True)
-    assert fedgrid(*command, "--score", ",").code == 2
-
-
-def test_compare_at_a_uri_writes_there_and_prints_json_of_both_grids(grids, tmp_path):
-    """The JSON names what each of the two grids lacks, not only the first."""
-    shutil.copytree(grids, there := tmp_path / "there")
-    first, second, _ = GridFolder(Storage(there), "one").runs()
-    GridFolder(Storage(there), "other").keep([first, second], "")
-    (there / f"{second.name}-{second.run_id}" / "done.json").unlink()
-    command = ("compare", "one", "other", "--storage", f"local://{there}", "--json")
-    said = strict_json(fedgrid(*command, FEDGRID_CACHE=str(tmp_path / "cache")).out)
-    assert [(grid["grid"], list(grid["lacking"])) for grid in said["grids"]] == [
-        ("one", [second.name]),
-        ("other", [second.name]),
-    ]
-    assert len(contents(there / "grids" / "one" / "against-other")) == said["files"]
+    refused = table(storage, "--against", "other", "--rows", "dataset")
+    assert (refused.code, "--rows and --columns" in refused.err) == (2, True)

@@ -1,4 +1,4 @@
-"""The pages of `fedgrid report` and `fedgrid compare`, with what shelves and plugins add, and their style."""
+"""The page of `fedgrid report`, with what shelves and plugins add, and their style."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.own_items import add_own_items, own_items
 from fedgrid.tracking.figures.style import style_context
 from fedgrid.tracking.papers.sections import paper_sections
-from fedgrid.tracking.report.contents import comparison_page, report_page
+from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.report.page import SVG, Drawing, Page
 from fedgrid.tracking.scoring.cost import Terms
 from fedgrid.tracking.scoring.study import Study
@@ -50,18 +50,6 @@ def report_of(
         analyses=(*explanation_sections([*rows]), *own),
     )
     return add_own_items(page, own_items(plugins, study))
-
-
-def comparison_of(one: Study, other: Study, scores: Sequence[str]) -> Page:
-    """Return the page that compares two grids, of these scores or, without any, of the usual ones.
-
-    Raises:
-        ConfigError: there is no such score, or nothing can be paired.
-    """
-    try:
-        return comparison_page(one, other, scores)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def drawing_of(every: bool = False, format: str = SVG, style: str | None = None) -> Drawing:

@@ -1,31 +1,30 @@
-"""Write the pages of `fedgrid report` and `fedgrid compare`: tables and figures of one grid, or of two."""
+"""Write the pages of `fedgrid report`: tables and figures of a grid."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.user_files import check_output
-from fedgrid.grids.cli.actions.report_page import comparison_of, drawing_of, report_of
-from fedgrid.grids.cli.actions.studies import filter_study, names_in, read_study
+from fedgrid.grids.cli.actions.report_page import drawing_of, report_of
+from fedgrid.grids.cli.actions.studies import PUBLISHED, filter_study, read_other, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.results.asked import superseded_line
-from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.report import log_report
 from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED
 from fedgrid.tracking.report.write import Written, write
-from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Traffic, Unit
+from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Unit
 from fedgrid.tracking.scoring.study import Study, slug
 
 if TYPE_CHECKING:
@@ -34,20 +33,18 @@ if TYPE_CHECKING:
     from fedgrid.tracking.report.page import Drawing, Page
     from fedgrid.tracking.tables.table import Table
 
-PUBLISHED = "published"
-"""The value of `--against` that is not the name of a grid."""
 LACKING_SHOWN = 10
 """How many unfinished runs are named on the terminal; the report names all."""
 
 
-def terms_of(target: str | None, unit: Unit, traffic: Traffic) -> Terms:
-    """Return what `--target`, `--unit` and `--traffic` ask for.
+def terms_of(target: str | None = None, unit: Unit = "bytes") -> Terms:
+    """Return what `--target` and `--unit` ask for.
 
     Raises:
         ConfigError: if there is no such score, or the value cannot be reached.
     """
     try:
-        return Terms(DEFAULT if target is None else Target.parse(target), unit, traffic)
+        return Terms(DEFAULT if target is None else Target.parse(target), unit)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -83,12 +80,10 @@ def write_report(
     storage.pull_marks()
     # Before one is read for seconds.
     GridFolder(storage, name).runs()
-    grids = list_grids(storage)
-    if against not in (None, PUBLISHED, *grids):
-        raise unknown("grid", str(against), [PUBLISHED, *grids])
-    whole = read_study(name, storage, steps, sizes=terms.traffic != "training", superseded=superseded)
+    # Prigent's tables count the download of a model to test, whose size is that of the model.
+    whole = read_study(name, storage, steps, sizes=against == PUBLISHED, superseded=superseded)
     study = filter_study(whole, filters)
-    other = read_study(against, storage, steps) if against not in (None, PUBLISHED) else None
+    other = None if against in (None, PUBLISHED) else read_other(str(against), name, storage, steps)
     grid = GridFolder(storage, name)
     steps.say("Computing the tables")
     page = report_of(study, other, grid, terms, plugins, analyses, published=against == PUBLISHED)
@@ -126,7 +121,7 @@ def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
         ConfigError, RunError: as `write_report`.
     """
     study, grid = read_study(name, storage, steps), GridFolder(storage, name)
-    return report_of(study, None, grid, terms_of(None, "bytes", "training"), (), {}, published=False)
+    return report_of(study, None, grid, terms_of(), (), {}, published=False)
 
 
 def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
@@ -136,53 +131,6 @@ def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None
         ConfigError, RunError: as `write_report`.
     """
     _write(usual_page(name, storage, steps), folder, steps, None, drawing_of(every=True))
-
-
-def write_comparison(
-    grids: Mapping[str, GridFolder],
-    storage: Storage,
-    to: Path | None,
-    as_json: bool,
-    console: Console,
-    steps: Steps,
-    score: str | None = None,
-) -> None:
-    """Write two grids, by their titles, side by side, paired by scenario, algorithm and seed.
-
-    With `score`, names with commas between them, only these are compared, in a folder of their own. Without
-    `to` that is in the folder of the first grid that is of `storage`.
-
-    Raises:
-        ConfigError: only one grid, no such score, none of its runs is finished, or nothing can be paired.
-        RunError: if it cannot be written.
-    """
-    if len(grids) < 2:
-        raise ConfigError(f"compare {', '.join(grids)} with another grid: name two grids")
-    scores = names_in("--score", score)
-    at_home = [title for title, grid in grids.items() if grid.storage is storage]
-    if to is None and not at_home:
-        raise ConfigError(f"neither grid is of {storage}: name a folder for the tables with --to")
-    if to is not None:
-        check_output(to, "--to", is_folder=True)
-    share_with_group(storage.root)
-    studies = [
-        replace(read_study(grid.name, grid.storage, steps), name=title) for title, grid in grids.items()
-    ]
-    steps.say("Computing the tables")
-    page = comparison_of(studies[0], studies[1], scores)
-    against = [Path(title).name for title in grids if title not in at_home[:1]]
-    name = "-".join((f"against-{against[0]}", *map(slug, scores)))
-    folder = to or grids[at_home[0]].path / name
-    written = _write(page, folder, steps, None if to else storage, drawing_of())
-    steps.pause()
-    if as_json:
-        facts = [_grid_facts(study) for study in studies]
-        print(json.dumps({"grids": facts, "pairs": page.facts[-1][1], **_page_facts(page, folder, written)}))
-        return
-    _show(tuple(page.tables())[: len(scores) or 1], folder, written, console)
-    print_plain(console, page.facts[-1][1])
-    for study in studies:
-        _show_lacking(study, storage, console)
 
 
 def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, drawing: Drawing) -> Written:

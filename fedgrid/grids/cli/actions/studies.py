@@ -1,26 +1,33 @@
 """The runs that a report or a table is asked for, and the table of `fedgrid table`."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.bundles.read import SUFFIX, grid_at
 from fedgrid.grids.display.by_axes import show_table
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.presets.yaml_file import split_at_commas
+from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.results.imported import import_lines
 from fedgrid.grids.results.study import load
+from fedgrid.tracking.scoring.measures import measure_named
 from fedgrid.tracking.scoring.run import DAMAGED, select
 from fedgrid.tracking.scoring.selection import read_conditions
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
+from fedgrid.tracking.tables.comparison import compare, pairing
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from fedgrid.tracking.tables.table import Table
 
+PUBLISHED = "published"
+"""The value of `report --against` that is not the name of a grid."""
 WRITERS: dict[str, Callable[[Table], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
 
 
@@ -69,6 +76,32 @@ def names_in(option: str, given: str | None) -> list[str]:
     return [] if given is None else split_at_commas(given, f"{option} {given}")
 
 
+def is_grid(text: str, storage: Storage) -> bool:
+    """Return whether a word names a grid of the storage or of another one, or a bundle."""
+    return os.sep in text or text.endswith(SUFFIX) or text in list_grids(storage)
+
+
+def read_other(text: str, name: str, storage: Storage, steps: Steps) -> Study:
+    """Return the runs of what `--against` names: a grid, STORAGE/grids/NAME or a bundle.
+
+    Args:
+        text: what it names.
+        name: the grid that is compared with it.
+        storage: of that grid.
+        steps: what is going on.
+
+    Raises:
+        ConfigError: there is no such grid, it is `name` itself, or none of its runs is finished.
+        RunError: a file of it is damaged.
+    """
+    if text == name:
+        raise ConfigError(f"--against {text}: this is the grid itself; name another one")
+    if not is_grid(text, storage):
+        raise unknown("grid", text, [PUBLISHED, *list_grids(storage)])
+    with grid_at(text, storage) as grid:
+        return replace(read_study(grid.name, grid.storage, steps), name=text)
+
+
 def print_table(
     study: Study,
     console: Console,
@@ -94,11 +127,38 @@ def print_table(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error
+    _warn_of_runs(study)
+    _print_as(format, table, console)
+
+
+def print_comparison(study: Study, other: Study, console: Console, format: str, *, scores: str) -> None:
+    """Print scores of two studies side by side, paired by scenario, algorithm and seed: a table a score.
+
+    Raises:
+        ConfigError: there is no such score, or nothing can be paired.
+    """
+    try:
+        measures = [measure_named(score, study, other) for score in names_in("--score", scores)]
+        pairing(study, other)  # Raises if nothing can be paired.
+        tables = compare(study, other, measures)[: len(measures)]
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    _warn_of_runs(study)
+    for place, table in enumerate(tables):
+        if place:
+            print_plain(console)
+        _print_as(format, table, console)
+
+
+def _warn_of_runs(study: Study) -> None:
     for line in import_lines(run.folder for run in study.runs):
         warn(line)
     for run in study.unfinished:
         if run.state == DAMAGED:
             warn(f"{run.name} is not in the table: {run.lacking}")
+
+
+def _print_as(format: str, table: Table, console: Console) -> None:
     if format == "text":
         show_table(table, console)
     else:

@@ -1,10 +1,11 @@
-"""`fedgrid report`, `fedgrid table`, `fedgrid compare` and `fedgrid import`."""
+"""`fedgrid report`, `fedgrid table` and `fedgrid import`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.commands.app import console, open_storage
 from fedgrid.grids.cli.commands.options import (
     AsJson,
@@ -27,7 +28,8 @@ def report(
     against: Annotated[
         str | None,
         typer.Option(
-            help="published: the papers' numbers beside ours; or a grid: both side by side.",
+            help="published: the papers' numbers beside ours; or another grid, of this storage or as "
+            "STORAGE/grids/NAME, or a bundle, FILE.zip: both side by side.",
             show_default=False,
         ),
     ] = None,
@@ -42,10 +44,6 @@ def report(
     unit: Annotated[
         Literal["bytes", "mbit-per-client"], typer.Option(help="Unit of that cost's traffic.")
     ] = "bytes",
-    traffic: Annotated[
-        Literal["training", "with-test"],
-        typer.Option(help="with-test: also the download of a model to test by each client that was asked."),
-    ] = "training",
     plugins: Annotated[
         list[Path] | None,
         typer.Option(
@@ -85,7 +83,7 @@ def report(
         from fedgrid.grids.cli.actions.report_page import drawing_of
         from fedgrid.grids.cli.actions.reports import terms_of, write_report
 
-        terms, place = terms_of(target, unit, traffic), open_storage(storage)
+        terms, place = terms_of(target, unit), open_storage(storage)
         write_report(
             grid,
             place,
@@ -129,8 +127,9 @@ def table(
     against: Annotated[
         str | None,
         typer.Option(
-            metavar="ALGORITHM",
-            help="Test the other algorithms against this one, paired by seed: + better, - worse.",
+            metavar="ALGORITHM|GRID",
+            help="Test the other algorithms against this one, paired by seed: + better, - worse; or compare "
+            "with another grid, of this storage or as STORAGE/grids/NAME, or a bundle, FILE.zip.",
         ),
     ] = None,
     where: Conditions = None,
@@ -144,47 +143,26 @@ def table(
     shown = console()
     with Steps(shown) as steps:
         steps.say("Starting")
-        from fedgrid.grids.cli.actions.studies import filter_study, print_table, read_study
-
-        study = filter_study(read_study(grid, open_storage(storage), steps), where or [])
-        steps.pause()
-        print_table(study, shown, format, scores=score, rows=rows, columns=columns, against=against)
-
-
-@app.command(epilog="Example: `fedgrid compare paper ocfl-archive`")
-def compare(
-    one: GridName,
-    other: Annotated[
-        str,
-        typer.Argument(
-            help="Another grid, of this storage or as STORAGE/grids/NAME, or a bundle: FILE.zip. So can be "
-            "the first.",
-            show_default=False,
-        ),
-    ],
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME]",
-            help="Compare only these scores, named as for `fedgrid table`.",
-            show_default="ARI, accuracy, F1 and the clustering round",
-        ),
-    ] = None,
-    to: ReportTo = None,
-    storage: StorageAt = "runs",
-    as_json: AsJson = False,
-) -> None:
-    """Compare two grids or bundles, paired by scenario, algorithm and seed."""
-    address_space.check(address_space.REPORT)
-    shown = console()
-    with Steps(shown, quiet=as_json) as steps:
-        steps.say("Starting")
-        from fedgrid.grids.bundles.read import grid_at
-        from fedgrid.grids.cli.actions.reports import write_comparison
+        from fedgrid.grids.cli.actions.studies import (
+            filter_study,
+            is_grid,
+            print_comparison,
+            print_table,
+            read_other,
+            read_study,
+        )
 
         place = open_storage(storage)
-        with grid_at(one, place) as first, grid_at(other, place) as second:
-            write_comparison({one: first, other: second}, place, to, as_json, shown, steps, score)
+        study = filter_study(read_study(grid, place, steps), where or [])
+        if against is None or not is_grid(against, place):
+            steps.pause()
+            print_table(study, shown, format, scores=score, rows=rows, columns=columns, against=against)
+            return
+        if rows or columns:
+            raise ConfigError("--rows and --columns lay out one grid; leave them out with --against GRID")
+        other = read_other(against, grid, place, steps)
+        steps.pause()
+        print_comparison(study, other, shown, format, scores=score)
 
 
 @app.command("import", epilog="Example: `fedgrid import ODFL_Archive --name ocfl-archive`")
