@@ -72,7 +72,7 @@ def adapted(words: list[str]) -> tuple[str, ...]:
         words = [SMALLER.get(word, word) for word in words]
     if name == "arena":  # All thirty families take six seconds to plan.
         words += ["--families", "iid"]
-        if "--dataset" in words and "--tuned-on" not in words:
+        if "--dataset" in words:
             words += ["--trials", "2"]
     if name in (*OF_GRIDS, "analyse"):
         grid = {"205cd4": "RUN", "RUN": "RUN", "ocfl-archive": "other"}

@@ -20,7 +20,7 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
     Raises:
         ConfigError: none of the arena's rows is kept; as `Launcher.run`.
     """
-    tuned_on = arena.tuning.dataset_in_files
+    tuned_on = arena.dataset_in_files
     tuned = {
         (method, protocol): stored.tuned.get((tuned_on, method, protocol, arena.trials))
         for method in arena.competitors

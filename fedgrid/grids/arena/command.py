@@ -64,7 +64,7 @@ def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Ad
 
 def _compute(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> Computed:
     tuning = []
-    for tuned in tune(arena.tuning, stored, advance):
+    for tuned in tune(arena, stored, advance):
         if tuned is None:
             return Computed(LaunchResult(stopped=True))
         tuning.append(tuned)
@@ -109,8 +109,6 @@ def _notes(arena: Arena, computed: Computed, stored: KeptResults) -> list[str]:
     _, _, outcomes, num_kept, rows = computed
     lost = stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)
     notes = [*arena.left_out, *lost, FAMILIES_OF_A_KIND]
-    if arena.tuned_on is not None:
-        notes.append(f"settings were tuned on {arena.tuned_on}, not on {arena.dataset}")
     if num_kept:
         made = {tuple(sorted(outcome.made_with.items())) for outcome in stored.outcomes.values()}
         by = " or ".join(
@@ -118,7 +116,7 @@ def _notes(arena: Arena, computed: Computed, stored: KeptResults) -> list[str]:
         )
         notes.append(
             f"{num_kept} of {rows} rows are results that fedgrid keeps ({by}); --check 5 computes five of "
-            "them again, --recompute all"
+            "them again"
         )
     if len(outcomes) < rows:
         notes.append(f"{rows - len(outcomes)} of {rows} rows have no result yet and are in no verdict")

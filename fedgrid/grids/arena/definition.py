@@ -79,8 +79,6 @@ class Arena:
     only: tuple[str, ...] = ()
     """Names of families; all if empty."""
     seeds: str = SEEDS
-    tuned_on: str | None = None
-    """The data set of the searches, if it is another one."""
     budget: int = BUDGET
     """Steps of fine-tuning."""
     is_null: bool = False
@@ -92,13 +90,6 @@ class Arena:
     def protocols(self) -> tuple[Protocol, ...]:
         """The protocols under which methods are tuned and run."""
         return PROTOCOLS[:1] if self.is_null else PROTOCOLS
-
-    @cached_property
-    def tuning(self) -> "Arena":
-        """The arena whose searches find the settings: this one, or that of `tuned_on`, without changes."""
-        if self.tuned_on is None:
-            return self
-        return replace(self, name=_name(self.tuned_on), dataset=self.tuned_on, changes=(), tuned_on=None)
 
     @property
     def dataset_in_files(self) -> str:
@@ -131,14 +122,14 @@ class Arena:
         for (method, family), why in self._refused.items():
             places.setdefault((method, why.partition(";")[0]), []).append(family)
         refused = (f"{method} is not in {', '.join(names)}: {why}" for (method, why), names in places.items())
-        return (*self.unfit, *self._possible[1], *self.tuning._tuning_runs[1], *refused)
+        return (*self.unfit, *self._possible[1], *self._tuning_runs[1], *refused)
 
     @cached_property
     def _refused(self) -> Mapping[tuple[str, str], str]:
         """(Method, family) -> why it cannot run there; a `ConfigError` if one of `subjects` can nowhere."""
         refused = {}
         for method in self.methods or self.subjects:
-            for family, runs in {**self.families, **self.tuning._tuning_runs[0]}.items():
+            for family, runs in {**self.families, **self._tuning_runs[0]}.items():
                 try:
                     self._run(runs[0], self._section(family, method, {}, PROTOCOLS[0]))
                 except ConfigError as error:
@@ -221,7 +212,6 @@ def load_arena(
     changes: Sequence[str] = (),
     only: Sequence[str] = (),
     seeds: str | None = None,
-    tuned_on: str | None = None,
     budget: int = BUDGET,
     blind: bool = False,
     null: bool = False,
@@ -237,7 +227,6 @@ def load_arena(
         trials: settings that are tried for each method and protocol.
         only: names of families, several between commas; default: all.
         seeds: as in `load_grid`; default: `SEEDS`.
-        tuned_on: the data set on which they are tried; default: `dataset`. `changes` are not made there.
         budget: steps of fine-tuning.
         blind: whether the seeds are drawn from the digests of `own` and the arena's version.
         null: whether only families without groups are run, with ten seeds, and of methods only `own`, those
@@ -266,7 +255,6 @@ def load_arena(
         tuple(changes),
         families_named(only, dataset or DATASET),
         blind_seeds(own) if blind else seeds or SEEDS,
-        tuned_on,
         budget,
     )
     if null:

@@ -113,7 +113,7 @@ def read(folder: Path | None = None) -> KeptResults:
         outcomes = outcome_files.from_csv(texts[OUTCOMES], OUTCOMES) if OUTCOMES in texts else ()
         tuned = _read_tuned(texts[SETTINGS]) if SETTINGS in texts else ()
     except ValueError as error:
-        raise ConfigError(f"{folder}: {error}; --recompute does without these results") from error
+        raise ConfigError(f"{folder}: {error}; install fedgrid again") from error
     return KeptResults(
         {outcome.key: outcome for outcome in outcomes},
         {one.key: one for one in tuned},

@@ -49,8 +49,8 @@ def _runs_left(
     searched: dict[str, RunConfig] = {}
     params: dict[tuple[str, Protocol], Mapping[str, Any]] = {}
     missing_searches = 0
-    dataset = arena.tuning.dataset_in_files
-    for method, protocol, search in searches(arena.tuning):
+    dataset = arena.dataset_in_files
+    for method, protocol, search in searches(arena):
         if search is None:
             params[method, protocol] = {}
             continue

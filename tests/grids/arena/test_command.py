@@ -39,10 +39,18 @@ def configs(storage):
     return list(storage.glob("*/config.json"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_kept(tmp_path_factory):
+    """Let every row be computed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept, "FOLDER", tmp_path_factory.mktemp("empty"))
+        yield
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, unrendered):
     storage = tmp_path_factory.mktemp("arena")
-    result = fedgrid(*SMALL, "--recompute", "--storage", storage)
+    result = fedgrid(*SMALL, "--storage", storage)
     assert result.code == 0, result.err
     return storage, result
 
@@ -97,7 +105,7 @@ def test_same_command_runs_nothing_again_and_writes_the_same_bytes(undisturbed):
     folder = storage / "grids" / GRID
     before = {name: (folder / name).read_bytes() for name in ("verdict.md", "outcomes.csv", "tuning.csv")}
     stamps = {path: path.stat().st_mtime_ns for path in configs(storage)}
-    result = fedgrid(*SMALL, "--recompute", "--storage", storage)
+    result = fedgrid(*SMALL, "--storage", storage)
     assert result.code == 0, result.err
     assert {name: (folder / name).read_bytes() for name in before} == before
     assert {path: path.stat().st_mtime_ns for path in configs(storage)} == stamps
@@ -109,10 +117,10 @@ def test_killed_and_continued_arena_ends_the_same(undisturbed, tmp_path, monkeyp
     for rounds in (5, 16):
         kill_after(rounds, monkeypatch)
         with pytest.raises(Killed):
-            fedgrid(*SMALL, "--recompute", "--storage", storage)
+            fedgrid(*SMALL, "--storage", storage)
     monkeypatch.undo()
     assert not (storage / "grids" / GRID / "outcomes.csv").exists()
-    result = fedgrid(*SMALL, "--recompute", "--storage", storage)
+    result = fedgrid(*SMALL, "--storage", storage)
     assert result.code == 0, result.err
     for name in ("verdict.md", "outcomes.csv", "tuning.csv"):
         assert (storage / "grids" / GRID / name).read_bytes() == (
@@ -122,7 +130,7 @@ def test_killed_and_continued_arena_ends_the_same(undisturbed, tmp_path, monkeyp
 
 def test_json_is_an_event_a_line_with_tuned_settings_verdicts_and_notes(undisturbed):
     storage, _ = undisturbed
-    result = fedgrid(*SMALL, "--recompute", "--json", "--storage", storage)
+    result = fedgrid(*SMALL, "--json", "--storage", storage)
     assert result.code == 0, result.err
     tuned = [event["method"] for event in result.events if event["event"] == "tuned"]
     assert tuned == ["flis-dc", "flis-dc", "fedavg", "fedavg"]
@@ -138,14 +146,14 @@ def test_json_is_an_event_a_line_with_tuned_settings_verdicts_and_notes(undistur
 
 
 def test_false_splits_are_counted_in_families_without_groups(tmp_path):
-    result = fedgrid(*SMALL, "--null", "--recompute", "--storage", tmp_path / "runs")
+    result = fedgrid(*SMALL, "--null", "--storage", tmp_path / "runs")
     assert result.code == 0, result.err
     # Of the families that are asked for, the one without groups is left.
     assert re.search(r"flis-dc +[01]/1 ", result.out)
 
 
 def test_plan_as_json_is_one_object_with_all_runs(tmp_path):
-    result = fedgrid(*SMALL, "--recompute", "--dry-run", "--json", "--storage", tmp_path / "runs")
+    result = fedgrid(*SMALL, "--dry-run", "--json", "--storage", tmp_path / "runs")
     assert result.code == 0, result.err
     names = [run["run"] for run in strict_json(result.out)["runs"]]
     assert sum("-s900" in name for name in names) == 8
@@ -161,22 +169,10 @@ def test_plan_of_what_is_all_kept_has_no_runs(kept_there, tmp_path):
 
 
 def test_dry_run_counts_searches_and_rows_and_starts_nothing(tmp_path):
-    result = fedgrid(*SMALL, "--recompute", "--dry-run", "--storage", tmp_path / "runs")
+    result = fedgrid(*SMALL, "--dry-run", "--storage", tmp_path / "runs")
     assert result.code == 0, result.err
     assert "2 searches x 1 trials: 8 runs; 16 rows, 0 of them kept" in " ".join(result.out.split())
     assert not (tmp_path / "runs").exists()
-
-
-def test_settings_tuned_on_digits_need_no_search_on_other_images(tmp_path):
-    rows = ("--algorithms", "scaffold", "--seeds", 1000, "--families", "iid")
-    result = fedgrid(
-        *("arena", "--dataset", "mnist", "--tuned-on", "digits", *rows, "--dry-run"),
-        *("training.rounds=2", "--storage", tmp_path / "runs"),
-    )
-    assert result.code == 0, result.err
-    assert "arena-rows-mnist: 0 searches x 8 trials: 0 runs; 8 rows, 0 of them kept" in " ".join(
-        result.out.split()
-    )
 
 
 @pytest.fixture

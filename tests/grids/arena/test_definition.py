@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.arena_card import card_text
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.arena.card import card_text
 from fedgrid.grids.arena.definition import ALWAYS, BUDGET, SEEDS, blind_seeds, load_arena
 from fedgrid.grids.arena.families import NATURAL, TRAINING, UNEQUAL, families, tuning_families
 from fedgrid.grids.arena.kept import KeptResults, TunedMethod
@@ -277,17 +277,6 @@ def test_file_without_a_method_is_refused_by_name(tmp_path):
     path.write_text("FIGURES = []\n")
     with pytest.raises(ConfigError, match=r"--with .*empty.py: .*ALGORITHMS"):
         methods_of([path])
-
-
-def test_settings_of_another_data_set_are_of_its_own_arena_without_the_changes():
-    here = arena("louvain", only=["iid"])
-    elsewhere = arena(
-        "louvain", dataset="mnist", tuned_on="digits", only=["iid"], changes=["training.rounds=60"]
-    )
-    assert elsewhere.name == "arena-rows-mnist"
-    assert digest_of(search_of(elsewhere.tuning, "louvain")) == digest_of(search_of(here, "louvain"))
-    assert search_of(elsewhere.tuning, "louvain").name == search_of(here, "louvain").name
-    assert {run.dataset for _, run in rows_of(elsewhere, "louvain")} == {"mnist"}
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ def test_old_report_names_no_file_of_another_kind(place):
 
 EVERY = {
     "analyse": ("mine", "epsilons"),
-    "arena": ("--algorithms", "fedavg,louvain", "--recompute"),
+    "arena": ("--algorithms", "fedavg,louvain"),
     "cache": ("mine",),
     "cite": ("mine",),
     "table": ("mine",),

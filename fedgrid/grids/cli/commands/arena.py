@@ -38,10 +38,6 @@ def arena(
     trials: Annotated[
         int, typer.Option(min=1, help="Settings that are tried for each method, its defaults first.")
     ] = 8,
-    tuned_on: Annotated[
-        str | None,
-        typer.Option(help="Tune on this data set instead, without overrides. [default: --dataset]"),
-    ] = None,
     fine_tune: Annotated[
         int, typer.Option(min=1, help="Steps of fine-tuning of every method, in the second protocol.")
     ] = 45,
@@ -60,12 +56,6 @@ def arena(
         int | None,
         typer.Option(min=1, help="Compute this many of the results that fedgrid keeps again, and compare."),
     ] = None,
-    card: Annotated[
-        bool, typer.Option("--card", help="Print the list of tasks: families, seeds, digests of partitions.")
-    ] = False,
-    recompute: Annotated[
-        bool, typer.Option("--recompute", help="Use none of the results that fedgrid keeps.")
-    ] = False,
     launch: Launch,
     in_process: InProcess = False,
     dry_run: DryRun = False,
@@ -75,11 +65,10 @@ def arena(
     After an interruption, the same command continues.
     """
     with starting(quiet=launch.as_json):
-        from fedgrid.grids.arena.card import card_text
         from fedgrid.grids.arena.check import run_check
         from fedgrid.grids.arena.command import run_arena
         from fedgrid.grids.arena.definition import load_arena
-        from fedgrid.grids.arena.kept import KeptResults, read
+        from fedgrid.grids.arena.kept import read
         from fedgrid.grids.arena.plan import plan_arena
         from fedgrid.grids.arena.tuning import Search
         from fedgrid.grids.execution.run import Launcher
@@ -100,16 +89,12 @@ def arena(
             blind=blind,
             null=null,
             seeds=seeds,
-            tuned_on=tuned_on,
             budget=fine_tune,
         )
-    if card:
-        print(card_text(definition), end="")
-        return
     launcher = Launcher(open_storage(launch.storage), options, console())
     # Also if nothing is left to run.
     Trackers(definition.name, launcher.storage, warn, names=options.trackers)
-    results = KeptResults() if recompute else read()
+    results = read()
     if check is not None:
         exit_with(run_check(definition, results, check, launcher))
     if dry_run:

@@ -1,13 +1,27 @@
-"""`fedgrid arena --card`: the list of tasks of an arena, by which two papers' arenas can be compared.
+"""The list of tasks of an arena, by which two papers' arenas can be compared.
+
+    python -m benchmarks.arena_card [DATASET] [--families A,B]
 
 Arenas with equal cards judge on the same clients, who hold the same images, within the same budgets.
 """
 
+import argparse
 import json
 from hashlib import sha256
 
+from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.prepare import held_in
-from fedgrid.grids.arena.definition import VERSION, Arena, RunConfig
+from fedgrid.grids.arena.definition import VERSION, Arena, RunConfig, load_arena
+
+
+def main() -> None:
+    """Print the card of a data set's arena."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("dataset", nargs="?")
+    parser.add_argument("--families", action="append", default=[])
+    given = parser.parse_args()
+    arena = load_arena(None, given.dataset, [], (), 8, default_data_dir(), only=given.families)
+    print(card_text(arena), end="")
 
 
 def card_text(arena: Arena) -> str:
@@ -46,3 +60,7 @@ def partition_digest(run: RunConfig, arena: Arena) -> str:
             digest.update(f"{part.client} {part.cluster} {len(part.train)} {len(part.test)}\n".encode())
             digest.update(part.train.astype("<i8").tobytes() + part.test.astype("<i8").tobytes())
     return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    main()
