@@ -1,1 +1,1 @@
-"""What a paper says of a grid: a methods paragraph, and the BibTeX of what it uses."""
+"""The BibTeX of what a grid uses."""

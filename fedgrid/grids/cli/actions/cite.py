@@ -1,4 +1,4 @@
-"""`fedgrid cite`: of a grid that was launched with what made its runs, or of one that could be."""
+"""`fedgrid cite`: the BibTeX of what a grid uses, below a line of its settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,17 +8,18 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, PACKAGES, PYTHON, parts_of, versions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.cite.methods import paragraph
 from fedgrid.grids.cite.references import list_uncited, references
+from fedgrid.grids.presets.axis_keys import AXES, axis_keys, pairs_of, value_text
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.redaction import printable
-from fedgrid.tracking.tables.formats import escape_latex
+from fedgrid.tracking.trained import trained_line
 
 
 def cite(what: str, storage: Storage, data_dir: Path) -> None:
-    """Print the paragraph, what has no citation, and the entries: a file that BibTeX reads as it is.
+    """Print the settings, what has no citation, and the entries: a file that BibTeX reads as it is.
 
     Args:
         what: a grid of the storage, or else a preset, a YAML file or a scenario.
@@ -40,20 +41,30 @@ def cite(what: str, storage: Storage, data_dir: Path) -> None:
             "papers, which `fedgrid cite paper` prints"
         )
     lacking = " ".join("; ".join(list_uncited(runs)).split())
-    parts = [
-        paragraph(runs, _made_with(runs, storage), data_dir),
+    lines = [
+        f"% {_settings(runs)} With {_versions(runs, storage)}.",
         *([f"% Without a citation here: {lacking}."] if lacking else []),
-        *references(runs).values(),
     ]
-    print(printable("\n\n".join(parts)))
+    print(printable("\n\n".join(["\n".join(lines), *references(runs).values()])))
 
 
-def _made_with(runs: Sequence[RunConfig], storage: Storage) -> dict[str, str]:
-    """Return name -> version of Python and of packages: those that made the runs, or else those here."""
+def _settings(runs: Sequence[RunConfig]) -> str:
+    """Return the number of runs, the values of their axes, and what they train, on one line."""
+    axes = (*AXES, *naming_keys(runs))
+    values = {axis: dict.fromkeys(value_text(run, axis) for run in runs) for axis in axes}
+    given = (f"{axis} {', '.join(filter(None, each))}" for axis, each in values.items() if any(each))
+    trained = trained_line([dict(pairs_of(run, axis_keys([run]))) for run in runs])
+    count = "1 run" if len(runs) == 1 else f"{len(runs):,} runs"
+    # For BibTeX an @ begins an entry.
+    return " ".join(f"{count}: {'; '.join(given)}. {trained}".split()).replace("@", "(at)")
+
+
+def _versions(runs: Sequence[RunConfig], storage: Storage) -> str:
+    """Return the versions of Python and of packages: those that made the runs, or else those here."""
     made = [
         part.made_with for run in runs for part in parts_of(folder_of(storage.root, run) / MADE_WITH)
     ] or [versions()]
-    return {
-        name: escape_latex(" or ".join(sorted({of_run[name] for of_run in made if name in of_run})))
-        for name in (PYTHON, *PACKAGES)
-    }
+    return ", ".join(
+        f"{name} {' or '.join(sorted({of_run[name] for of_run in made if name in of_run}))}"
+        for name in (PACKAGES[0], PYTHON, *PACKAGES[1:])
+    )

@@ -203,7 +203,7 @@ def cite(
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
 ) -> None:
-    """Print a methods paragraph (LaTeX) and the BibTeX of the algorithms and data sets that a grid uses."""
+    """Print the BibTeX of the algorithms and data sets that a grid uses, below a line of its settings."""
     from fedgrid.grids.cli.actions.cite import cite as cite_it
 
     use_plugins(plugins, trust=trust)

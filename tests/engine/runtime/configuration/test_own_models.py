@@ -17,7 +17,6 @@ from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.cite.sizes import num_parameters
 from fedgrid.grids.planning.checks import output_notes
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import MODEL
@@ -354,7 +353,7 @@ def test_two_versions_of_a_model_have_an_answer_each(tmp_path):
     for module in ("nn.Flatten()", "nn.Flatten(), nn.BatchNorm1d(64)"):
         file.write_text(MODEL.replace("nn.Flatten()", module))
         active.use([file])
-        numbers.append(num_parameters("own-model", "digits", NOWHERE))
+        numbers.append(layout(*of("own-model")).num_parameters)
         if len(numbers) == 1:
             complete({"model": "own-model", "uplink": noise}, NOWHERE)
     assert numbers == [650, 650 + 128]
