@@ -23,6 +23,7 @@ from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridErro
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.grids.cli.commands import analyses, arena, bundles, launched, listings, reports, run, search
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED, Command, read_texts
+from fedgrid.grids.cli.settings_file import PLUGINS, plugin_defaults, read_settings, used_settings
 from fedgrid.grids.display.plain import print_marked
 from fedgrid.grids.ray_cluster.address_space import shortage
 from fedgrid.redaction import printable, redacted
@@ -79,7 +80,8 @@ def check_environment() -> None:
 
 
 @app.callback()
-def of_all_commands(
+def prepare_command(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -89,6 +91,9 @@ def of_all_commands(
 ) -> None:
     """Grids of clustered federated learning experiments."""
     check_environment()
+    if settings := read_settings(Path.cwd()):
+        context.with_resource(used_settings(settings))
+        context.default_map = plugin_defaults(context.command, settings.get(PLUGINS, []))
 
 
 def main() -> None:

@@ -1,0 +1,80 @@
+"""`fedgrid.toml` in the folder that a command is called from: options that one sets once.
+
+    storage = "s3://bucket/runs"      # --storage
+    data = "~/images"                 # --data-dir
+    track = "mlflow,tensorboard"      # --track
+    plugins = ["my_algorithm.py"]     # --plugin, of every command that has it
+    address = "10.0.0.5:6379"         # RAY_ADDRESS, the cluster that grids run on
+
+An option, or an environment variable, comes before what the file says.
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedgrid.engine.federation.errors import ConfigError, unknown_key
+
+FILE = "fedgrid.toml"
+VARIABLES: Mapping[str, str] = {
+    "storage": "FEDGRID_STORAGE",
+    "data": "FEDGRID_DATA",
+    "track": "FEDGRID_TRACK",
+    "address": "RAY_ADDRESS",
+}
+"""Key of one text -> the environment variable that it stands for."""
+PLUGINS = "plugins"
+"""Key of a list of files."""
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Return what a folder's file says; empty if there is none.
+
+    Raises:
+        ConfigError: it is no TOML, or has an unknown key or a wrong value.
+    """
+    try:
+        text = (folder / FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{FILE} cannot be read: {error}") from error
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{FILE} is not TOML: {error}") from error
+    for key, value in settings.items():
+        if key not in (*VARIABLES, PLUGINS):
+            raise unknown_key(key, FILE, (*VARIABLES, PLUGINS))
+        if key == PLUGINS and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            raise ConfigError(f'{FILE}: plugins = {value!r}: expected a list of files, as in ["mine.py"]')
+        if key != PLUGINS and not (isinstance(value, str) and value.strip()):
+            raise ConfigError(f'{FILE}: {key} = {value!r}: expected a text, as in {key} = "..."')
+    return settings
+
+
+@contextmanager
+def used_settings(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Set the variables that settings stand for in the block, unless they are set."""
+    added = {
+        variable: settings[key]
+        for key, variable in VARIABLES.items()
+        if key in settings and variable not in os.environ
+    }
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for variable in added:
+            os.environ.pop(variable, None)
+
+
+def plugin_defaults(group: Any, plugins: list[str]) -> dict[str, Any]:
+    """Return Typer's defaults of `--plugin` for every command of a group, and of its groups."""
+    return {
+        name: plugin_defaults(command, plugins) if hasattr(command, "commands") else {PLUGINS: plugins}
+        for name, command in group.commands.items()
+    }
