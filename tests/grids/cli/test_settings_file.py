@@ -20,12 +20,11 @@ def write(folder, text):
     (folder / "fedgrid.toml").write_text(text)
 
 
-def test_storage_of_the_file_is_used_and_an_option_or_a_variable_comes_before_it(folder, monkeypatch):
+def test_storage_of_the_file_is_used_and_an_option_or_a_variable_comes_before_it(folder):
     write(folder, 'storage = "of-file"\n')
     assert f"no grid in {folder / 'of-file'}" in fedgrid("status").out
     assert f"no grid in {folder / 'given'}" in fedgrid("status", "--storage", "given").out
-    monkeypatch.setenv("FEDGRID_STORAGE", "of-variable")
-    assert f"no grid in {folder / 'of-variable'}" in fedgrid("status").out
+    assert f"no grid in {folder / 'of-variable'}" in fedgrid("status", FEDGRID_STORAGE="of-variable").out
 
 
 def test_plugins_of_the_file_are_in_use_in_every_command_that_takes_them(folder):
