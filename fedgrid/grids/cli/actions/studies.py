@@ -9,7 +9,8 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles.read import SUFFIX, grid_at
+from fedgrid.grids.bundles.layout import SUFFIX
+from fedgrid.grids.bundles.read import grid_at
 from fedgrid.grids.display.by_axes import show_table
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
