@@ -18,9 +18,7 @@ from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.choose import find_finished, find_runs, split_finished
 from fedgrid.grids.analyses.execute import (
     Stopped,
-    connected_gpus,
     count_cores,
-    open_gpus,
     run_here,
     run_on_ray,
 )
@@ -30,7 +28,7 @@ from fedgrid.grids.analyses.show import ProgressView, show_plan, show_results
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.planning.claims import result_claims
-from fedgrid.grids.ray_cluster.gpus import Gpu
+from fedgrid.grids.ray_cluster.cluster import connected, known_nodes
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 
@@ -86,7 +84,9 @@ def analyse(
         warn(f"{made}; they are {analysis.participle} with the code and images that are here")
     _, todo = find_results(analysis, jobs, context.runs, storage)
     in_process = how.in_process or analysis.in_process
-    opened = open_gpus() if todo and analysis.on_gpu and not in_process else ()
+    if todo and analysis.on_gpu and not in_process:
+        # Refuses GPUs that torch cannot use: they are not silently left for the CPU.
+        known_nodes()
     if waiting:
         warn(_skipped(waiting, len(runs), command(storage, "status", grid_name)))
     if how.dry_run:
@@ -101,7 +101,7 @@ def analyse(
         grid.withdraw_stop()
         shown = _shown(analysis, jobs, asked, grid, context)
         note_asked(analysis, grid, shown)
-        result = _work(analysis, todo, len(jobs) - len(todo), context, grid, lease, console, how, opened)
+        result = _work(analysis, todo, len(jobs) - len(todo), context, grid, lease, console, how)
         claim(storage)
         results, missing = find_results(analysis, shown, context.runs, storage)
         in_mlflow = log_to_mlflow(analysis, results, storage, grid)
@@ -132,7 +132,6 @@ def _work(
     lease: Lease,
     console: Console,
     how: How,
-    opened: Sequence[Gpu],
 ) -> Result:
     """Do the jobs that are left, while holding the storage's lease; `before` are done already."""
     if not todo:
@@ -149,13 +148,13 @@ def _work(
             # Ray prints messages of its own, until it has shut down.
             stack.enter_context(redirect_stdout(sys.stderr))
         if not in_process:
-            opened = stack.enter_context(connected_gpus(opened, on_gpu=analysis.on_gpu))
+            stack.enter_context(connected())
         shown = stack.enter_context(ProgressView(analysis, todo, before, console, quiet=how.as_json))
         try:
             if in_process:
                 run_here(analysis, todo, replace(context, done=shown.done), tick, shown.ended)
             else:
-                run_on_ray(analysis, todo, context, lease.token, tick, shown.ended, opened)
+                run_on_ray(analysis, todo, context, lease.token, tick, shown.ended)
         except Stopped:
             return Result(len(shown.failures), stopped=True)
     return Result(len(shown.failures))

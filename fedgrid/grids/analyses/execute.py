@@ -10,8 +10,7 @@ these jobs are done by actors, which are on one GPU from start to end.
 """
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -27,12 +26,10 @@ from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.ray_cluster.cluster import LOCAL, address, connected, nodes_to_run_on
-from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster, unmeasured_share
-from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes
-from fedgrid.grids.ray_cluster.token import send_token
+from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
+from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
-REQUEST, NO_GPU = Request(), Request(gpus_per_client=0)
+NO_GPU = Request(gpus_per_client=0)
 
 
 CPUS = 1
@@ -92,18 +89,15 @@ def run_on_ray(
     token: str,
     tick: Callable[[], None],
     ended: Callable[[Ended], None],
-    gpus: Sequence[Gpu] = (),
 ) -> None:
     """Do jobs on the Ray cluster that this process is connected to.
 
-    `token` is that of the lease that this driver holds, `gpus` are those of the cluster, opened; the rest is
-    as in `run_here`.
+    `token` is that of the lease that this driver holds; the rest is as in `run_here`.
     """
     import ray
 
     # Jobs take turns on GPUs as clients do.
-    request = Request(least_gpu_share=unmeasured_share(gpus))
-    place = plan(len(jobs), cluster_nodes(), request) if analysis.on_gpu else None
+    place = plan(len(jobs), cluster_nodes(), Request()) if analysis.on_gpu else None
     actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
     remote = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
     own = active.digest_of_analysis(analysis)
@@ -138,33 +132,6 @@ def run_on_ray(
             except ray.exceptions.RayError as error:
                 cause, seconds = f"its process died: {str(error).strip().splitlines()[0]}", 0.0
             ended(Ended(job, cause, seconds))
-
-
-def open_gpus() -> Sequence[Gpu]:
-    """Open the GPUs of this machine, if Ray is to be started here; none if there are none.
-
-    Raises:
-        ConfigError: one cannot be used; names it and the cause.
-    """
-    send_token()
-    import ray
-
-    if ray.is_initialized() or address() != LOCAL:
-        return ()
-    check_gpus(REQUEST)
-    return open_here(REQUEST)
-
-
-@contextmanager
-def connected_gpus(opened: Sequence[Gpu], *, on_gpu: bool) -> Iterator[Sequence[Gpu]]:
-    """Connect to Ray; yield the GPUs for jobs, opened there if not here before.
-
-    Raises:
-        ConfigError: as `open_gpus`.
-        RunError: the cluster or a node does not answer.
-    """
-    with connected():
-        yield opened or (open_on_cluster(REQUEST) if on_gpu else ())
 
 
 def count_cores(*, in_process: bool) -> int:

@@ -66,8 +66,13 @@ COMMANDS = (
     ("help", "it is `fedgrid --help`, or `fedgrid COMMAND --help`"),
     ("version", "it is `fedgrid --version`"),
 )
-VALUES = {"clients": "several: clients=15,30", "seed": "several: --seeds 0..3"}
-"""Options of one value, and how several are given."""
+VALUES = {
+    "clients": "several: clients=15,30",
+    "seed": "several: --seeds 0..3",
+    "gpus_per_actor": "a number, as in 0.25; in place of auto leave it out, and the share follows from "
+    "the GPU's memory; training.stacked=CLIENTS stacks clients",
+}
+"""Options, and what to type in place of a value that is refused."""
 
 
 def hint(error: TyperException) -> str:

@@ -12,7 +12,6 @@ from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.planning.start_order import sort_runs
 from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, placements
-from fedgrid.grids.ray_cluster.gpus import Gpu, open_here, open_on_cluster
 from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
@@ -96,22 +95,15 @@ class OnRay(Executor):
     def __init__(self, todo: Sequence[RunConfig], options: LaunchOptions) -> None:
         """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known.
 
-        GPUs of this machine are opened.
-
         Raises:
-            ConfigError: one can never fit, or a GPU cannot be used.
+            ConfigError: one can never fit.
         """
         self._options = options
         self._places: Mapping[int, Placement] = {}
         self._shares_rounds = options.cache is not None
         nodes = known_nodes(options.request)
-        self._gpus: Sequence[Gpu] = ()
         if nodes is not None:
             placements(todo, nodes, options.request, by_shared_prefix=self._shares_rounds)
-            import ray
-
-            if not ray.is_initialized():
-                self._gpus = open_here(options.request)
 
     @contextmanager
     def started(self, steps: Steps) -> Iterator[None]:
@@ -123,22 +115,13 @@ class OnRay(Executor):
             yield
 
     def place(self, runs: Sequence[RunConfig]) -> None:
-        """Decide how many actors the runs have, and what each reserves; open the cluster's GPUs first.
+        """Decide how many actors the runs have, and what each reserves.
 
         Raises:
-            ConfigError: one can never fit, or a GPU cannot be used.
+            ConfigError: one can never fit.
         """
-        nodes, request = cluster_nodes(), self._options.request
-        if any(node.gpus for node in nodes):
-            # Imports torch, which a driver of actors does without.
-            from fedgrid.grids.planning.gpu_probe import probe_on_cluster
-            from fedgrid.grids.planning.gpu_share import with_measured_share
-
-            self._gpus = self._gpus or open_on_cluster(request)
-            request = with_measured_share(
-                runs, nodes, request, self._options.data_dir, probe_on_cluster, self._gpus
-            )
-        self._places = placements(runs, nodes, request, by_shared_prefix=self._shares_rounds)
+        request = self._options.request
+        self._places = placements(runs, cluster_nodes(), request, by_shared_prefix=self._shares_rounds)
 
     def run(
         self,

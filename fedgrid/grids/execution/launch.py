@@ -143,7 +143,7 @@ class _Runs:
 def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     """Write the grid's folder, and clean up what killed drivers left."""
     folder = GridFolder(storage, grid.name)
-    folder.keep(grid.runs, grid.text, grid.source, grid.asks, grid.stacking)
+    folder.keep(grid.runs, grid.text, grid.source, grid.asks)
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
     claim(storage)

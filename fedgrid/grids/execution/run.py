@@ -98,10 +98,8 @@ def run_grid(
         return result
 
 
-def plan_grid(
-    grid: Grid, storage: Storage, options: LaunchOptions, console: Console, stacking: str = ""
-) -> None:
-    """Show what `run_grid` would do, after the same checks; `stacking` is as of `show_plan`.
+def plan_grid(grid: Grid, storage: Storage, options: LaunchOptions, console: Console) -> None:
+    """Show what `run_grid` would do, after the same checks.
 
     Raises:
         ConfigError, DataError, RunError: as `run_grid` before anything is written, and as `show_plan`.
@@ -110,7 +108,7 @@ def plan_grid(
     GridFolder(storage, grid.name).check_source(grid)
     with trust_times(storage):
         todo, done = _left_of(grid.runs, storage, options)
-        plan_remaining(grid, todo, done, storage, options, console, stacking)
+        plan_remaining(grid, todo, done, storage, options, console)
 
 
 def plan_remaining(
@@ -120,7 +118,6 @@ def plan_remaining(
     storage: Storage,
     options: LaunchOptions,
     console: Console,
-    stacking: str = "",
 ) -> None:
     """Show what `launch_remaining` would do, after the same checks; raises as `plan_grid`."""
     Trackers(grid.name, storage, warn, names=options.trackers)
@@ -128,7 +125,7 @@ def plan_remaining(
     # Imports torch, which a driver of actors does without.
     from fedgrid.grids.planning.dry_run import show_plan
 
-    show_plan(grid, storage, options, console, stacking)
+    show_plan(grid, storage, options, console)
 
 
 def _left_of(

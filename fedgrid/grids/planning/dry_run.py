@@ -29,7 +29,6 @@ from fedgrid.grids.planning.estimate import (
     experience,
     workloads_of,
 )
-from fedgrid.grids.planning.gpu_share import with_share_here
 from fedgrid.grids.planning.images import expected_images, group_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
@@ -47,13 +46,10 @@ BUSY = 0.75
 ONE_CORE = (Node(1.0, 0.0),)
 
 
-def show_plan(
-    grid: Grid, storage: Storage, options: LaunchOptions, console: Console, stacking: str = ""
-) -> None:
+def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Console) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    In this process they would have one core. With a round cache the time is an upper bound. `stacking` says
-    what was decided about the clients of an actor.
+    In this process they would have one core. With a round cache the time is an upper bound.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
@@ -75,8 +71,7 @@ def show_plan(
     for run in [run for run, rounds in left if rounds]:
         # Refuses a number of clients that no images can have, before actors are counted for them.
         expected_images(run, find(run.dataset, data_dir))
-    request = with_share_here([run for run, rounds in left if rounds], nodes, options.request, data_dir)
-    capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
+    capacities = capacities_of(left, nodes or ONE_CORE, options.request, by_shared_prefix=with_cache)
     device = _device(capacities)
     with options.steps(console) as steps:
         steps.say("Timing the models, some seconds each")
@@ -101,7 +96,6 @@ def show_plan(
         "may_stop": any(run.training.stop_after is not None for run, rounds in left if rounds),
         "estimate": asdict(learnt),
         "not_read": [*dict.fromkeys(run.dataset for run in own if run not in of_tables)],
-        **({"stacking": stacking} if stacking else {}),
     }
     if options.as_json:
         print(json.dumps(plan, indent=2))
@@ -183,8 +177,6 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
     say("")
     for line in plan["about"]:
         say(fill(line, 79))
-    if "stacking" in plan:
-        say(plan["stacking"])
     _list_runs(plan["runs"], console)
     if plan["not_read"]:
         names = ", ".join(plan["not_read"])

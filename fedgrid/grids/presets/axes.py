@@ -10,7 +10,7 @@ from fedgrid.algorithms.registry import ALSO_CALLED, ARENA, members_of_arena, na
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown
 from fedgrid.engine.runtime.configuration.complete import DEFAULTS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SPLIT, takes_list
-from fedgrid.grids.presets.nested import value_at, with_value
+from fedgrid.grids.presets.nested import with_value
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value, parse_values
 from fedgrid.tracking.scoring.selection import read_conditions, text_of
 
@@ -135,16 +135,6 @@ class Preset:
     text: str = ""
     source: str = ""
     """`text` and `source` are as in `Grid`."""
-
-    def gives(self, key: str) -> bool:
-        """Return whether the file or a change gives a key, such as `training.rounds`, to any of the runs."""
-        first, *inner = path = key.split(".")
-        given = [override.then for override in self.overrides] + [change.apply({}) for change in self.changes]
-        return (
-            key in self.axes
-            or (first in self.fixed and value_at(self.fixed[first][0], inner) is not None)
-            or any(value_at(values, path) for values in given)
-        )
 
 
 def _axis_name(given: str, axes: Iterable[str]) -> str:

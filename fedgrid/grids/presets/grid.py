@@ -9,9 +9,6 @@ OPTIONS = "options"
 """The source of a grid without a file. Its axes are options, and so add to each other."""
 DICT = "a dict"
 """The source of a grid that Python gave: another dict under its name replaces it, as an edited file does."""
-STACKED = "training.stacked"
-ASKED = "--gpus-per-actor auto:"
-"""How lines about stacking begin."""
 
 
 @dataclass(frozen=True)
@@ -24,24 +21,6 @@ class Asks:
     """Of what the file, its bases and overrides say."""
     run_ids: frozenset[str]
     """All runs of the file, those that `--where` leaves out too."""
-
-
-@dataclass(frozen=True)
-class Stacking:
-    """What `--gpus-per-actor auto` has decided for all runs of a grid, whose ids contain it."""
-
-    clients: int
-    """`training.stacked`: how many clients an actor trains at once. 1: nothing was changed."""
-    why: str
-    """The reason, with what was measured."""
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """What it changes, as an override."""
-        return (f"{STACKED}={self.clients}",) if self.clients > 1 else ()
-
-    def __str__(self) -> str:
-        return f"{ASKED} {self.changes[0] if self.changes else 'nothing is stacked'}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -63,9 +42,5 @@ class Grid:
     """Whether the user gave its name: launches of several files then add to one grid."""
     asks: Asks | None = None
     """None: its runs join those of earlier launches."""
-    sets_stacked: bool = False
-    """Whether the file or an option gives `training.stacked`, so that there is nothing to decide."""
     notes: tuple[str, ...] = ()
     """Remarks on how the file was read, a line each."""
-    stacking: Stacking | None = None
-    """What was decided for it. None: nothing, or at an earlier launch."""

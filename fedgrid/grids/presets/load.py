@@ -27,7 +27,7 @@ from fedgrid.grids.presets.axes import (
 )
 from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys, check_axis_key, variant_settings
 from fedgrid.grids.presets.expand import expand
-from fedgrid.grids.presets.grid import DICT, OPTIONS, STACKED, Asks, Grid
+from fedgrid.grids.presets.grid import DICT, OPTIONS, Asks, Grid
 from fedgrid.grids.presets.preset_files import file_meant, is_path, open_preset, preset_names
 from fedgrid.grids.presets.read_preset import defaults, read_preset
 from fedgrid.grids.presets.yaml_file import YamlFile, at
@@ -56,7 +56,6 @@ def load_grid(
     overrides: Sequence[Override] = (),
     name: str | None = None,
     searched: frozenset[str] = frozenset(),
-    decided: Sequence[str] = (),
 ) -> Grid:
     """Return the grid that a command line describes.
 
@@ -71,7 +70,6 @@ def load_grid(
         overrides: applied after the file's own.
         name: the grid's name; None is that of the preset or file.
         searched: as in `Preset`.
-        decided: further changes, which are not the user's and so not part of what the launch asks for.
 
     Raises:
         ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
@@ -94,8 +92,7 @@ def load_grid(
     preset = replace(
         preset, overrides=(*preset.overrides, *overrides), changes=tuple(nested), searched=searched
     )
-    further = map(Change.parse, decided)
-    whole = replace(preset, axes=_widen(axes, seeds, additions), changes=(*preset.changes, *further))
+    whole = replace(preset, axes=_widen(axes, seeds, additions))
     if seeds and seeds.isdecimal() and 1 < int(seeds) <= FEW_SEEDS:
         notes.append(f"1 seed: {seeds} (for {seeds} seeds: --seeds 0..{int(seeds) - 1})")
     chosen = _narrow(whole.axes, filters)
@@ -111,7 +108,6 @@ def load_grid(
         # A dict has no other name that it could come with.
         is_named=name is not None and preset.source != DICT,
         asks=Asks(preset.source, _digest(preset, varied), ids),
-        sets_stacked=preset.gives(STACKED),
         notes=tuple(notes),
     )
 

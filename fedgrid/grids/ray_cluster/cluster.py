@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
@@ -183,11 +182,7 @@ def placements(
     """
     num_runs = num_to_place(runs, by_shared_prefix=by_shared_prefix)
     stacks = least_stacked(runs)
-    places = {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
-    return {
-        clients: replace(place, gpu_room_per_actor=place.gpus_per_actor * request.gpu_room)
-        for clients, place in places.items()
-    }
+    return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
 
 
 def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:

@@ -80,20 +80,6 @@ def _main_memory() -> float:
     return float(free - resolve_object_store_memory(free))
 
 
-def shown_by() -> str:
-    """Return the environment's variable that says which GPUs a process sees."""
-    from ray._private.accelerators import get_accelerator_manager_for_resource
-
-    manager = get_accelerator_manager_for_resource("GPU")
-    return (manager and manager.get_visible_accelerator_ids_env_var()) or "CUDA_VISIBLE_DEVICES"
-
-
-def shown_gpus(number: int) -> list[str]:
-    """Return the first so many GPUs that this process sees, as the environment's variable names them."""
-    shown = os.environ.get(shown_by())
-    return [str(place) for place in range(number)] if shown is None else shown.split(",")[:number]
-
-
 def listed_gpus() -> int:
     """Return how many GPUs the driver lists and the environment shows to this process.
 

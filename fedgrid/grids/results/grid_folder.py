@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
@@ -18,7 +18,7 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.hints import no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.grid import DICT, Asks, Grid, Stacking
+from fedgrid.grids.presets.grid import DICT, Asks, Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.asked import Asked
 from fedgrid.regular_files import LARGEST_LIST, read_file
@@ -30,7 +30,6 @@ FOUND = "search.json"
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
 ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
-STACKING: TypeAdapter[Stacking | None] = TypeAdapter(Stacking | None)
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,6 @@ class StoredGrid:
     asked: Asked = field(default_factory=Asked)
     source: str = ""
     """As in `Grid`, of the last launch."""
-    stacking: Stacking | None = None
-    """As in `Grid`, of the first launch that decided."""
 
     @property
     def runs(self) -> tuple[RunConfig, ...]:
@@ -86,17 +83,10 @@ class GridFolder:
         """Whether such a grid was launched or imported."""
         return (self.path / RUNS).exists()
 
-    def keep(
-        self,
-        runs: Sequence[RunConfig],
-        text: str,
-        source: str = "",
-        asks: Asks | None = None,
-        stacking: Stacking | None = None,
-    ) -> None:
+    def keep(self, runs: Sequence[RunConfig], text: str, source: str = "", asks: Asks | None = None) -> None:
         """Store the preset's `text`, its runs, their plugins, and those earlier runs that have a folder.
 
-        `source`, `asks` and `stacking` are as in `Grid`.
+        `source` and `asks` are as in `Grid`.
 
         Raises:
             ConfigError: if what is there cannot be read.
@@ -115,7 +105,7 @@ class GridFolder:
             self.write(own_images.PLACES, images)
         self.write(PRESET, text)
         asked = before.asked.after(runs, asks, kept_plugins.names(self.path), still_there)
-        self._write_runs(StoredGrid((*runs, *still_there), asked, source, before.stacking or stacking))
+        self._write_runs(StoredGrid((*runs, *still_there), asked, source))
 
     def drop(self, run_ids: Collection[str]) -> None:
         """Let some superseded runs be no runs of the grid any longer.
@@ -133,7 +123,6 @@ class GridFolder:
             "source": stored.source,
             "asked": stored.asked.as_dict(),
             "runs": sha256(lines.encode()).hexdigest(),
-            **({"stacking": asdict(stored.stacking)} if stored.stacking else {}),
         }
         self.write(RUNS, seal(head) + lines)
 
@@ -200,8 +189,7 @@ class GridFolder:
         own_images.know_from(self.path)
         try:
             runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
-            stacking = STACKING.validate_python(about.get("stacking"))
-            stored = StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")), stacking)
+            stored = StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")))
         except ValidationError as error:
             raise ConfigError(f"{path} is of another version of fedgrid; move {self.path} away") from error
         if not stored.runs:

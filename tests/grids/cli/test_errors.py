@@ -100,6 +100,7 @@ IN_PROCESS = ("run", "--in-process", "training.rounds=1")
             ["run", "--seed", "1", "--gpus-per-actor", "half"],
             "Invalid value for '--gpus-per-actor'",
         ),
+        (["run", "--seed", "1", "--gpus-per-actor", "auto"], "in place of auto leave it out"),
         (["run", "--seed", "1", "--clients-per-actor", "2.5"], "Invalid value for '--clients-per-actor'"),
         (["run", "--seed", "1", "--cpus-per-actor", "-1"], "Invalid value for '--cpus-per-actor'"),
         ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),

@@ -357,34 +357,3 @@ def test_a_name_that_is_no_preset_may_be_a_file_without_its_ending_or_a_data_set
     refused(f"did you mean the file {file}?", file.removesuffix(".yaml"))
     refused("'mnist' is a data set, no preset: fedgrid run --dataset mnist", "mnist")
     refused("is a data set", "folder:/tmp")
-
-
-@pytest.mark.parametrize(
-    ("text", "change", "gives"),
-    [
-        ("algorithm: fedavg", "training.rounds=3", False),
-        ("training: {rounds: 3}", "evaluation.every=2", False),
-        ("training: {stacked: 1}", "training.rounds=3", True),
-        ("axes: {training.stacked: [1, 2]}", "training.rounds=3", True),
-        (
-            "seed: [0, 1]\noverrides: [{when: {seed: 1}, then: {training: {stacked: 2}}}]",
-            "training.rounds=3",
-            True,
-        ),
-        ("algorithm: fedavg", "training.stacked=1", True),
-    ],
-    ids=["nothing", "another key", "its default", "an axis", "an override", "an option"],
-)
-def test_grid_knows_whether_stacks_are_given(write, text, change, gives):
-    assert grid(write(text), change).sets_stacked == gives
-
-
-def test_what_was_decided_changes_the_runs_and_not_what_is_asked_for(write):
-    path = write("clients: 3\nalgorithm: fedavg\n")
-    as_it_is = load_grid(path, {}, [], NOWHERE)
-    decided = load_grid(path, {}, [], NOWHERE, decided=["training.stacked=3"])
-    typed = load_grid(path, {}, ["training.stacked=3"], NOWHERE)
-    assert [run.training.stacked for run in decided.runs] == [3]
-    assert [run.run_id for run in decided.runs] == [run.run_id for run in typed.runs]
-    assert not decided.sets_stacked
-    assert decided.asks.digest == as_it_is.asks.digest != typed.asks.digest

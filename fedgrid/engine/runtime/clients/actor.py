@@ -61,11 +61,8 @@ def death_of(error: RayActorError) -> str:
 class Client:
     """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
 
-    def __init__(self, gpu_share: float, title: str = "Client", gpu_room: float = 0.0) -> None:
-        """Take a share of a GPU, at most `gpu_room` bytes of it, and the title that Ray shows.
-
-        0 bytes: the share is one of the whole GPU.
-        """
+    def __init__(self, gpu_share: float, title: str = "Client") -> None:
+        """Take a share of a GPU, of its memory too, and the title that Ray shows."""
         gc.set_threshold(NEW_OBJECTS)
         # Imports torch, while the server does.
         from fedgrid.engine.federation.clients.worker import ClientWorker
@@ -78,10 +75,7 @@ class Client:
             import torch
 
             # A whole number is not accepted.
-            limit = float(gpu_share)
-            if gpu_room:
-                limit = min(limit, gpu_room / torch.cuda.get_device_properties(0).total_memory)
-            torch.cuda.set_per_process_memory_fraction(limit)
+            torch.cuda.set_per_process_memory_fraction(float(gpu_share))
 
     def __repr__(self) -> str:
         return self._title

@@ -50,8 +50,6 @@ class Request:
     gpus_per_client: float | None = None
     least_gpu_share: float = GPU_SHARE
     """The smallest GPU share that holds a client, where the user gives none."""
-    gpu_room: float = 0.0
-    """Bytes for actors on the GPU that has least free memory; 0: not known."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,6 @@ class Placement:
     gpus_per_actor: float
     memory_per_actor: float = 0.0
     """Bytes of main memory."""
-    gpu_room_per_actor: float = 0.0
-    """Bytes that an actor may take on its GPU; 0: its share of the whole GPU."""
     in_server: bool = False
     """Whether clients train in the server's process: of it and a single actor, one always waits."""
 

@@ -235,7 +235,7 @@ class RayPool:
         share, title = self.placement, f"Client actor {index + 1} of {self.placement.num_actors}"
         return Client.options(  # type: ignore[attr-defined]
             num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
-        ).remote(share.gpus_per_actor, title, share.gpu_room_per_actor)
+        ).remote(share.gpus_per_actor, title)
 
     def _task(self, method: str, what: str) -> str:
         """Return a task's name in Ray's dashboard and `ray list tasks`, and of its process meanwhile."""

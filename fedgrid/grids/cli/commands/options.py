@@ -13,9 +13,6 @@ from fedgrid.grids.cli.commands.app import data_folder
 if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
 
-AUTO = -1.0
-"""Share of a GPU that stands for `auto`."""
-
 
 def parse_size(text: str) -> int:
     """Return a number of bytes; without a unit `text` is in bytes."""
@@ -33,19 +30,6 @@ def parse_size(text: str) -> int:
             "units: B, KB, MB, GB, TB, KiB, MiB, GiB, TiB"
         )
     return size
-
-
-def parse_share(text: str) -> float:
-    """Return the share of a GPU that `text` names, or `AUTO`."""
-    if text.strip() == "auto":
-        return AUTO
-    try:
-        share = float(text)
-    except ValueError:
-        share = -1.0
-    if not share >= 0:
-        raise typer.BadParameter(f"{text!r} is no share: expected 0, 0.0001 to 1, or auto")
-    return share
 
 
 GridOrRun = Annotated[
@@ -197,12 +181,7 @@ class Launch:
     ] = None
     gpus_per_actor: Annotated[
         float | None,
-        typer.Option(
-            parser=parse_share,
-            metavar="SHARE",
-            help="Share of a GPU that an actor reserves. auto: a new grid is measured, and its actors train "
-            "stacks of clients at once where that is faster. [default: 0.05 if there is one]",
-        ),
+        typer.Option(min=0, help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]"),
     ] = None
     retries: Annotated[
         int,
@@ -237,17 +216,11 @@ class Launch:
     ] = False
     as_json: AsJson = False
 
-    @property
-    def is_auto(self) -> bool:
-        """Whether a grid's clients may be stacked."""
-        return self.gpus_per_actor == AUTO
-
-    def options(self, *, may_stack: bool = False, **more: Any) -> "LaunchOptions":
+    def options(self, **more: Any) -> "LaunchOptions":
         """Return the options of the launch; `more` are those that only some commands have.
 
         Raises:
-            ConfigError: if there is a limit for a round cache that is switched off, or `auto` where no grid
-                may be changed (without `may_stack`).
+            ConfigError: if there is a limit for a round cache that is switched off.
         """
         from fedgrid.engine.runtime.clients.placement import Request
         from fedgrid.engine.runtime.round_cache.files import CacheOptions
@@ -255,15 +228,9 @@ class Launch:
 
         if self.cache_limit is not None and not self.cache:
             raise ConfigError("--cache-limit limits what --no-cache does not use: leave out one of the two")
-        if self.is_auto and not may_stack:
-            raise ConfigError(
-                "--gpus-per-actor auto: `fedgrid run` decides it, before a grid's first launch, and not with "
-                "--in-process; leave it out, or name a share such as 0.25"
-            )
-        share = None if self.is_auto else self.gpus_per_actor
         return LaunchOptions(
             data_folder(self.data_dir),
-            request=Request(self.clients_per_actor, self.cpus_per_actor, share),
+            request=Request(self.clients_per_actor, self.cpus_per_actor, self.gpus_per_actor),
             retries=self.retries,
             accept_changes=self.accept_changes,
             as_json=self.as_json,

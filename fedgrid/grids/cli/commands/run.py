@@ -1,9 +1,8 @@
 """`fedgrid run` and `fedgrid submit`."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -29,9 +28,6 @@ from fedgrid.grids.cli.commands.options import (
     Trust,
     Yes,
 )
-
-if TYPE_CHECKING:
-    from fedgrid.grids.presets.grid import Grid
 
 app = typer.Typer()
 
@@ -97,17 +93,14 @@ def run(
     After an interruption, the same command continues: finished runs are not repeated.
     """
     with starting(quiet=launch.as_json):
-        from fedgrid.grids.cli.actions.stacking import decide_stacking
-        from fedgrid.grids.display.plain import print_marked, warn
+        from fedgrid.grids.display.plain import warn
         from fedgrid.grids.execution.relaunch import run_failed
         from fedgrid.grids.execution.run import plan_grid, run_grid
         from fedgrid.grids.presets.load import load_grid
         from fedgrid.grids.search.tuned import add_notes, read_tuned
 
         use_plugins(launch.plugins, trust=trust)
-    options = launch.options(
-        may_stack=not in_process, in_process=in_process, fresh=fresh, imported=imported or ()
-    )
+    options = launch.options(in_process=in_process, fresh=fresh, imported=imported or ())
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
     if failed:
         if grid is None or axes or any((overrides, where, seeds, tuned, imported, fresh, dry_run)):
@@ -119,31 +112,22 @@ def run(
         raise ConfigError("nothing to run: name a preset (quickstart), a YAML file, or options; see --help")
     storage = open_storage(launch.storage)
     searches = read_tuned(tuned or [], storage)
-
-    def load(decided: Sequence[str]) -> "Grid":
-        loaded = load_grid(
-            grid,
-            axes,
-            overrides or [],
-            options.data_dir,
-            filters=where or [],
-            seeds=seeds,
-            overrides=[one.override for one in searches],
-            name=name,
-            decided=decided,
-        )
-        return add_notes(loaded, searches)
-
-    planned, line = decide_stacking(
-        load, storage, options, console(), is_asked=launch.is_auto, dry_run=dry_run
+    planned = load_grid(
+        grid,
+        axes,
+        overrides or [],
+        options.data_dir,
+        filters=where or [],
+        seeds=seeds,
+        overrides=[one.override for one in searches],
+        name=name,
     )
+    planned = add_notes(planned, searches)
     for note in planned.notes:
         warn(note)
     if dry_run:
-        plan_grid(planned, storage, options, console(), line)
+        plan_grid(planned, storage, options, console())
         return
-    if line:
-        print_marked("note:", "bold", line)
     exit_with(run_grid(planned, storage, options, console(), ask=None if yes else _ask))
 
 

@@ -98,13 +98,3 @@ def test_whole_gpu_may_be_a_whole_number(monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
     Client.__ray_metadata__.modified_class(1)
     assert [type(limit) for limit in limits] == [float]
-
-
-@pytest.mark.parametrize(("room", "limit"), [(0.0, 0.25), (1e9, 0.125), (4e9, 0.25)])
-def test_memory_is_limited_to_a_share_of_what_is_free_so_that_all_shares_are_there(room, limit, monkeypatch):
-    """A quarter of 8 GB of which 4 GB are free; never more than of the whole GPU."""
-    limits = []
-    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(total_memory=8e9))
-    Client.__ray_metadata__.modified_class(0.25, gpu_room=room)
-    assert limits == [limit]
