@@ -96,8 +96,7 @@ def run_on_ray(
     """
     import ray
 
-    # Jobs take turns on GPUs as clients do.
-    place = plan(len(jobs), cluster_nodes(), Request()) if analysis.on_gpu else None
+    place = _place(analysis, jobs, context)
     actors = _on_gpus(place) if place is not None and place.gpus_per_actor else []
     remote = Context(context.storage, context.data_dir, {}, "cuda" if actors else "cpu")
     own = active.digest_of_analysis(analysis)
@@ -148,6 +147,18 @@ class _OnGpu:
     def do(self, *given: Any) -> tuple[str | None, float]:
         """Do a job, see `_task`."""
         return _task(*given)
+
+
+def _place(analysis: Analysis, jobs: Sequence[Job], context: Context) -> Placement | None:
+    """Return how jobs take turns on GPUs, as clients that train the runs' models do; None: on CPUs."""
+    nodes = cluster_nodes()
+    if not analysis.on_gpu or not any(node.gpus for node in nodes):
+        return None
+    # Imports torch, which a driver of actors does without.
+    from fedgrid.grids.planning.gpu_share import with_gpu_share
+
+    request = with_gpu_share([job.config for job in jobs], nodes, Request(), context.data_dir)
+    return plan(len(jobs), nodes, request)
 
 
 def _on_gpus(place: Placement) -> list[Any]:

@@ -120,8 +120,13 @@ class OnRay(Executor):
         Raises:
             ConfigError: one can never fit.
         """
-        request = self._options.request
-        self._places = placements(runs, cluster_nodes(), request, by_shared_prefix=self._shares_rounds)
+        nodes, request = cluster_nodes(), self._options.request
+        if any(node.gpus for node in nodes):
+            # Imports torch, which a driver of actors does without.
+            from fedgrid.grids.planning.gpu_share import with_gpu_share
+
+            request = with_gpu_share(runs, nodes, request, self._options.data_dir)
+        self._places = placements(runs, nodes, request, by_shared_prefix=self._shares_rounds)
 
     def run(
         self,

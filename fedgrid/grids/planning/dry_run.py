@@ -29,6 +29,7 @@ from fedgrid.grids.planning.estimate import (
     experience,
     workloads_of,
 )
+from fedgrid.grids.planning.gpu_share import with_gpu_share
 from fedgrid.grids.planning.images import expected_images, group_notes
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
@@ -68,10 +69,12 @@ def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Con
     if consequence := GridFolder(storage, grid.name).consequence(grid):
         warn(f"{consequence}; the run asks first")
     left, taken = rounds_left(grid.runs, storage, options)
-    for run in [run for run, rounds in left if rounds]:
+    unfinished = [run for run, rounds in left if rounds]
+    for run in unfinished:
         # Refuses a number of clients that no images can have, before actors are counted for them.
         expected_images(run, find(run.dataset, data_dir))
-    capacities = capacities_of(left, nodes or ONE_CORE, options.request, by_shared_prefix=with_cache)
+    request = with_gpu_share(unfinished, nodes, options.request, data_dir)
+    capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     device = _device(capacities)
     with options.steps(console) as steps:
         steps.say("Timing the models, some seconds each")

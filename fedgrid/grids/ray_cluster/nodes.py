@@ -1,6 +1,9 @@
 """The nodes that a grid runs on: this machine before Ray has started, or those of a cluster."""
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
 from warnings import catch_warnings
 
 from fedgrid.engine.federation.errors import ConfigError
@@ -11,8 +14,8 @@ from fedgrid.grids.display.plain import warn
 
 PART = "MIG-"
 """How the name of a part of a GPU begins."""
-
-
+ANSWER_SECONDS = 60.0
+"""How long to wait for nodes to say what GPUs they have: they start a process, and import torch."""
 ON_THE_CPU = "--gpus-per-actor 0, or --in-process for an analysis, works on the CPU"
 """What to type where a GPU cannot be used."""
 
@@ -25,19 +28,65 @@ def local_nodes() -> tuple[Node, ...]:
     from ray._private.utils import get_num_cpus
 
     cpus = float(get_num_cpus(override_docker_cpu_warning=True))
-    gpus = usable_gpus(listed_gpus())
-    return (Node(cpus, float(gpus), _main_memory() if gpus else None),)
+    if not (gpus := usable_gpus(listed_gpus())):
+        return (Node(cpus, 0.0),)
+    return (Node(cpus, float(gpus), _main_memory(), smallest_gpu(gpus)),)
 
 
 def cluster_nodes() -> tuple[Node, ...]:
     """Return the live nodes of the cluster that Ray is connected to."""
     import ray
 
-    resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    gpus = {node["NodeID"]: int(has) for node in nodes if (has := node["Resources"].get("GPU"))}
+    memory = _gpu_memory(tuple(gpus.items())) if gpus else {}
     return tuple(
-        Node(has.get("CPU", 0.0), has.get("GPU", 0.0), has.get("memory") if has.get("GPU") else None)
-        for has in resources
+        Node(
+            has.get("CPU", 0.0),
+            has.get("GPU", 0.0),
+            has.get("memory") if has.get("GPU") else None,
+            memory.get(node["NodeID"]),
+        )
+        for node in nodes
+        for has in (node["Resources"],)
     )
+
+
+@cache
+def _gpu_memory(gpus: tuple[tuple[str, int], ...]) -> Mapping[str, float | None]:
+    """Ask nodes for the bytes of their smallest GPU; one that does not answer is left out.
+
+    `gpus` are the nodes' ids in Ray, each with its number of GPUs.
+    """
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    # A task without resources waits for none, and sees the GPUs that the node sees.
+    ask = ray.remote(num_cpus=0, max_retries=0)(smallest_gpu)
+    asked = {
+        ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(number): node
+        for node, number in gpus
+    }
+    answers, _ = ray.wait([*asked], num_returns=len(asked), timeout=ANSWER_SECONDS)
+    memory: dict[str, float | None] = {}
+    for answer in answers:
+        with suppress(ray.exceptions.RayError):
+            memory[asked[answer]] = ray.get(answer)
+    return memory
+
+
+def smallest_gpu(number: int) -> float | None:
+    """Return the bytes of the smallest of the first `number` GPUs here, none of which is opened.
+
+    None if torch can use none.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    # Of the parts of a GPU (MIG) a process sees one at most.
+    seen = range(min(number, torch.cuda.device_count()))
+    return float(min(torch.cuda.get_device_properties(at).total_memory for at in seen))
 
 
 def check_gpus(request: Request) -> None:

@@ -1,15 +1,17 @@
 """What a machine has: only GPUs that torch can use count, and the reason is given if it can use none."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
+import ray
 import torch
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.placement import Node, Request
 from fedgrid.grids.doctor.machine import available_memory
-from fedgrid.grids.ray_cluster import cluster
+from fedgrid.grids.ray_cluster import cluster, nodes
 from fedgrid.grids.ray_cluster.cluster import known_nodes
 from fedgrid.grids.ray_cluster.nodes import check_gpus, cluster_nodes, local_nodes
 
@@ -17,6 +19,9 @@ OLD_DRIVER = (
     "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "
     "downloading and installing a new version."
 )
+
+SIZES = [40e9, 16e9, 8e9]
+"""Bytes of the first GPUs."""
 
 
 @pytest.fixture
@@ -34,6 +39,9 @@ def machine(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: usable > 0)
         # NVML lists GPUs also for a driver that is too old for this CUDA.
         monkeypatch.setattr(torch.cuda, "device_count", lambda: usable or listed)
+        monkeypatch.setattr(
+            torch.cuda, "get_device_properties", lambda at: SimpleNamespace(total_memory=SIZES[at])
+        )
         monkeypatch.setattr(torch.cuda, "init", init)
         monkeypatch.setattr(torch.version, "cuda", cuda)
         monkeypatch.setattr("ray.is_initialized", lambda: False)
@@ -92,7 +100,7 @@ def test_gpus_that_can_be_used_are_counted_without_a_word(machine, capsys):
     machine(listed=2, usable=2)
     check_gpus(Request())
     [node] = local_nodes()
-    assert node.gpus == 2
+    assert (node.gpus, node.gpu_memory) == (2, 16e9)
     assert 0 < node.memory <= available_memory()
     assert capsys.readouterr().err == ""
 
@@ -106,7 +114,8 @@ def test_gpus_that_the_environment_hides_are_not_missed(machine):
 def test_parts_of_a_gpu_count_each(machine):
     """CUDA shows a process one part at most, and the driver lists the whole GPU."""
     machine(listed=1, usable=1, shown="MIG-aa,MIG-bb,MIG-cc")
-    assert local_nodes()[0].gpus == 3
+    [node] = local_nodes()
+    assert (node.gpus, node.gpu_memory) == (3, 40e9)
 
 
 def test_ray_counts_the_gpus_that_torch_can_use(machine, monkeypatch):
@@ -122,3 +131,11 @@ def test_ray_counts_the_gpus_that_torch_can_use(machine, monkeypatch):
 @pytest.mark.ray
 def test_cluster_nodes_are_the_live_ones(ray_session):
     assert cluster_nodes() == (Node(4, 0),)
+
+
+@pytest.mark.ray
+def test_memory_of_gpus_is_what_each_node_says_and_unknown_of_one_that_does_not(ray_session, monkeypatch):
+    """The one node here says it without a GPU reserved; the other one is not there."""
+    [here] = [node["NodeID"] for node in ray.nodes()]
+    monkeypatch.setattr(nodes, "smallest_gpu", lambda number: 8e9 * number)
+    assert nodes._gpu_memory(((here, 2), ("f" * len(here), 1))) == {here: 16e9}

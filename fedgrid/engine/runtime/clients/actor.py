@@ -27,7 +27,7 @@ from fedgrid.engine.federation.clients.messages import (
 from fedgrid.engine.federation.clients.pool import Machine
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import FinalError, RunError
-from fedgrid.engine.runtime.clients.gpu_errors import may_pass, raised
+from fedgrid.engine.runtime.clients.gpu_errors import may_pass, name_share, raised
 from fedgrid.engine.runtime.clients.machine import this_machine
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
@@ -71,11 +71,12 @@ class Client:
         self._worker: ClientWorker | None = None
         self._title = title
         self._device = "cuda" if gpu_share else "cpu"
+        self._gpu_share = float(gpu_share)
         if gpu_share:
             import torch
 
-            # A whole number is not accepted.
-            torch.cuda.set_per_process_memory_fraction(float(gpu_share))
+            # It accepts no whole number.
+            torch.cuda.set_per_process_memory_fraction(self._gpu_share)
 
     def __repr__(self) -> str:
         return self._title
@@ -101,7 +102,8 @@ class Client:
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
         # First the run before: its models and images would take the device's memory beside the new ones.
         self._worker = None
-        self._worker = self._hosting(setup, self._device)
+        with name_share(self._gpu_share):
+            self._worker = self._hosting(setup, self._device)
 
     def _prepared(self) -> "ClientWorker":
         assert self._worker is not None, "prepare comes first"
@@ -111,7 +113,8 @@ class Client:
         self, clients: Sequence[int], message: Message, encoder: "Encoder | None"
     ) -> list[Described]:
         """Return what clients of this actor say about their data."""
-        return self._prepared().describe(clients, message, encoder)
+        with name_share(self._gpu_share):
+            return self._prepared().describe(clients, message, encoder)
 
     def train(
         self,
@@ -132,7 +135,8 @@ class Client:
             )
             for task, places in zip(tasks, payloads, strict=True)
         ]
-        replies = self._prepared().train(tasks, arrays[:num_models], memories)
+        with name_share(self._gpu_share):
+            replies = self._prepared().train(tasks, arrays[:num_models], memories)
         remembered = {reply.report.client: reply.memory for reply in replies if reply.memory}
         sent = [
             np.asarray(array)
@@ -145,4 +149,5 @@ class Client:
         self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector
     ) -> list[EvaluateReport]:
         """Test the models at this actor's clients."""
-        return self._prepared().evaluate(tasks, models, memories)
+        with name_share(self._gpu_share):
+            return self._prepared().evaluate(tasks, models, memories)

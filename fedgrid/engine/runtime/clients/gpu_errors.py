@@ -1,7 +1,10 @@
-"""Errors of a GPU: the line that names the cause, and whether memory has run out."""
+"""Errors of a GPU: the line that names the cause, and the setting if memory has run out."""
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fedgrid.engine.federation.errors import RunError
 
 RAISED = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 """A traceback's line that names the error; CUDA's messages go on below it with advice for its developers."""
@@ -32,6 +35,25 @@ def is_out_of_memory(error: BaseException) -> bool:
     import torch
 
     return any(isinstance(cause, torch.OutOfMemoryError) for cause in _causes(error))
+
+
+@contextmanager
+def name_share(share: float) -> Iterator[None]:
+    """Name the setting where the GPU's memory runs out in the block; `share` is that of this process.
+
+    Raises:
+        RunError: it does, with the option that would give more.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        more = f"--gpus-per-actor {min(1.0, 2 * share):g} gives more, " if share < 1 else ""
+        raise RunError(
+            f"{telling(error)}; the actor has {share:g} of its GPU: {more}a smaller training.batch_size or "
+            "training.precision=bfloat16 takes less"
+        ) from error
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -39,6 +39,8 @@ class Node:
     gpus: float
     memory: float | None = None
     """Bytes of main memory that Ray deals out; None: not known, or nothing there depends on it."""
+    gpu_memory: float | None = None
+    """Bytes of the smallest of its GPUs, whoever uses it; None: not known, or it has none."""
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ class Launch:
     ] = None
     gpus_per_actor: Annotated[
         float | None,
-        typer.Option(min=0, help="Share of a GPU that an actor reserves. [default: 0.05 if there is one]"),
+        typer.Option(min=0, help="Share of a GPU that an actor reserves. [default: what its training takes]"),
     ] = None
     retries: Annotated[
         int,

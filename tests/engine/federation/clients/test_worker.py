@@ -120,7 +120,7 @@ def test_stacked_client_with_a_rule_is_refused():
 
 @pytest.mark.parametrize("stacked", [1, 2])
 def test_error_of_a_client_has_what_torch_raised_among_its_causes(stacked, monkeypatch):
-    """Where a GPU's memory is measured, it says that a workload does not fit."""
+    """By which an actor on a GPU names the setting that gives it more memory."""
 
     def no_memory(*given, **options):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")

@@ -6,9 +6,10 @@ import pytest
 import torch
 from ray.exceptions import ActorDiedError
 
-from fedgrid.engine.federation.errors import FinalError, RunError, is_final
+from fedgrid.engine.federation.errors import FinalError, RunError, is_final, of_client
 from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.actor import Client, death_of
+from fedgrid.engine.runtime.clients.gpu_errors import name_share
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.clients.ray_pool import RayPool
 from tests.helpers.client_actors import client_actors
@@ -90,6 +91,22 @@ def test_actor_whose_gpu_is_not_there_shows_torchs_own_cause(ray_session, monkey
     monkeypatch.setattr(RayPool, "_start", start)
     with client_actors(1) as pool, pytest.raises(FinalError, match="did not start: .*(CUDA|NVIDIA)"):
         pool.machines()
+
+
+@pytest.mark.parametrize(
+    ("share", "step"), [(0.05, "--gpus-per-actor 0.1 "), (0.75, "--gpus-per-actor 1 "), (1.0, "batch_size")]
+)
+def test_memory_that_runs_out_names_the_setting_that_gives_more(share, step):
+    line = "^client 3, round 1: OutOfMemoryError: CUDA out of memory; "
+    with pytest.raises(RunError, match=line) as caught, name_share(share), of_client(3, 0):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    assert step in str(caught.value)
+    assert not is_final(caught.value)
+
+
+def test_other_errors_stay_as_they_are():
+    with pytest.raises(ZeroDivisionError), name_share(0.5):
+        raise ZeroDivisionError
 
 
 def test_whole_gpu_may_be_a_whole_number(monkeypatch):

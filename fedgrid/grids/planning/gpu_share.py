@@ -1,0 +1,144 @@
+"""The GPU share of a client actor, from what its training takes and the memory of the smallest GPU.
+
+Ray deals out equal shares of every GPU, whatever its size. So on mixed cards a share is one of the smallest,
+and an actor on a larger one may take more than it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedgrid.engine.runtime.clients.gpu_errors import telling
+from fedgrid.engine.runtime.clients.placement import GPU_SHARE, Node, Request
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.planning.images import expected_images
+from fedgrid.grids.planning.workload import Workload, workload_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedgrid.engine.federation.configuration.run_config import RunConfig
+
+CONTEXT = 600_000_000
+"""Bytes of a process on a GPU before its first tensor: CUDA's context, and the code of torch, cuBLAS and
+cuDNN. Assumed, not measured."""
+SPARE = 1.25
+"""How many times as large a share is as what is reckoned: for fragmentation, the scratch memory of
+convolutions, and local rules that keep more than one copy of the weights."""
+FLOAT, LABEL = 4, 8
+"""Bytes."""
+MOMENTS = {"sgd": 0, "adam": 2}
+"""Copies of the weights that an optimizer keeps; SGD with momentum has one."""
+STEPS = 100
+"""Shares are rounded up to hundredths."""
+
+
+def with_gpu_share(
+    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path
+) -> Request:
+    """Return a request whose GPU share holds an actor of every run, at least `GPU_SHARE` and at most a GPU.
+
+    The request stays as it is where the user gives a share, or no GPU's memory is known.
+
+    A model that cannot be reckoned, or is reckoned to need more than the smallest GPU has, is a warning: the
+    run may fit all the same.
+    """
+    memory = min((node.gpu_memory for node in nodes if node.gpus >= 1 and node.gpu_memory), default=0)
+    if request.gpus_per_client is not None or not memory:
+        return request
+    largest = 0.0
+    for load, image_bytes in _workloads(runs, data_dir).items():
+        what = f"{load.model} with batches of {load.training.batch_size}"
+        try:
+            size = actor_bytes(training_bytes(load), image_bytes)
+        except Exception as error:
+            # An own module may do what only works on values, of which torch's meta device has none.
+            warn(
+                f"what {what} takes of a GPU is not known ({telling(error)}): at least {GPU_SHARE:g} of "
+                "it, and --gpus-per-actor SHARE gives more"
+            )
+            continue
+        if size > memory:
+            warn(
+                f"{what} may need {size / 1e9:.1f} GB, and the smallest GPU has {memory / 1e9:.1f}: each "
+                "actor has a whole one; a smaller training.batch_size needs less"
+            )
+        largest = max(largest, size)
+    share = ceil(STEPS * largest / memory) / STEPS
+    return replace(request, least_gpu_share=min(1.0, max(GPU_SHARE, share)))
+
+
+def actor_bytes(training: int, images: int) -> float:
+    """Return the bytes of a GPU that an actor has for its training and its clients' images."""
+    return SPARE * (CONTEXT + training + images)
+
+
+@cache
+def training_bytes(load: Workload) -> int:
+    """Return the bytes that training a batch and testing take on a GPU, reckoned without one.
+
+    With P parameters that train, of 4 bytes each, S clients stacked and batches of B examples:
+
+        S * (4 * P * (2 + M) + max(A + 2 * L, 3 * L * 128 / B, 2 * 4 * P))
+
+    Weights, gradients and the M moments of the optimizer (SGD 0, with momentum 1; Adam 2) are there all the
+    time. Beside them are, at most, those of training, of a test, or two copies of the weights as a state is
+    read. A are the bytes that autograd keeps of a batch for the backward pass, each tensor once and without
+    the parameters; they are counted in a forward pass on torch's meta device, whose tensors have a shape and
+    no memory. L is the largest of these tensors: in the backward pass there are two gradients of its size,
+    and in a test, of 128 examples and without autograd, a layer's input, its output and the next one's. In
+    bfloat16 A and L are halved, and there is a copy of the weights of 2 bytes each.
+
+    Raises:
+        Exception: whatever the model raises on the meta device.
+    """
+    import torch
+
+    from fedgrid.engine.federation.models.flat_vectors import blank, parameters_of
+    from fedgrid.engine.federation.training.evaluation import TEST_BATCH
+    from fedgrid.engine.federation.training.task import loss
+
+    settings, size = load.training, load.training.batch_size
+    module = blank(load.model, load.inputs, load.num_classes).to("meta").train()
+    parameters = sum(one.numel() for one in parameters_of(module).values())
+    constants = [one.untyped_storage() for one in (*module.parameters(), *module.buffers())]
+    kept = {id(storage): storage for storage in constants}
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept[id(tensor.untyped_storage())] = tensor.untyped_storage()
+        return tensor
+
+    kind = torch.int64 if load.inputs.kind == "tokens" else torch.float32
+    batch = torch.empty(size, *load.inputs.shape, dtype=kind, device="meta")
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        outputs = module(batch)
+        loss(outputs, torch.empty(size, dtype=torch.int64, device="meta"))
+    for storage in constants:
+        kept.pop(id(storage), None)
+    sizes = [storage.nbytes() for storage in kept.values()]
+    largest = max(sizes, default=0)
+    activations = max(sum(sizes) + 2 * largest, 3 * largest * TEST_BATCH / size)
+    if settings.precision == "bfloat16":
+        activations = activations / 2 + 2 * parameters
+    copies = 2 + MOMENTS[settings.optimizer] + bool(settings.momentum)
+    weights = FLOAT * parameters
+    return ceil(settings.stacked * (weights * copies + max(activations, 2 * weights)))
+
+
+def _workloads(runs: Sequence[RunConfig], data_dir: Path) -> dict[Workload, int]:
+    """Return what the runs train, each with the bytes of the images of its largest run.
+
+    They are counted as if one actor held all of a run: an upper bound.
+    """
+    found: dict[Workload, int] = {}
+    for run in runs:
+        load, images = workload_of(run, data_dir), expected_images(run, find(run.dataset, data_dir))
+        count = images.train + images.test + images.server
+        found[load] = max(found.get(load, 0), ceil(count * (load.inputs.num_bytes + LABEL)))
+    return found
