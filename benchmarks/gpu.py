@@ -111,7 +111,7 @@ def conclude(found: Measured, crew: Crew, end: float, grid: str, model: str) -> 
     found.hours = _answered(
         found,
         f"the hours of `{grid}`",
-        partial(crew.alone, "hours", grid, gains, min(HOURS_SECONDS, left / 2), timeout=left),
+        partial(crew.alone, "hours", grid, gains, timeout=left),
     )
 
 

@@ -208,6 +208,6 @@ class Bench:
         """Return whether a run on the device clusters its clients in each round as on the CPU."""
         return gpu_runs.same_partition(self._device, model)
 
-    def hours(self, grid: str, gains: Mapping[str, float], budget: float) -> float | None:
+    def hours(self, grid: str, gains: Mapping[str, float]) -> float | None:
         """Return the hours of a preset, as `gpu_runs.projected_hours`."""
-        return gpu_runs.projected_hours(grid, self._device, gains, budget)
+        return gpu_runs.projected_hours(grid, self._device, gains)

@@ -1,7 +1,6 @@
 """The parts of `benchmarks.gpu` that take whole runs: the same partition, and the hours of a grid."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,7 +12,7 @@ from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.planning.calibrate import Speed, calibrate, run_seconds
+from fedgrid.grids.planning.estimate import Speed, run_seconds, speed_of
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.load import load_grid
@@ -51,25 +50,24 @@ def partitions(device: str, model: str) -> list[int]:
     return clusters
 
 
-def projected_hours(grid: str, device: str, gains: Mapping[str, float], budget: float) -> float | None:
+def projected_hours(grid: str, device: str, gains: Mapping[str, float]) -> float | None:
     """Return the hours of a preset on one GPU without a round cache; None where a model was not measured.
 
-    Images and rounds are those of `--dry-run`, and so are the seconds of one process, which `budget` seconds
-    measure. `gains` has, by model, how many times as much the best number of processes trains as one.
+    Images, rounds and the seconds of one process are those of `--dry-run`. `gains` has, by model, how many
+    times as much the best number of processes trains as one.
     """
     runs = load_grid(grid, {}, (), NO_DATA).runs
     workloads = [workload_of(run, NO_DATA) for run in runs]
     if any(workload.model not in gains for workload in workloads):
         return None
-    speeds = calibrate(list(dict.fromkeys(workloads)), device, budget)
     seconds = 0.0
     for run, workload in zip(runs, workloads, strict=True):
         images = expected_images(run, find(run.dataset, NO_DATA))
-        speed = shared(speeds[workload], gains[workload.model])
+        speed = shared(speed_of(workload, device), gains[workload.model])
         seconds += run_seconds(run, images, speed, run.training.rounds)
     return seconds / HOUR
 
 
 def shared(speed: Speed, gain: float) -> Speed:
     """Return the speed of a GPU whose processes do `gain` times as much as one."""
-    return replace(speed, turn=speed.turn / gain, train=speed.train / gain, test=speed.test / gain)
+    return Speed(speed.turn / gain, speed.image / gain)

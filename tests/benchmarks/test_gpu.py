@@ -21,7 +21,7 @@ from benchmarks.gpu_report import markdown
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
-from fedgrid.grids.planning.calibrate import Speed
+from fedgrid.grids.planning.estimate import Speed
 
 
 def as_thread(serve, pipe, device):
@@ -56,7 +56,7 @@ class Scripted(Bench):
     def partition(self, model):
         return True
 
-    def hours(self, grid, gains, budget):
+    def hours(self, grid, gains):
         return 2.5
 
 
@@ -351,16 +351,10 @@ def test_fastest_stack_is_compared_with_the_best_processes(scripted):
 
 def test_hours_are_those_of_one_process_over_the_gain(monkeypatch):
     """The server's seconds stay, all else is halved from one gain to the next."""
-
-    def calibrate(workloads, device, budget):
-        return dict.fromkeys(workloads, Speed(1e-3, 1e-3, 1e-3))
-
-    monkeypatch.setattr(gpu_runs, "calibrate", calibrate)
-    one, two, four = (
-        gpu_runs.projected_hours("quickstart", "cpu", {"digitnet": gain}, 1.0) for gain in (1, 2, 4)
-    )
+    monkeypatch.setattr(gpu_runs, "speed_of", lambda load, device: Speed(1e-3, 1e-3))
+    one, two, four = (gpu_runs.projected_hours("quickstart", "cpu", {"digitnet": gain}) for gain in (1, 2, 4))
     assert one - two == pytest.approx(2 * (two - four))
-    assert gpu_runs.projected_hours("paper", "cpu", {"tinyvgg": 1.0}, 1.0) is None
+    assert gpu_runs.projected_hours("paper", "cpu", {"tinyvgg": 1.0}) is None
 
 
 def test_replays_of_a_captured_step_train_every_full_batch():

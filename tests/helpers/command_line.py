@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +22,8 @@ from fedgrid.grids.trackers.mlflow.own_store import make_empty
 from tests.helpers.processes import of_kind, processes, wait_until_ended
 
 if TYPE_CHECKING:
-    from fedgrid.grids.planning.calibrate import Speed, Workload
+    from fedgrid.grids.planning.estimate import Speed
+    from fedgrid.grids.planning.workload import Workload
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
 """What the environment of whoever runs the tests must not say."""
@@ -88,11 +89,11 @@ def environment(**changes: str) -> dict[str, str]:
     return {**own, "RAY_ADDRESS": "local", **changes}
 
 
-def unmeasured(workloads: "Iterable[Workload]", device: str) -> "dict[Workload, Speed]":
-    """Return the same speed of each workload: stands for `calibrate`."""
-    from fedgrid.grids.planning.calibrate import Speed
+def unmeasured(load: "Workload", device: str) -> "Speed":
+    """Return the same speed of each workload: stands for `speed_of`."""
+    from fedgrid.grids.planning.estimate import Speed
 
-    return dict.fromkeys(workloads, Speed(0.1, 1e-4, 1e-4))
+    return Speed(0.1, 1e-4)
 
 
 def fedgrid(*arguments: object, **settings: str) -> Result:
@@ -103,7 +104,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     """
     from fedgrid.engine.runtime.round_cache import entry
     from fedgrid.grids.cli import main
-    from fedgrid.grids.planning import dry_run
+    from fedgrid.grids.planning import estimate
 
     out, err = io.StringIO(), io.StringIO()
     command = ["fedgrid", *map(str, arguments)]
@@ -112,7 +113,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
         patch.object(typer.main, "get_command", _MADE_ONCE),
         patch.dict(os.environ, environment(**settings), clear=True),
         patch.object(entry, "measure", lambda storage, folder: entry.StorageSpeed()),
-        patch.object(dry_run, "calibrate", unmeasured),
+        patch.object(estimate, "speed_of", unmeasured),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

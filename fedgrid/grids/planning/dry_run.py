@@ -3,8 +3,11 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
+from platform import machine, processor
 from textwrap import fill
 from typing import Any
 
@@ -19,16 +22,9 @@ from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
-from fedgrid.grids.planning.calibrate import calibrate, processor_name
+from fedgrid.grids.planning.capacity import Capacity, RoundsLeft, capacities_of
 from fedgrid.grids.planning.checks import check_data, output_notes, rounds_left
-from fedgrid.grids.planning.estimate import (
-    Capacity,
-    RoundsLeft,
-    capacities_of,
-    dataset_rows,
-    experience,
-    workloads_of,
-)
+from fedgrid.grids.planning.estimate import encoder_plans, experience, hours_of
 from fedgrid.grids.planning.gpu_share import with_gpu_share
 from fedgrid.grids.planning.images import expected_images, group_notes
 from fedgrid.grids.planning.options import LaunchOptions
@@ -45,6 +41,7 @@ TOTALS = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "
 BUSY = 0.75
 """Load of a core from which on the output says that the machine has other work."""
 ONE_CORE = (Node(1.0, 0.0),)
+CPUINFO = Path("/proc/cpuinfo")
 
 
 def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Console) -> None:
@@ -77,13 +74,11 @@ def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Con
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     device = _device(capacities)
     with options.steps(console) as steps:
-        steps.say("Timing the models, some seconds each")
-        speeds = calibrate(workloads_of(left, data_dir), device)
-    learnt = experience(left, data_dir, storage.root, speeds, capacities)
-    rows = [
-        replace(row, hours=row.hours * learnt.factor)
-        for row in dataset_rows(left, data_dir, speeds, capacities)
-    ]
+        steps.say("Timing a step of each model")
+        places = {capacity.clients: capacity for capacity in capacities}
+        rows = dataset_rows(left, data_dir, device, places)
+        begun, factor = experience(left, data_dir, storage.root, device, places)
+    rows = [replace(row, hours=row.hours * factor) for row in rows]
     if any(row.download_mb for row in rows) and not data_dir.exists():
         print_marked("note:", "bold", f"--data-dir {data_dir} does not exist yet: the download goes there")
     plan = {
@@ -97,7 +92,7 @@ def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Con
         "about": _about(grid, storage),
         "runs": runs_of(left),
         "may_stop": any(run.training.stop_after is not None for run, rounds in left if rounds),
-        "estimate": asdict(learnt),
+        "estimate": {"runs": begun, "factor": factor},
         "not_read": [*dict.fromkeys(run.dataset for run in own if run not in of_tables)],
     }
     if options.as_json:
@@ -106,9 +101,72 @@ def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Con
         _show(plan, nodes, with_cache, console)
 
 
+@dataclass(frozen=True)
+class DatasetRow:
+    """The runs of a grid on one data set."""
+
+    dataset: str
+    runs: int
+    shared_prefixes: int
+    """Groups of these runs that begin with the same rounds."""
+    finished: int
+    rounds_left: int
+    clients: tuple[int, ...]
+    download_mb: int
+    """Size of the images that the remaining runs need and that are not here yet."""
+    hours: float
+    """A rough estimate, with all nodes at work on these runs and without a round cache."""
+    encoders: int = 0
+    """How many are trained before the first rounds, which is part of `hours`."""
+
+
+def dataset_rows(
+    left: RoundsLeft, data_dir: Path, device: str, places: Mapping[int, Capacity]
+) -> list[DatasetRow]:
+    """Return a row a data set, in the order of the runs; raises as `speed_of`.
+
+    `places` says by number of clients how runs fit on the nodes.
+    """
+    rows = []
+    for name in dict.fromkeys(run.dataset for run, _ in left):
+        runs = [run for run, _ in left if run.dataset == name]
+        waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
+        encoders = encoder_plans(waiting, find(name, data_dir), data_dir)
+        needed = {name, *(plan.public for plan in encoders if plan.public)} if waiting else set()
+        away = [find(each, data_dir) for each in needed if not is_here(each, data_dir)]
+        rows.append(
+            DatasetRow(
+                dataset=name,
+                runs=len(runs),
+                shared_prefixes=len({run.shared_prefix for run in runs}),
+                finished=len(runs) - len(waiting),
+                rounds_left=sum(rounds for _, rounds in waiting),
+                clients=tuple(sorted({run.clients for run in runs})),
+                download_mb=sum(one.download_mb for one in away),
+                hours=hours_of(waiting, encoders, data_dir, device, places),
+                encoders=len(encoders),
+            )
+        )
+    return rows
+
+
 def _about(grid: Grid, storage: Storage) -> list[str]:
     distinct = {(run.algorithm["name"], run.model, run.training, run.weights): run for run in grid.runs}
     return about(describe_runs([*distinct.values()], storage))
+
+
+def processor_name(device: str) -> str:
+    """Return the name of this machine's processor, or GPU."""
+    if device != "cpu":
+        import torch
+
+        return torch.cuda.get_device_name()
+    with suppress(OSError):
+        for line in CPUINFO.read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return processor() or machine()
 
 
 def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
@@ -189,7 +247,7 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
 
 def _about_time(plan: Mapping[str, Any]) -> str:
     what = "GPU" if plan["timed_on"] == "cuda" else "core"
-    note = f"Time: from short bursts of training on random images, on a\n{what} of {plan['processor']}"
+    note = f"Time: from one training step a model on random images, on a\n{what} of {plan['processor']}"
     busy, cores = os.getloadavg()[0], os.cpu_count() or 1
     if busy > BUSY * cores:
         note += f".\nIts {cores} cores have other work now (load {busy:.1f}): runs take longer while they do"

@@ -12,11 +12,10 @@ from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning import dry_run as planning
-from fedgrid.grids.planning.calibrate import Speed
+from fedgrid.grids.planning import estimate
+from fedgrid.grids.planning.capacity import Capacity, capacities_of
 from fedgrid.grids.planning.dry_run import show_plan
-from fedgrid.grids.planning.estimate import Capacity, DatasetRow, capacities_of, dataset_rows
 from fedgrid.grids.planning.options import LaunchOptions
-from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import fedgrid, strict_json, unmeasured
 
@@ -45,7 +44,7 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
 
     def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_cache=True, measured=False):
         if not measured:
-            monkeypatch.setattr(planning, "calibrate", unmeasured)
+            monkeypatch.setattr(estimate, "speed_of", unmeasured)
         before = sorted(tmp_path.rglob("*"))
         monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None
@@ -111,7 +110,7 @@ def test_dry_run_of_twelve_runs_on_digits(show):
     assert row(text, "5 ") == "5 server with 5 clients, 1 CPU 2"
     assert row(text, "10 ") == "10 server with 10 clients, 1 CPU 2"
     assert "Here: 2 CPUs and 0 GPUs." in text
-    assert "on random images, on a\ncore of" in text
+    assert "one training step a model on random images, on a\ncore of" in text
     assert "Nothing was started, downloaded or written." in text
     assert max(map(len, text.splitlines())) <= 80
 
@@ -159,7 +158,7 @@ def test_dry_run_as_json(show):
     }
     assert (found["total"]["runs"], found["total"]["shared_prefixes"]) == (12, 4)
     assert [(row["clients"], row["at_once"]) for row in found["resources"]] == [(5, 2), (10, 2)]
-    assert found["nodes"] == [{"cpus": 2, "gpus": 0, "memory": None}]
+    assert found["nodes"] == [{"cpus": 2, "gpus": 0, "memory": None, "gpu_memory": None}]
 
 
 SHARED = "12 runs, 4 shared prefixes"
@@ -194,16 +193,6 @@ def test_dry_run_on_a_cluster_with_gpus(show):
 def test_dry_run_refuses_a_run_that_cannot_fit(show):
     with pytest.raises(ConfigError, match="--gpus-per-actor 0.5, .* no GPU"):
         show(runs_of("."), request=Request(gpus_per_client=0.5))
-
-
-def test_time_is_divided_by_the_busy_cores(tmp_path):
-    """A round of 5 clients takes 5 turns of 720 s and 0.05 s of the server. Two rounds on two cores take
-    3600.05 s."""
-    run, finished = runs_of(".")[:2]
-    speeds = {workload_of(run, tmp_path): Speed(turn=720, train=0, test=0)}
-    capacities = [Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)]
-    [digits] = dataset_rows([(run, 2), (finished, 0)], tmp_path, speeds, capacities)
-    assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
 
 
 @pytest.mark.parametrize(

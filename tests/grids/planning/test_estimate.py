@@ -1,53 +1,146 @@
-"""What the runs of a grid need: encoders, how long they take, and what recorded rounds say."""
+"""What runs need: a timed step a model, hours by hand, encoders, and what recorded rounds say."""
+
+from dataclasses import replace
 
 import pytest
 
-from fedgrid.engine.runtime.clients.placement import Node, Request
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.grids.planning import estimate as module
-from fedgrid.grids.planning.calibrate import Speed, run_seconds
-from fedgrid.grids.planning.estimate import (
-    Experience,
-    capacities_of,
-    dataset_rows,
-    encoder_plans,
-    experience,
-    workloads_of,
-)
-from fedgrid.grids.planning.images import expected_images
-from fedgrid.grids.planning.workload import workload_of
+from fedgrid.grids.planning.capacity import Capacity, capacities_of
+from fedgrid.grids.planning.dry_run import DatasetRow, dataset_rows
+from fedgrid.grids.planning.estimate import Speed, encoder_plans, experience, run_seconds, speed_of
+from fedgrid.grids.planning.images import Images, expected_images
+from fedgrid.grids.planning.workload import SAME, Workload, workload_of
 from fedgrid.grids.results.times import Times
 from tests.helpers.small_grid import NOWHERE, config
 
-SPEED = Speed(turn=1.0, train=0.1, test=0.01)
+
+def workload(model, side, **training):
+    return Workload(model, pixels(1, side, side), 10, LocalTraining(**SAME, **training))
+
+
+DIGITNET = workload("digitnet", 8, batch_size=32, optimizer="sgd")
+
+
+def run(**values):
+    return complete({"dataset": "digits", "algorithm": "fedavg", **values}, NOWHERE)
+
+
+def test_cost_of_a_run_adds_turns_epochs_tests_and_server():
+    """15 turns of 1 s, 2 epochs of 100 images at 0.03 s, and 0.05 s of the server: 21.05. Tests: local and
+    served model on 40 images, the only model on the server's 10: 90 images at a third of it. With 15 local
+    models on the server's set 240, but 100 in round 1."""
+    images, speed = Images(100, 40, 10), Speed(turn=1, image=0.03)
+    config = run(training={"local_epochs": 2, "rounds": 5})
+    assert run_seconds(config, images, speed, 4) == pytest.approx(4 * (21.05 + 0.9))
+    tested = run(training={"local_epochs": 2, "rounds": 5}, evaluation={"local_server": True})
+    assert run_seconds(tested, images, speed, 4) == pytest.approx(4 * (21.05 + 2.4))
+    assert run_seconds(tested, images, speed, 5) == pytest.approx(5 * 21.05 + 4 * 2.4 + 1.0)
+    assert run_seconds(tested, images, speed, 5, actors=7) == pytest.approx(5 * 21.05 + 4 * 2.4 + 1.6)
+    assert run_seconds(config, images, speed, 0) == 0
+
+
+def test_only_clients_that_are_asked_train_and_test_what_they_trained():
+    half = run(participation=0.5, dropout=0.2, training={"local_epochs": 1})
+    tests = 0.01 * (0.4 * 40 + 40 + 10)
+    found = run_seconds(half, Images(100, 40, 10), Speed(turn=1, image=0.03), 1)
+    assert found == pytest.approx(0.4 * (100 * 0.03 + 15) + 0.05 + tests)
+
+
+def test_settings_that_change_a_batch_are_part_of_a_workload_and_others_are_not():
+    slow = run(training={"learning_rate": 0.001, "rounds": 3}, clients=30, seed=4)
+    assert workload_of(run(), NOWHERE) == workload_of(slow, NOWHERE) == DIGITNET
+    for own in ({"augment": ("crop", "flip")}, {"precision": "bfloat16"}, {"stacked": 4}):
+        expected = workload("digitnet", 8, batch_size=32, optimizer="sgd", **own)
+        assert workload_of(run(training=own), NOWHERE) == expected
+    assert workload_of(run(training={"stacked": 40}), NOWHERE).training.stacked == 15
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that trainings set: a turn takes 1 s and an image of each of its steps 0.01 s."""
+    now = [0.0]
+
+    class Worker:
+        def __init__(self, setup, device):
+            self.setup = setup
+
+        def train(self, tasks, models, memories):
+            [size] = {len(data.train) for data in self.setup.clients}
+            assert len(tasks) == self.setup.training.stacked
+            assert size == self.setup.training.batch_size
+            now[0] += 1 + 0.01 * size * self.setup.training.local_epochs
+
+    monkeypatch.setattr(module, "ClientWorker", Worker)
+    monkeypatch.setattr(module, "process_time", lambda: now[0])
+    monkeypatch.setattr(module, "perf_counter", lambda: now[0])
+    speed_of.cache_clear()
+    yield now
+    speed_of.cache_clear()
+
+
+@pytest.mark.parametrize(("device", "size"), [("cpu", 32), ("cuda", 128)])
+def test_step_is_the_difference_of_two_trainings(clock, device, size):
+    """The first, of two images, is not counted; the others are of one and two steps."""
+    speed = speed_of(workload("digitnet", 8, batch_size=128, optimizer="sgd"), device)
+    assert (speed.turn, speed.image) == pytest.approx((1, 0.01))
+    assert clock == pytest.approx([1.02 + (1 + 0.01 * size) + (1 + 0.02 * size)])
+
+
+def test_clients_of_a_stack_are_timed_together_and_have_a_share_each(clock):
+    speed = speed_of(workload("digitnet", 8, batch_size=32, optimizer="sgd", stacked=4), "cpu")
+    assert (speed.turn, speed.image) == pytest.approx((0.25, 0.0025))
+
+
+@pytest.mark.parametrize(
+    "load",
+    [DIGITNET, workload("autoencoder-dense", 8, batch_size=8, optimizer="adam")],
+    ids=["model", "encoder"],
+)
+def test_model_and_encoder_are_timed(load):
+    assert speed_of(load, "cpu").turn >= 0
+    assert speed_of(replace(load, num_classes=3), "cpu").image > 0
+
+
+def test_images_too_small_for_the_model_are_refused():
+    with pytest.raises(ConfigError, match="images of 4x4 are too small for model 'resnet34'"):
+        speed_of(workload("resnet34", 4, batch_size=8, optimizer="sgd"), "cpu")
+
+
+SPEED = Speed(turn=1.0, image=0.1)
 BEGUN, NEW = config(seed=1), config(seed=2)
 ROUNDS = BEGUN.training.rounds
 
 
-@pytest.fixture
-def learn(monkeypatch, tmp_path):
-    """Return a function that compares a run of which one round is recorded, in as many times its estimate."""
-
-    def run(times, speeds):
-        dataset = find(BEGUN.dataset, tmp_path)
-        whole = run_seconds(BEGUN, expected_images(BEGUN, dataset), SPEED, ROUNDS)
-        recorded = Times(uncached_seconds=times * whole / ROUNDS, rounds=1)
-        monkeypatch.setattr(module, "times_of", lambda folder: recorded)
-        left = [(BEGUN, ROUNDS - 1), (NEW, ROUNDS)]
-        capacities = capacities_of(left, [Node(1, 0)], Request())
-        return experience(left, tmp_path, tmp_path, speeds, capacities)
-
-    return run
+def places_of(left, *nodes):
+    return {capacity.clients: capacity for capacity in capacities_of(left, nodes, Request())}
 
 
-def test_round_that_took_three_times_its_estimate_makes_the_others_as_long(learn, tmp_path):
-    found = learn(3.0, {workload_of(BEGUN, tmp_path): SPEED})
-    assert (found.runs, found.factor) == (1, pytest.approx(3.0))
+def test_time_is_divided_by_the_busy_cores(monkeypatch):
+    """A round of 5 clients takes 5 turns of 720 s and 0.05 s of the server. Two rounds on two cores take
+    3600.05 s."""
+    monkeypatch.setattr(module, "speed_of", lambda load, device: Speed(turn=720, image=0))
+    one, finished = (run(clients=5, algorithm=name) for name in ("fedavg", "sattler"))
+    places = {5: Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)}
+    [digits] = dataset_rows([(one, 2), (finished, 0)], NOWHERE, "cpu", places)
+    assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
 
 
-def test_run_of_a_workload_that_was_not_timed_says_nothing(learn):
-    assert learn(3.0, {}) == Experience(0, 1.0)
+@pytest.mark.parametrize(("done", "expected"), [(1, (1, 3.0)), (0, (0, 1.0))])
+def test_round_that_took_three_times_its_estimate_makes_the_others_as_long(done, expected, monkeypatch):
+    dataset = find(BEGUN.dataset, NOWHERE)
+    whole = run_seconds(BEGUN, expected_images(BEGUN, dataset), SPEED, ROUNDS)
+    recorded = Times(uncached_seconds=3 * whole / ROUNDS * done, rounds=done)
+    monkeypatch.setattr(module, "times_of", lambda folder: recorded)
+    monkeypatch.setattr(module, "speed_of", lambda load, device: SPEED)
+    left = [(BEGUN, ROUNDS - done), (NEW, ROUNDS)]
+    found = experience(left, NOWHERE, NOWHERE, "cpu", places_of(left, Node(1, 0)))
+    assert found == pytest.approx(expected)
 
 
 DIGITS = find("digits", NOWHERE)
@@ -71,14 +164,14 @@ def test_a_public_encoder_is_one_for_all_seeds_and_a_federated_one_is_of_its_see
     assert len(plans_of(run_of(federated), run_of(federated, seed=1))) == 2
 
 
-def test_the_public_set_of_an_encoder_is_part_of_the_download():
+def test_the_public_set_of_an_encoder_is_part_of_the_download(monkeypatch):
     """MNIST has 12 MB and Fashion-MNIST 31 MB; reference images are of the run's own data."""
+    monkeypatch.setattr(module, "speed_of", lambda load, device: SPEED)
     sizes = []
     for public in ("fmnist", "reference"):
         run = run_of({"public": public}, dataset="mnist")
         left = [(run, run.training.rounds)]
-        speeds = dict.fromkeys(workloads_of(left, NOWHERE), Speed(turn=1.0, train=0.01, test=0.01))
-        [row] = dataset_rows(left, NOWHERE, speeds, capacities_of(left, [Node(2, 0)], Request()))
+        [row] = dataset_rows(left, NOWHERE, "cpu", places_of(left, Node(2, 0)))
         sizes.append(row.download_mb)
     assert sizes == [12 + 31, 12]
 
@@ -89,16 +182,12 @@ def test_pixels_and_runs_that_have_begun_train_none():
     assert not plans_of(begun, rounds_left=begun.training.rounds - 1)
 
 
-def test_seconds_add_the_servers_epochs_and_the_clients_rounds_on_all_cores():
+def test_seconds_add_the_servers_epochs_and_the_clients_rounds_on_all_cores(monkeypatch):
     """100 images three times; two rounds of half of 4 clients, each with 5 epochs on its images."""
     encoder = {"public": "reference", "epochs": 3, "federated": 2, "local_epochs": 5}
     run = run_of(encoder)
     [plan] = plans_of(run)
     held = expected_images(run, DIGITS).train
-    speeds = {plan.workload: Speed(turn=1.0, train=0.01, test=0.0)}
-    of_clients = 2 * 2 * 1.0 + 2 * 0.5 * 5 * held * 0.01
-    assert plan.seconds(speeds, 2) == pytest.approx(3.0 + of_clients / 2)
-    assert [workload.model for workload in workloads_of([(run, run.training.rounds)], NOWHERE)] == [
-        "digitnet",
-        "autoencoder-dense",
-    ]
+    monkeypatch.setattr(module, "speed_of", lambda load, device: Speed(turn=0.0, image=0.01))
+    assert plan.workload.model == "autoencoder-dense"
+    assert plan.seconds("cpu", 2) == pytest.approx(3.0 + 2 * 0.5 * 5 * held * 0.01 / 2)

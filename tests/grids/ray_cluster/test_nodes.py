@@ -138,4 +138,4 @@ def test_memory_of_gpus_is_what_each_node_says_and_unknown_of_one_that_does_not(
     """The one node here says it without a GPU reserved; the other one is not there."""
     [here] = [node["NodeID"] for node in ray.nodes()]
     monkeypatch.setattr(nodes, "smallest_gpu", lambda number: 8e9 * number)
-    assert nodes._gpu_memory(((here, 2), ("f" * len(here), 1))) == {here: 16e9}
+    assert nodes._gpu_memory(((here, 2), ("1".zfill(len(here)), 1))) == {here: 16e9}
