@@ -6,7 +6,7 @@ Source of the drivers that a build of torch needs: NVIDIA's "CUDA Compatibility"
 import torch
 
 from fedgrid.engine.runtime.clients.machine import driver
-from fedgrid.grids.doctor.machine import Findings, granted_gpus
+from fedgrid.grids.doctor.machine import GIB, Findings, granted_gpus
 from fedgrid.grids.ray_cluster.nodes import listed_gpus, usable_gpus, why
 
 NEEDED_DRIVER = {"11": "450", "12": "525", "13": "580"}
@@ -29,7 +29,8 @@ def look_at_gpus() -> Findings:
             "driver, install a torch built for the CUDA that it has, or train with --gpus-per-actor 0"
         )
     else:
-        section.facts["GPUs"] = f"{listed}, which torch can use"
+        gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        section.facts["GPUs"] = ", ".join(f"{one.name} with {one.total_memory / GIB:.1f} GiB" for one in gpus)
     return section
 
 

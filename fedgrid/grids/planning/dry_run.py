@@ -18,7 +18,7 @@ from rich.table import Table
 from fedgrid.engine.federation.data.names import TABLES
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
-from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly

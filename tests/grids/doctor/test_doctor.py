@@ -1,5 +1,7 @@
 """`fedgrid doctor`: what it finds, and what it keeps to itself."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -9,6 +11,8 @@ from fedgrid.grids.doctor.machine import Findings
 from tests.helpers.command_line import fedgrid, strict_json
 
 GIB = 2**30
+A100 = SimpleNamespace(name="NVIDIA A100", total_memory=40 * GIB)
+T4 = SimpleNamespace(name="NVIDIA T4", total_memory=16 * GIB)
 
 
 def test_a_new_storage_is_well_and_nothing_is_written(tmp_path, monkeypatch):
@@ -96,6 +100,8 @@ def look(monkeypatch):
     def look(*, listed=1, usable=1, cuda="13.0"):
         monkeypatch.setattr(gpus, "listed_gpus", lambda: listed)
         monkeypatch.setattr(gpus, "usable_gpus", lambda listed: usable)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: usable)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", [A100, T4].__getitem__)
         monkeypatch.setattr(gpus, "why", lambda: "The NVIDIA driver is too old (found version 11040)")
         monkeypatch.setattr(gpus, "driver", lambda: "580.65.06")
         monkeypatch.setattr(torch.version, "cuda", cuda)
@@ -117,11 +123,11 @@ def test_gpu_that_slurm_has_granted_and_no_driver_lists_is_a_problem(look, monke
 
 
 def test_gpus_that_can_be_used_are_described(look):
-    section = look(listed=1)
+    section = look(listed=2, usable=2)
     assert section.problems == []
     assert section.facts["torch"].endswith("built for CUDA 13.0, which needs driver 580 or later")
     assert section.facts["driver"] == "580.65.06"
-    assert section.facts["GPUs"] == "1, which torch can use"
+    assert section.facts["GPUs"] == "NVIDIA A100 with 40.0 GiB, NVIDIA T4 with 16.0 GiB"
 
 
 def test_driver_that_is_too_old_is_a_problem_with_the_cause(look):

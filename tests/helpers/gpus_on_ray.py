@@ -1,0 +1,115 @@
+"""What is done with pretended GPUs on a Ray cluster of two nodes, printed as JSON by `main`.
+
+The first node has a CPU and the GPUs 5 and 3, the second a CPU and the GPU 2, and sees the GPU 1 too. It
+needs a process of its own, as one has one cluster at a time, and must be imported there, as Ray's workers
+import it.
+"""
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+from unittest.mock import patch
+
+import ray
+from ray._private.node import Node
+from ray.cluster_utils import Cluster
+
+from fedgrid.engine.runtime.clients.placement import Placement
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.analyses.analysis import Context, Job
+from fedgrid.grids.analyses.execute import Ended, run_on_ray
+from fedgrid.grids.ray_cluster import nodes
+from fedgrid.grids.ray_cluster.local import STAND_INS
+from tests.helpers.where_am_i import WhereAmI
+
+GB = 10**9
+JOBS = 8
+WAIT = 60.0
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@contextmanager
+def cluster() -> Iterator[None]:
+    """Start Ray on two nodes and connect to it."""
+    each = {"num_cpus": 1, "memory": 4 * GB}
+    first = {"num_gpus": 2, "env_vars": {VISIBLE: "5,3"}, "include_dashboard": False}
+    with patch.multiple(Node, **STAND_INS):
+        machines = Cluster(initialize_head=True, head_node_args={**each, **first})
+        machines.add_node(num_gpus=1, env_vars={VISIBLE: "2,1"}, **each)
+    ray.init(machines.address, log_to_driver=False, logging_level="error")
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        machines.shutdown()
+
+
+@contextmanager
+def reserved(bundles: list[dict[str, float]]) -> Iterator[dict[str, float]]:
+    """Reserve resources, which Ray tells a little later; yield how much less is free; free them again."""
+    bundle = bundles[-1]
+    before = free(bundle)
+    group = ray.util.placement_group(bundles)
+    until(lambda: free(bundle) != before)
+    try:
+        yield {name: before[name] - left for name, left in free(bundle).items()}
+    finally:
+        ray.util.remove_placement_group(group)
+        until(lambda: free(bundle) == before)
+
+
+def free(names: Iterable[str]) -> dict[str, float]:
+    """Return what of some resources is not reserved."""
+    has = ray.available_resources()
+    return {name: has.get(name, 0.0) for name in names}
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Ask again and again, for at most a minute."""
+    end = monotonic() + WAIT
+    while not is_so():
+        if monotonic() > end:
+            raise TimeoutError("Ray does not reserve, or does not free")
+
+
+def memory_of_names(number: int) -> float:
+    """Return as many GB as the smallest number by which the environment names this node's first GPUs."""
+    return GB * min(map(float, os.environ[VISIBLE].split(",")[:number]))
+
+
+def jobs_done_on() -> dict[str, Any]:
+    """Return process -> the GPUs on which it has done jobs, and how often."""
+    run = complete({"algorithm": "fedavg"}, Path("nowhere"))
+    jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
+    ended: list[Ended] = []
+    with TemporaryDirectory(prefix="gpus-on-ray-") as folder:
+        storage, at_work = Path(folder, "storage"), Path(folder, "at-work")
+        at_work.mkdir()
+        context = Context(Storage(storage), at_work, {run.run_id: None})
+        run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
+    found: dict[str, list[str]] = defaultdict(list)
+    for each in ended:
+        process, gpu, device = str(each.cause).split()
+        assert device == "cuda"
+        found[process].append(gpu)
+    return found
+
+
+def main() -> None:
+    """Print what was found."""
+    found: dict[str, Any] = {}
+    with cluster():
+        with reserved([{"CPU": 1}] * 2), patch.object(nodes, "smallest_gpu", memory_of_names):
+            found["memory of GPUs"] = sorted((node.gpus, node.gpu_memory) for node in nodes.cluster_nodes())
+        nodes._gpu_memory.cache_clear()
+        with reserved(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
+            found["a client actor reserves"] = taken
+        found["jobs"] = jobs_done_on()
+    print(json.dumps(found))
