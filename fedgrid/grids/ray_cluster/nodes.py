@@ -82,11 +82,13 @@ def smallest_gpu(number: int) -> float | None:
     """
     import torch
 
-    if not torch.cuda.is_available():
-        return None
     # Of the parts of a GPU (MIG) a process sees one at most.
     seen = range(min(number, torch.cuda.device_count()))
-    return float(min(torch.cuda.get_device_properties(at).total_memory for at in seen))
+    try:
+        return float(min(torch.cuda.get_device_properties(at).total_memory for at in seen))
+    except (RuntimeError, ValueError):
+        # What is wrong with a GPU, an actor says that is to start there.
+        return None
 
 
 def check_gpus(request: Request) -> None:
