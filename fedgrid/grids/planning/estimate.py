@@ -68,7 +68,11 @@ def speed_of(load: Workload, device: str) -> Speed:
     _training_seconds(load, device, FEWEST, 1)
     one = _training_seconds(load, device, size, 1)
     steps = REPEATS if one < SHORT else 1
-    step = max(0.0, _training_seconds(load, device, size, 1 + steps) - one) / steps
+    more = _training_seconds(load, device, size, 1 + steps)
+    if more <= one:
+        # Other work on the machine: all of it is taken for steps.
+        return Speed(0.0, more / (1 + steps) / size)
+    step = (more - one) / steps
     return Speed(max(0.0, one - step), step / size)
 
 
