@@ -175,10 +175,6 @@ def test_runs_and_all_names_need_neither_ray_nor_mlflow_nor_packages_under_the_g
     assert not seen(used, "sympy by a run")
 
 
-def test_job_brings_the_whole_package_of_a_wheel(used: tuple[Path, list[str]]) -> None:
-    assert files_below(used[0] / "job") == package_files()
-
-
 @pytest.mark.slow
 def test_quickstart_and_report_run_from_the_wheel(used: tuple[Path, list[str]]) -> None:
     folder, lines = used

@@ -5,7 +5,6 @@ It writes to the folder that it is started in, and prints what it has seen, as J
 
 import json
 import sys
-from pathlib import Path
 
 HEAVY = {"ray", "mlflow", "torch", "matplotlib", "sklearn"}
 NOT_NEEDED = ("ray", "mlflow", "igraph", "leidenalg")
@@ -31,13 +30,12 @@ def main() -> None:
     by_a_run = "sympy" in sys.modules
 
     from fedgrid.grids.cli.main import app
-    from fedgrid.grids.submit.job import stage
+    from fedgrid.grids.submit.job import submit  # noqa: F401
 
     for name in fedgrid.__all__:
         getattr(fedgrid, name)
     assert fedgrid.figures.cluster_map(result.records) is not None
 
-    stage(["quickstart"], Path("job"))
     app(["run", "quickstart", *SMALL, "--storage", "runs"], standalone_mode=False)
     app(["report", "quickstart", "--storage", "runs"], standalone_mode=False)
     seen = {

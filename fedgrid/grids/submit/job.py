@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -16,21 +15,26 @@ from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.engine.runtime.integrity.commit import commit
-from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.ray_cluster.token import make_private, token_file
-from fedgrid.grids.submit import grid_files, tunnel
-from fedgrid.grids.submit.images import Shipment
+from fedgrid.grids.submit import tunnel
+from fedgrid.grids.submit.grid_files import job_arguments
 from fedgrid.redaction import redacted
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
+PACKAGE = Path(__file__).parents[2]
+EXCLUDES = [".?*", "/runs/", "__pycache__/"]
+"""What Ray leaves out of the folder that it sends, besides what .gitignore and .rayignore list."""
+MOST_BYTES = 100 << 20
+"""What Ray's job server takes."""
 INTERRUPTED = 130
 """Exit code, as that of a command."""
 CHATTY = (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
+    "ray._private.runtime_env.working_dir",
     "ray._private.runtime_env.packaging",
 )
 ENVIRONMENT = {
@@ -54,7 +58,8 @@ def submit(
     A job that was stopped counts as interrupted.
 
     Args:
-        arguments: the arguments of `fedgrid run`. YAML files, plugins and relative images travel with it.
+        arguments: the arguments of `fedgrid run`. The current folder travels with the job, and with it the
+            grids, plugins and images that a relative path names.
         cluster: the file that `ray up` took, to reach the job server through a tunnel.
         address: the job server's URL, instead of `cluster`.
         name: the grid's name, for the name of the job.
@@ -73,56 +78,50 @@ def submit(
     if cluster is not None:
         tunnel.check_cluster_file(cluster)
     job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    with scratch_folder() as place:
-        folder = place / "job"
-        folder.mkdir()
-        entrypoint = command(stage(arguments, folder))
-        with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
-            with _one_line_errors(url, ConfigError, "nothing was started; is the cluster up?"):
-                client = _client(url)
-            look = by_hand(cluster, address, f"ray job status {job}")
-            with _one_line_errors(url, RunError, f"to see whether the job has started: {look}"):
-                client.submit_job(
-                    entrypoint=entrypoint,
-                    submission_id=job,
-                    runtime_env={
-                        "working_dir": str(folder),
-                        "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
-                    },
-                )
-            print_plain(console, f"job {job} runs on the cluster; you may switch this machine off")
-            print_plain(
-                console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}"
+    entrypoint = command([*job_arguments([*_checked(arguments)])])
+    check_size(Path.cwd())
+    with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
+        with _one_line_errors(url, ConfigError, "nothing was started; is the cluster up?"):
+            client = _client(url)
+        print_plain(console, f"sending {Path.cwd()}, without hidden files, runs/ and what .gitignore lists")
+        look = by_hand(cluster, address, f"ray job status {job}")
+        with _one_line_errors(url, RunError, f"to see whether the job has started: {look}"):
+            client.submit_job(
+                entrypoint=entrypoint,
+                submission_id=job,
+                runtime_env={
+                    "working_dir": str(Path.cwd()),
+                    "py_modules": [str(PACKAGE)],
+                    "excludes": EXCLUDES,
+                    "env_vars": {**ENVIRONMENT, "FEDGRID_COMMIT": commit(), **_source(arguments)},
+                },
             )
-            print_plain(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
-            with _one_line_errors(url, RunError, f"the job continues: {look}", runs=True):
-                return _follow(client, job, console) if follow else 0
+        print_plain(console, f"job {job} runs on the cluster; you may switch this machine off")
+        print_plain(console, f"  to follow it  {by_hand(cluster, address, f'ray job logs --follow {job}')}")
+        print_plain(console, f"  to stop it    {by_hand(cluster, address, f'ray job stop {job}')}")
+        with _one_line_errors(url, RunError, f"the job continues: {look}", runs=True):
+            return _follow(client, job, console) if follow else 0
 
 
-def stage(arguments: Sequence[str], folder: Path) -> list[str]:
-    """Copy this code, and the YAML files, plugins and images that `arguments` name; return those for the job.
+def check_size(folder: Path) -> None:
+    """Check that Ray can send a folder; it would hash, pack and read all of it first, however large.
 
     Raises:
-        ConfigError: if a file is missing, the storage is a relative path, or the images are too large.
-        DataError: if the images cannot be used.
+        ConfigError: it is too large.
     """
-    package = Path(__file__).parents[2]
-    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
-    checked = list(_checked(arguments))
-    shipment = Shipment(folder)
-    for argument in checked:
-        shipment.take_argument(argument)
-    with_plugins = grid_files.stage_options(checked, folder)
-    return [
-        grid_files.stage_argument(
-            shipment.rewrite(argument),
-            folder,
-            shipment,
-            is_first=index == 0,
-            trust="--trust" in arguments,
+    from ray._private.runtime_env.packaging import _dir_travel, _get_excludes
+
+    sizes: list[int] = []
+
+    def add(path: Path) -> None:
+        sizes.append(path.stat().st_size if path.is_file() else 0)
+
+    _dir_travel(folder, [_get_excludes(folder, EXCLUDES)], add, include_gitignore=True)
+    if sum(sizes) > MOST_BYTES:
+        raise ConfigError(
+            f"{folder} has {sum(sizes) >> 20} MiB, and {MOST_BYTES >> 20} MiB travel with a job: list large "
+            "files in .gitignore, and name data by their absolute path on the cluster"
         )
-        for index, argument in enumerate(with_plugins)
-    ]
 
 
 def command(arguments: Sequence[str]) -> str:
@@ -172,7 +171,7 @@ def _client(url: str) -> "JobSubmissionClient":
     from ray.job_submission import JobSubmissionClient
 
     for name in CHATTY:
-        # Ray warns of each file of 10 MiB; what is too large for it was refused before.
+        # Ray warns of each file of 10 MiB, and of folders that it leaves out.
         logging.getLogger(name).setLevel(logging.ERROR)
     if tunnel.is_silent(url):
         # Ray's requests would wait for ever.

@@ -18,11 +18,6 @@ from urllib.request import urlopen
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.presets.yaml_file import read_yaml
 
-PROC = Path("/proc")
-LOOPBACK, ANY = "0100007F", "00000000"
-"""127.0.0.1 and 0.0.0.0, in the kernel's notation on a little-endian machine."""
-LISTENS = "0A"
-SSH = "ssh"
 JOB_SERVER_PORT = 8265
 CONNECT_SECONDS = 60
 """Seconds that ssh and the head may take to answer."""
@@ -105,13 +100,8 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, cluster: Path, output: 
             break
         sleep(0.2)
     else:
-        if process.poll() is None and is_held_by(port, process.pid):
+        if process.poll() is None:
             return
-        # Another program took the port first. It must get neither the token nor the code.
-        raise ConfigError(
-            f"port {port} of this machine belongs to another program; run the same command again to use "
-            "another port"
-        )
     raise ConfigError(f"no connection to the head of {cluster}: {_cause(output)}; is it up? ray up {cluster}")
 
 
@@ -132,57 +122,3 @@ def _cause(output: IO[bytes]) -> str:
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
     printed = [line for line in lines if line and not line.startswith("Attempting to establish")]
     return printed[-1] if printed else f"no answer within {CONNECT_SECONDS} s"
-
-
-def is_held_by(port: int, group: int) -> bool:
-    """Return whether a port of 127.0.0.1 is held by a process of a group, or by an ssh of this user.
-
-    Ray lets several commands share one ssh, which is then in no group of ours. Where there is no /proc, the
-    answer is yes.
-    """
-    if not (PROC / "net" / "tcp").exists():
-        return True
-    listening = {f"socket:[{inode}]" for inode in _sockets(port)}
-    return any(
-        listening & _open_files(pid) for pid in _processes() if _group(pid) == group or _is_own_ssh(pid)
-    )
-
-
-def _sockets(port: int) -> list[str]:
-    """Return the sockets that listen on a port of 127.0.0.1, else those on the port of every address."""
-    rows = [line.split() for line in (PROC / "net" / "tcp").read_text().splitlines()[1:]]
-    sockets: dict[str, list[str]] = {LOOPBACK: [], ANY: []}
-    for row in rows:
-        address, _, number = row[1].partition(":")
-        if row[3] == LISTENS and int(number, 16) == port and address in sockets:
-            sockets[address].append(row[9])
-    return sockets[LOOPBACK] or sockets[ANY]
-
-
-def _processes() -> Iterator[int]:
-    return (int(path.name) for path in PROC.iterdir() if path.name.isdecimal())
-
-
-def _open_files(pid: int) -> set[str]:
-    """Return what a process has open, as far as this user may know."""
-    links = set()
-    with suppress(OSError):
-        for path in (PROC / str(pid) / "fd").iterdir():
-            with suppress(OSError):
-                links.add(os.readlink(path))
-    return links
-
-
-def _group(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
-
-
-def _is_own_ssh(pid: int) -> bool:
-    try:
-        folder = PROC / str(pid)
-        return folder.stat().st_uid == os.getuid() and (folder / "comm").read_text().strip() == SSH
-    except OSError:
-        return False

@@ -8,8 +8,7 @@ import pytest
 
 import fedgrid as public
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.submit.grid_files import stage
-from fedgrid.grids.submit.images import Shipment
+from fedgrid.grids.submit.grid_files import job_arguments
 from tests.helpers.bundles import changed
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
@@ -68,8 +67,9 @@ def test_no_command_executes_what_a_bundle_names(executed: Path, command: tuple[
 def test_job_takes_what_a_bundle_names_only_with_trust(executed: Path) -> None:
     """In the job's folder nothing tells where it came from."""
     with pytest.raises(ConfigError, match="was not executed"):
-        stage(OTHERS, Path("job"), Shipment(Path("job")))
-    stage(OTHERS, Path("job"), Shipment(Path("job")), trust=True)
+        list(job_arguments([OTHERS]))
+    assert list(job_arguments([OTHERS, "--trust"])) == [OTHERS, "--trust"]
+    assert not executed.exists()
 
 
 def test_python_executes_it_only_with_trust(executed: Path) -> None:

@@ -1,104 +1,72 @@
-"""The files of a grid that travel with a job."""
-
-import re
+"""Which files travel with a job, and how its command line names them."""
 
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.grids.presets.load import load_grid
-from fedgrid.grids.submit.grid_files import stage, stage_listed, stage_options
-from fedgrid.grids.submit.images import Shipment
-
-
-@pytest.fixture
-def job(tmp_path):
-    folder = tmp_path / "job"
-    folder.mkdir()
-    return folder
-
-
-def test_named_files_travel_also_two_of_one_name(tmp_path, job):
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.py").write_text(folder)
-    named = ["--plugin", f"{tmp_path}/a/mine.py", f"--plugin={tmp_path}/b/mine.py"]
-    preset, option, first, second, *others = stage_options(["paper", *named, "--seeds", "3"], job)
-    assert (preset, option, others) == ("paper", "--plugin", ["--seeds", "3"])
-    assert (job / first).read_text() == "a"
-    assert (job / second.removeprefix("--plugin=")).read_text() == "b"
-
-
-def test_missing_file_is_named(job):
-    with pytest.raises(ConfigError, match=r"nowhere\.py"):
-        list(stage_options(["paper", "--plugin", "nowhere.py"], job))
-
-
-def test_files_beside_a_grid_travel_with_it(tmp_path, job):
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "mine.py").write_text("mine")
-    (tmp_path / "grid.yaml").write_text("plugins: [own/mine.py]\n")
-    stage_listed(tmp_path / "grid.yaml", job)
-    assert (job / "own" / "mine.py").read_text() == "mine"
-
-
-@pytest.mark.parametrize("name", ["../mine.py", "/somewhere/mine.py", "~/mine.py", "$HOME/mine.py"])
-def test_files_elsewhere_are_refused_with_what_to_do(tmp_path, job, name):
-    (tmp_path / "grid.yaml").write_text(f"plugins: [{name}]\n")
-    with pytest.raises(ConfigError, match=rf"grid\.yaml.*{re.escape(name)}.*--plugin"):
-        stage_listed(tmp_path / "grid.yaml", job)
+from fedgrid.grids.submit.grid_files import job_arguments
 
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
-    """Return a folder with a grid on a base in another folder, which is based on a preset."""
+    """Return the current folder: a grid, and in another folder its base, which has a plugin."""
     folder = tmp_path / "mine"
     (folder / "grids").mkdir(parents=True)
     (folder / "common").mkdir()
     (folder / "grids" / "small").write_text("base: ../common/base.yaml\nclients: 6\n")
-    (folder / "common" / "base.yaml").write_text("base: quickstart\ntraining: {rounds: 2}\n")
+    (folder / "common" / "base.yaml").write_text("base: quickstart\nplugins: [own.py]\n")
+    (folder / "common" / "own.py").write_text("ALGORITHMS = []\n")
+    (tmp_path / "elsewhere.yaml").write_text("base: quickstart\n")
+    (tmp_path / "elsewhere.py").write_text("ALGORITHMS = []\n")
     monkeypatch.chdir(folder)
     return folder
 
 
-def test_file_without_suffix_travels_with_its_bases(mine, tmp_path, monkeypatch):
-    job = tmp_path / "job"
-    there = stage("grids/small", job, Shipment(job))
-    here = load_grid("grids/small", {}, [], tmp_path)
-    monkeypatch.chdir(job)
-    assert there == "grid/grids/small"
-    assert (job / "grid" / "common" / "base.yaml").exists()
-    assert load_grid(there, {}, [], tmp_path).runs == here.runs
+@pytest.mark.parametrize("grid", ["grids/small", "./grids/../grids/small", "{mine}/grids/small"])
+@pytest.mark.parametrize("plugin", ["--plugin {}", "--plugin={}"])
+def test_files_below_the_current_folder_have_their_path_from_it(mine, grid, plugin):
+    given = [grid.format(mine=mine), *plugin.format(mine / "common" / "own.py").split(), "--seeds", "3"]
+    there = ["grids/small", *plugin.format("common/own.py").split(), "--seeds", "3"]
+    assert list(job_arguments(given)) == there
 
 
-def test_plugin_of_a_base_travels_too(mine, tmp_path):
-    (mine / "common" / "base.yaml").write_text("plugins: [own.py]\n")
-    (mine / "common" / "own.py").write_text("ALGORITHMS = []\n")
-    stage("grids/small", tmp_path / "job", Shipment(tmp_path / "job"))
-    assert (tmp_path / "job" / "grid" / "common" / "own.py").exists()
+def test_preset_stays_as_it_is(mine):
+    assert list(job_arguments(["paper", "--seeds", "3"])) == ["paper", "--seeds", "3"]
 
 
-@pytest.mark.parametrize("base", ["~/x.yaml", "$HOME/x.yaml", "$PART/base.yaml"])
-def test_base_that_holds_on_this_machine_alone_is_refused(mine, tmp_path, monkeypatch, base):
-    """Home and variables are other ones where the job runs."""
-    monkeypatch.setenv("PART", "../common")
-    (mine / "grids" / "own.yaml").write_text(f"base: {base}\n")
-    with pytest.raises(ConfigError, match=rf"own\.yaml: base = {re.escape(base)}: .*copy it"):
-        stage("grids/own.yaml", tmp_path / "job", Shipment(tmp_path))
-
-
-def test_base_that_is_the_file_itself_ends(mine, tmp_path):
-    (mine / "loop.yaml").write_text("base: loop.yaml\n")
-    assert stage("loop.yaml", tmp_path / "job", Shipment(tmp_path)) == "grid/loop.yaml"
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["../elsewhere.yaml"], r"elsewhere\.yaml.*mine"),
+        (["paper", "--plugin", "../elsewhere.py"], r"--plugin \.\./elsewhere\.py.*mine"),
+        (["paper", "--plugin=nowhere.py"], r"no plugin nowhere\.py"),
+        (["nowhere.yaml"], r"no file nowhere\.yaml"),
+    ],
+)
+def test_file_that_is_missing_or_elsewhere_is_refused(mine, arguments, says):
+    with pytest.raises(ConfigError, match=says):
+        list(job_arguments(arguments))
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("base: {folder}/common/base.yaml", "a path relative to the grid's file"),
+        ("base: {mine}/common/base.yaml", r"base = .*/common/base\.yaml.*relative.*mine"),
+        ("base: ~/x.yaml", r"base = ~/x\.yaml.*relative.*mine"),
+        ("base: $HOME/x.yaml", r"base = \$HOME/x\.yaml.*relative.*mine"),
+        ("base: ../elsewhere.yaml", r"\.\./elsewhere\.yaml.*mine"),
         ("base: gone.yaml", "no file gone.yaml"),
+        ("plugins: [~/own.py]", r"plugins = ~/own\.py.*relative.*mine"),
+        ("plugins: [../elsewhere.py]", r"\.\./elsewhere\.py.*mine"),
+        ("plugins: [gone.py]", "no plugin gone.py"),
     ],
 )
-def test_file_by_a_path_that_holds_only_here_is_refused(mine, tmp_path, text, says):
-    (mine / "wrong.yaml").write_text(text.format(folder=mine))
+def test_file_that_names_what_does_not_travel_is_refused(mine, text, says):
+    (mine / "wrong.yaml").write_text(text.format(mine=mine))
     with pytest.raises(ConfigError, match=says):
-        stage("wrong.yaml", tmp_path / "job", Shipment(tmp_path))
+        list(job_arguments(["wrong.yaml"]))
+
+
+def test_base_that_is_the_file_itself_ends(mine):
+    """Reading the grid refuses it."""
+    (mine / "loop.yaml").write_text("base: loop.yaml\n")
+    assert list(job_arguments(["loop.yaml"])) == ["loop.yaml"]

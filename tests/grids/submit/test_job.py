@@ -19,11 +19,12 @@ import pytest
 import ray
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError, RunError
+from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
 from fedgrid.grids.cli import main
 from fedgrid.grids.ray_cluster.local import SETTINGS
 from fedgrid.grids.submit import job, tunnel
-from fedgrid.grids.submit.job import by_hand, command, stage, submit
+from fedgrid.grids.submit.job import by_hand, command, submit
+from tests.helpers.plugin_files import ALGORITHM
 
 ROOT = Path(__file__).parents[3]
 LOCAL = "cluster_name: nobody\nprovider: {type: local, head_ip: 127.0.0.9, worker_ips: []}\n"
@@ -89,20 +90,18 @@ def test_job_arguments_survive_the_shell(tmp_path: Path) -> None:
     assert ended.stdout.splitlines() == [f"<{word}>" for word in ["run", *odd, "--storage", "/srv"]]
 
 
-def test_stage_copies_the_code_and_the_grid_file(tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "grid.yaml").write_text("dataset: digits\n")
-    job = tmp_path / "job"
-    job.mkdir()
-    arguments = stage([str(tmp_path / "mine" / "grid.yaml"), "--seeds", "0..4"], job)
-    assert arguments == ["grid/grid.yaml", "--seeds", "0..4"]
-    assert (job / "grid" / "grid.yaml").read_text() == "dataset: digits\n"
-    files = sorted(path.name for path in job.iterdir())
-    assert files == ["fedgrid", "grid"]
-    assert (job / "fedgrid" / "grids" / "cli" / "main.py").read_bytes() == (
-        ROOT / "fedgrid" / "grids" / "cli" / "main.py"
-    ).read_bytes()
-    assert not list(job.rglob("__pycache__"))
+def test_folder_that_is_too_large_for_a_job_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for what is hidden, ignored, or the usual storage."""
+    monkeypatch.setattr(job, "MOST_BYTES", 100)
+    for name in ("grid.yaml", "runs/big", ".venv/big", "data/big"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(bytes(70))
+    with pytest.raises(ConfigError, match=r"MiB travel with a job.*\.gitignore.*absolute path"):
+        job.check_size(tmp_path)
+    (tmp_path / ".gitignore").write_text("data/\n")
+    job.check_size(tmp_path)
 
 
 def test_commands_to_follow_or_stop_the_job() -> None:
@@ -172,14 +171,6 @@ def test_submit_refuses_bad_arguments(
     with pytest.raises(ConfigError) as refused:
         submit(arguments, cluster=file, address=address, name="paper", follow=True, console=console())
     assert said in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "given", [["--dataset", "npz:gone.npz"], ["--dataset=npz:gone.npz"], ["dataset=npz:gone.npz"]]
-)
-def test_submit_refuses_images_that_are_not_here(given: list[str], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"gone\.npz"):
-        stage(["paper", *given], tmp_path)
 
 
 def test_submit_to_a_cluster_that_is_not_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,9 +331,30 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
         console=screen,
     )
     assert code == 0, shown(screen)
-    assert shown(screen).split()[1].startswith("fedgrid-my-grid-")
+    assert "job fedgrid-my-grid-" in shown(screen)
     assert "fedavg" in shown(screen)
     assert len(list(storage.glob("npz_mine-3-majority-*/done.json"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_submitted_grid_takes_its_base_and_its_plugin_along(
+    job_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "right")
+    monkeypatch.chdir(tmp_path)
+    for name in ("grids", "common"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "grids" / "small.yaml").write_text("base: ../common/base.yaml\nclients: 6\n")
+    (tmp_path / "common" / "base.yaml").write_text(
+        "base: quickstart\nplugins: [own.py]\nalgorithm: own\ntraining: {rounds: 1}\n"
+    )
+    (tmp_path / "common" / "own.py").write_text(ALGORITHM)
+    screen = console()
+    options = [str(tmp_path / "grids" / "small.yaml"), "--in-process", "--storage", str(tmp_path / "runs")]
+    code = submit(options, cluster=None, address=job_server, name="small", follow=True, console=screen)
+    assert code == 0, shown(screen)
+    assert len(list((tmp_path / "runs").glob("digits-6-*-own-*/done.json"))) == 1
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import arrow_folders, hub, own_images
 from fedgrid.engine.runtime.data.own_data import of_file, own_data
-from fedgrid.engine.runtime.data.own_images import OWN_FORMATS, SHIPPED
+from fedgrid.engine.runtime.data.own_images import OWN_FORMATS
 from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.user_files import absolute, cache
 
@@ -52,11 +52,6 @@ def find(name: str, data_dir: Path) -> Dataset:
         listed = [entry.name for entry in DATASETS.values() if entry.is_listed]
         raise unknown("dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)], ALSO_CALLED)
     name, path, mark = _located(name)
-    if given_path.startswith(SHIPPED) and not path.exists():
-        raise DataError(
-            f"{name}: these data came with a job; `fedgrid submit` it again from the machine that has "
-            "them, or give their location as an absolute path"
-        )
     named = names.on_hub(name)
     own = own_data(kind, path, mark, f"{names.HUB}:{named[0]}" if named else "")
     num_classes, inputs, pool_size, num_groups = own.sizes
@@ -87,18 +82,6 @@ def files_of(kind: str, place: Path) -> list[Path]:
     if kind == names.HUB:
         return arrow_folders.files(place)
     return image_folders.files(place) if place.is_dir() else [place]
-
-
-def pinned(name: str) -> str:
-    """Return a data set on the hub, as a user names it, with the commit that its revision is now.
-
-    Raises:
-        DataError: the hub does not have it, or cannot be reached.
-    """
-    named = names.on_hub(name)
-    assert named is not None, "it is on the hub"
-    _, mark = names.place_and_mark(name)
-    return f"{names.HUB}:{named[0]}@{hub.commit_of(*named)}{mark}"
 
 
 def name_by_content(value: Any, data_dir: Path) -> Any:
@@ -210,7 +193,7 @@ def _located(name: str) -> tuple[str, Path, str]:
         name, path = hub.locate(name)
     given, mark = names.place_and_mark(names.without_digest(name).partition(":")[2])
     if path is None:
-        path = own_images.place(name) if names.is_name(name) else own_images.place_given(given)
+        path = own_images.place(name) if names.is_name(name) else absolute(given, "images in")
     return name, path, mark
 
 

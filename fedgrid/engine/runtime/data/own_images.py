@@ -16,7 +16,7 @@ from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.data.names import PARTITION
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
-from fedgrid.engine.runtime.storage.user_files import absolute, fingerprint, recall_digest, remember_digest
+from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""
@@ -37,10 +37,6 @@ OWN_FORMATS = {
     "hf": "Hugging Face hub, or a folder that datasets has saved",
 }
 """`folder:PATH`, `folder:PATH#WIDTHxHEIGHT`, `npz:PATH`, `csv:PATH#label=COLUMN`, `hf:NAME` and so on."""
-SHIPPED = "@"
-"""Begins the PATH of data that `fedgrid submit` has sent with a job: its name says what is in them."""
-SHIPPED_FOLDER = Path(__file__).parents[4] / "images"
-"""Where they lie: beside the code, which travels with the job too."""
 
 _known: dict[str, Path] = {}
 """Name -> place: what this process can find."""
@@ -67,17 +63,6 @@ def keep(dataset: str, place: Path) -> str:
 def known(dataset: str) -> Path | None:
     """Return where the data are that a run names, None if that is not known here."""
     return _known.get(dataset)
-
-
-def place_given(path: str) -> Path:
-    """Return the absolute path that a user gives, or the place of what has come with a job.
-
-    Raises:
-        ConfigError: there can be nothing of that name.
-    """
-    if path.startswith(SHIPPED):
-        return SHIPPED_FOLDER / path.removeprefix(SHIPPED)
-    return absolute(path, "images in")
 
 
 def place(dataset: str) -> Path:

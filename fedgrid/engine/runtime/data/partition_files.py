@@ -19,6 +19,7 @@ from fedgrid.engine.federation.partition.scenarios import Facts
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.tables import PARQUET, others_in, read_table, texts
+from fedgrid.engine.runtime.storage.user_files import absolute
 
 PREFIX = f"{names.PARTITION}:"
 CLIENT, GROUP, PART, EXAMPLE = COLUMNS = ("client", "group", "part", "example")
@@ -32,7 +33,7 @@ def name_of_file(given: str) -> str:
     """
     if names.is_name(given):
         return given
-    path = own_images.place_given(given.removeprefix(PREFIX))
+    path = absolute(given.removeprefix(PREFIX), "images in")
     if not path.is_file():
         raise ConfigError(
             f"split.path = {given}: {path} is no file; name a csv or Parquet file with a column {CLIENT}",
