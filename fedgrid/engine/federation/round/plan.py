@@ -13,7 +13,7 @@ from fedgrid.algorithms.updates.source import read_only
 from fedgrid.engine.federation.clients.messages import Described, TrainReport
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.federation.uplink.ledger import Ledger, ledger_of
+from fedgrid.engine.federation.uplink.ledger import Ledger
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import State
@@ -110,7 +110,7 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     """
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)
-    ledger = ledger_of(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
+    ledger = Ledger(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
     state = _reveal(federation, freeze(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)

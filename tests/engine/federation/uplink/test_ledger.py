@@ -11,7 +11,7 @@ from fedgrid.algorithms.averaging.scaffold import ScaffoldRule
 from fedgrid.algorithms.clustered.before_training.class_means import bits_distance
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.federation.uplink.ledger import ORDERS, Accountant, epsilon, ledger_of
+from fedgrid.engine.federation.uplink.ledger import ORDERS, Accountant, Ledger, epsilon
 from fedgrid.engine.federation.uplink.privacy import Privacy
 from fedgrid.engine.federation.uplink.steps import Clip, Noise
 
@@ -86,14 +86,14 @@ def of_embeddings(settings, encoder_updates=None, uplink=None, privacy=None, nei
 
 def after(accountant, spent_K, num_clients, orders, replied):
     """Return what is spent after a round without messages."""
-    ledger = ledger_of(accountant, spent_K, num_clients, 0)
+    ledger = Ledger(accountant, spent_K, num_clients, 0)
     ledger.settle(orders, replied)
     return ledger.spent_K.tolist()
 
 
 def warnings(accountant, spent_K, orders, messages=(), num_clients=3):
     """Return the warnings of a round."""
-    ledger = ledger_of(accountant, spent_K, num_clients, 0 if spent_K is None else 1)
+    ledger = Ledger(accountant, spent_K, num_clients, 0 if spent_K is None else 1)
     ledger.charge(dict(messages), again=())
     return ledger.settle(orders, [])
 
@@ -117,7 +117,7 @@ class TestRounds:
         assert after(accountant(algorithm="solo"), None, 2, orders(0, 1), [0, 1]) == [0, 0]
 
     def test_without_noise_count_nothing_and_have_no_column(self):
-        ledger = ledger_of(accountant(multiplier=0), None, 2, 0)
+        ledger = Ledger(accountant(multiplier=0), None, 2, 0)
         ledger.charge({0: {}}, again=())
         assert ledger.settle(orders(0, 1), [0, 1]) == ()
         assert ledger.spent_K is None
@@ -132,7 +132,7 @@ class TestWhatNoNoiseCovers:
 
     @pytest.mark.parametrize("telling", [TELLING, Order(1, (0,), losses=True)])
     def test_choices_and_losses_on_own_images_have_no_finite_epsilon(self, telling):
-        ledger = ledger_of(accountant(), None, 3, 0)
+        ledger = Ledger(accountant(), None, 3, 0)
         ledger.settle([*orders(0), telling], [0, 1])
         assert ledger.spent_K.tolist() == [1 / 4, inf, 0]
         assert ledger.of_round() == {"epsilon": inf}
@@ -156,7 +156,7 @@ class TestWhatNoNoiseCovers:
 
     def test_a_message_without_noise_has_no_finite_epsilon(self):
         telling = of_embeddings({"quantise": False, "encoder": "pixels"})
-        ledger = ledger_of(telling, None, 2, 0)
+        ledger = Ledger(telling, None, 2, 0)
         ledger.charge({1: {}}, again=())
         assert ledger.spent_K.tolist() == [0, inf]
         assert "describe their data" in warnings(telling, None, orders(0), {1: {}})[0]
@@ -210,7 +210,7 @@ class TestBudgets:
     def ledger(self, spent):
         noisy = {"quantise": False, "encoder": "pixels", "clip": 1.0, "noise": 0.5}
         limit = epsilon(spent, 1e-5) * 1.001
-        return ledger_of(of_embeddings(noisy, privacy=Privacy(epsilon=limit)), self.SPENT_K, 3, 1)
+        return Ledger(of_embeddings(noisy, privacy=Privacy(epsilon=limit)), self.SPENT_K, 3, 1)
 
     def test_leave_out_the_orders_of_clients_that_cannot_pay(self):
         assert [order.client for order in self.ledger(5).affordable(orders(0, 1, 2))] == [0, 1]
@@ -235,17 +235,17 @@ class TestColumns:
     SPENT_K = np.array([1.0, 4.0, 9.0])
 
     def test_members_that_each_add_noise_spend_the_sum_as_a_cluster(self):
-        rows = ledger_of(accountant(), self.SPENT_K, 3, 1).of_clients(self.LABELS_K)
+        rows = Ledger(accountant(), self.SPENT_K, 3, 1).of_clients(self.LABELS_K)
         assert [row["epsilon"] for row in rows] == [epsilon(spent, 1e-5) for spent in (1, 4, 9)]
         assert [row["cluster_epsilon"] for row in rows] == [epsilon(spent, 1e-5) for spent in (10, 4, 10)]
 
     def test_under_the_servers_noise_distances_of_members_add_up(self):
         """Members 0 and 2 together move a mean by 1 + 3 deviations, which is 16 squared."""
-        rows = ledger_of(trusted(), self.SPENT_K, 3, 1).of_clients(self.LABELS_K)
+        rows = Ledger(trusted(), self.SPENT_K, 3, 1).of_clients(self.LABELS_K)
         assert [row["cluster_epsilon"] for row in rows] == [epsilon(spent, 1e-5) for spent in (16, 4, 16)]
 
     def test_a_round_has_the_largest_of_its_clients(self):
-        assert ledger_of(accountant(), self.SPENT_K, 3, 1).of_round() == {"epsilon": epsilon(9, 1e-5)}
+        assert Ledger(accountant(), self.SPENT_K, 3, 1).of_round() == {"epsilon": epsilon(9, 1e-5)}
 
 
 def test_epsilon_falls_with_delta_and_with_noise():
