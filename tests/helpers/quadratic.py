@@ -45,7 +45,7 @@ class QuadraticSource:
     def fetch(self, clients, output="update"):
         return [self.replies[client][output] for client in clients]
 
-    def cached(self, wanted, compute, fits):
+    def cached(self, wanted, compute):
         return compute(list(wanted))
 
 

@@ -21,7 +21,7 @@ from fedgrid.algorithms.averaging.fedprox import Mu, ProximalRule
 from fedgrid.algorithms.contract.aggregator import MEAN, Aggregator
 from fedgrid.algorithms.contract.local_method import LocalMethod
 from fedgrid.algorithms.contract.local_rule import Finished, LocalModel, LocalRule, LocalSteps
-from fedgrid.algorithms.updates.source import Vector, of_form
+from fedgrid.algorithms.updates.source import Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 BIBTEX = r"""@inproceedings{wang2020tackling,
@@ -86,8 +86,7 @@ class NormalisedTraining(LocalMethod):
         self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
     ) -> list[Vector]:
         """Return tau_eff times the mean of the normalised updates; the plain mean where all a_i are equal."""
-        fits = of_form({"a_K": (np.float32, (len(updates.clients),))})
-        counted = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)}, fits)
+        counted = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)})
         steps = dict(zip(updates.clients, counted["a_K"].tolist(), strict=True))
         unequal = [place for place, group in enumerate(groups) if len({steps[c] for c in group}) > 1]
         means = self._plain_means(updates, groups, unequal)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fedgrid.algorithms.updates.source import Arrays, Form, Matrix, Vector
+from fedgrid.algorithms.updates.source import Arrays, Matrix, Vector
 
 T = TypeVar("T")
 
@@ -80,12 +80,6 @@ class Products:
     def arrays(self) -> Arrays:
         """Return the fields as arrays."""
         return {name: np.asarray(value) for name, value in vars(self).items()}
-
-    @staticmethod
-    def form(count: int) -> Form:
-        """Return the form of the arrays of so many vectors."""
-        dimensions = {"differences_KK": 2, "cross_K": 1, "common": 0}
-        return {name: (np.float64, (count,) * number) for name, number in dimensions.items()}
 
     def same_vectors(self, least: float) -> NDArray[np.bool_]:
         """Return which vectors cannot be told apart, shape (K, K).

@@ -18,8 +18,6 @@ Matrix: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Compute: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
 """Names of missing statistics -> the statistics, in their order."""
-Fits: TypeAlias = Callable[[Arrays], bool]
-"""Whether cached arrays can be what is computed: else they are computed again."""
 Shape: TypeAlias = tuple[int | None, ...]
 """None: any length."""
 Form: TypeAlias = Mapping[str, tuple[Any, Shape]]
@@ -95,11 +93,10 @@ class Source(Protocol):
         May train the clients first.
         """
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return the named statistics; `compute` is called once, for the missing ones.
 
-        `clients_of` maps each name to the clients whose outputs it takes to compute it; a cached statistic
-        that does not fit is missing.
+        `clients_of` maps each name to the clients whose outputs it takes to compute it.
         """
 
 
@@ -126,12 +123,12 @@ class InMemory:
         """Return the updates of clients, or another of their outputs."""
         return [self._outputs[output][client] for client in clients]
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Compute everything."""
         return compute(list(clients_of))
 
 
-def of_form(form: Form) -> Fits:
+def of_form(form: Form) -> Callable[[Arrays], bool]:
     """Return whether arrays have just these names, types and shapes, as a function of them."""
 
     def has(array: NDArray[Any], kind: Any, shape: Shape) -> bool:

@@ -27,14 +27,11 @@ from fedgrid.algorithms.updates.products import (
 from fedgrid.algorithms.updates.source import (
     UPDATE,
     Arrays,
-    Fits,
-    Form,
     InMemory,
     Layout,
     Matrix,
     Source,
     Vector,
-    of_form,
     read_only,
     statistic_name,
 )
@@ -201,7 +198,6 @@ class Updates:
         sums = self._cached(
             "manhattan",
             lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)},
-            {"sums_KK": (np.float64, (len(self.clients),) * 2)},
         )
         return merged(sums["sums_KK"], self.products.same_vectors(self._least))
 
@@ -213,13 +209,11 @@ class Updates:
         """Return a named output of each reply, in the order of `clients`."""
         return read_only(self._source.fetch(self.clients, name))
 
-    def derived(
-        self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays], fits: Fits = bool
-    ) -> Arrays:
+    def derived(self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays]) -> Arrays:
         """Return what `compute` makes of a named output of all replies, in the order of `clients`.
 
         Runs that share this round compute it once; `name` tells what it is from anything else that is made
-        of the same output; what another run computed is taken if it `fits`, by default if it has any array.
+        of the same output.
         """
         name = f"{output}-{name}"
 
@@ -228,7 +222,7 @@ class Updates:
             with self._around(compute, name):
                 return compute(outputs)
 
-        return self._statistic(name, computed, fits)
+        return self._statistic(name, computed)
 
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
         """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
@@ -289,8 +283,7 @@ class Updates:
             with self._around(combine, name):
                 return {"vector_P": combine(rows, shares, self._threads)}
 
-        fits = of_form({"vector_P": (np.float32, (self.layout.size if output == UPDATE else None,))})
-        cached = dict(zip(by_key, self._source.cached(by_key, compute, fits), strict=True))
+        cached = dict(zip(by_key, self._source.cached(by_key, compute), strict=True))
         return read_only(cached[key(group)]["vector_P"] for group in groups)
 
     def mean_direction(self) -> Vector:
@@ -313,17 +306,17 @@ class Updates:
         return read_only(self._source.fetch(self.clients))
 
     def _products(self, statistic: str, compute: Callable[[], Products]) -> Products:
-        arrays = self._cached(statistic, lambda: compute().arrays(), Products.form(len(self.clients)))
+        arrays = self._cached(statistic, lambda: compute().arrays())
         return Products(arrays["differences_KK"], arrays["cross_K"], float(arrays["common"]))
 
-    def _cached(self, statistic: str, compute: Callable[[], Arrays], form: Form) -> Arrays:
+    def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
         """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
-        return self._statistic(f"{statistic}-{seen}", compute, of_form(form))
+        return self._statistic(f"{statistic}-{seen}", compute)
 
-    def _statistic(self, name: str, compute: Callable[[], Arrays], fits: Fits) -> Arrays:
+    def _statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
         (arrays,) = self._source.cached(
-            {statistic_name(name, self.clients): self.clients}, lambda _: [compute()], fits
+            {statistic_name(name, self.clients): self.clients}, lambda _: [compute()]
         )
         read_only(arrays.values())
         return arrays

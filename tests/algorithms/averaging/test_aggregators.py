@@ -95,7 +95,7 @@ class Kept(InMemory):
         super().__init__(vectors)
         self.known = {}
 
-    def cached(self, wanted, compute, fits):
+    def cached(self, wanted, compute):
         missing = [name for name in wanted if name not in self.known]
         self.known |= dict(zip(missing, compute(missing), strict=True))
         return [self.known[name] for name in wanted]

@@ -298,7 +298,7 @@ class Recorded(InMemory):
         self.fetched.append(list(clients) if output == "update" else (output, list(clients)))
         return super().fetch(clients, output)
 
-    def cached(self, wanted, compute, fits):
+    def cached(self, wanted, compute):
         self.looked_up.append(list(wanted))
         self.inputs.update({name: sorted(clients) for name, clients in wanted.items()})
         missing = [name for name in wanted if name not in self.known]

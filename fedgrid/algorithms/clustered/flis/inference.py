@@ -18,7 +18,7 @@ from pydantic import Field
 
 from fedgrid.algorithms.contract.base import Labels, State
 from fedgrid.algorithms.contract.orders import PREDICTIONS
-from fedgrid.algorithms.updates.source import Matrix, of_form
+from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.algorithms.updates.updates import Updates
 
 LabelKind = Literal["hard", "soft"]
@@ -46,9 +46,7 @@ def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> tu
             "classes_NM": np.stack(classes_NM).astype(np.int16),
         }
 
-    count = len(updates.clients)
-    form = {"similarities_NN": (np.float64, (count, count)), "classes_NM": (np.int16, (count, None))}
-    arrays = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute, of_form(form))
+    arrays = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute)
     return arrays["similarities_NN"], arrays["classes_NM"]
 
 

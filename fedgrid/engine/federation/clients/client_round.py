@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from numpy.typing import NDArray
 
-from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, Fits, read_only
+from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, read_only
 from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
     EvaluateTask,
@@ -94,7 +94,7 @@ class ClientRound:
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Compute statistics."""
         return compute(list(clients_of))
 

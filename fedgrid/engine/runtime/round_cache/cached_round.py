@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, Fits
+from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits
 from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
@@ -115,8 +115,7 @@ class CachedRound(ClientRound):
             remembering = frozenset(reply.report.client for reply in replies if reply.memory)
             return [packing.pack_reports([reply.report for reply in replies], tasks, remembering)]
 
-        fits = partial(packing.are_reports, tasks=tasks)
-        (packed,) = self.cached({REPORTS: list(self._tasks)}, train, fits)
+        (packed,) = self.cached({REPORTS: list(self._tasks)}, train)
         reports = packing.unpack_reports(packed, tasks)
         self._checksums = {report.client: report.checksum for report in reports}
         return reports
@@ -134,7 +133,7 @@ class CachedRound(ClientRound):
             self._train(clients)
             return [self._replies[client].memory for client in clients]
 
-        memories = self.cached({name: [client] for name, client in names.items()}, gather, bool)
+        memories = self.cached({name: [client] for name, client in names.items()}, gather)
         return dict(zip(remembering, memories, strict=True))
 
     def test(self, served: Served, memories: Memories, testing: Collection[int]) -> list[EvaluateReport]:
@@ -155,36 +154,30 @@ class CachedRound(ClientRound):
         (packed,) = self.cached(
             {name: ()},
             lambda _: [packing.pack_tests(super(CachedRound, self).test(served, memories, testing))],
-            partial(
-                packing.are_tests,
-                num_models=len(served.models),
-                testing=sorted(testing),
-                choosing=choosing,
-            ),
         )
         return packing.unpack_tests(packed, len(served.model_K))
 
-    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
-        """Return cached arrays that fit; compute the missing ones under the round's lock."""
+    def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+        """Return cached arrays; compute the missing ones under the round's lock."""
         self._clients |= clients_of
-        missing = self._look_up(clients_of, fits)
+        missing = self._look_up(clients_of)
         if missing and not self._lock.held:
-            missing = self._lock_or_wait(missing, fits)
+            missing = self._lock_or_wait(missing)
         if missing:
             self._compute({name: clients_of[name] for name in missing}, compute)
         return [self._arrays[name] for name in clients_of]
 
-    def _look_up(self, names: Iterable[str], fits: Fits) -> list[str]:
+    def _look_up(self, names: Iterable[str]) -> list[str]:
         """Read the entries of `names`; return the misses."""
         for name in (name for name in names if name not in self._arrays):
-            entry = self._cache.files.read(f"{self._name}-{name}", fits)
+            entry = self._cache.files.read(f"{self._name}-{name}")
             if entry is not None and entry.updates in ("", self._updates_of(name)):
                 self._arrays[name], self._hits[name] = entry.arrays, entry
                 if name == REPORTS:
                     self._training_cost = entry.cost - entry.seconds
         return [name for name in names if name not in self._arrays]
 
-    def _lock_or_wait(self, missing: list[str], fits: Fits) -> list[str]:
+    def _lock_or_wait(self, missing: list[str]) -> list[str]:
         """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
         if not self._lock.take():
             pause = 0.01
@@ -192,8 +185,8 @@ class CachedRound(ClientRound):
                 while missing and not self._lock.take():
                     time.sleep(pause)
                     pause = min(2 * pause, 1.0)
-                    missing = self._look_up(missing, fits)
-        return self._look_up(missing, fits)
+                    missing = self._look_up(missing)
+        return self._look_up(missing)
 
     def _compute(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> None:
         before = self._watch.own
@@ -225,12 +218,11 @@ class CachedRound(ClientRound):
 
     def _find_replies(self, clients: Sequence[int]) -> None:
         """Read the replies of the groups of `clients`, as far as the cache has them."""
-        fits = partial(packing.are_replies, tasks=self._tasks, size=self._models[0].size)
         for name, group in self._groups.items():
             if name in self._groups_read or not set(group) & set(clients):
                 continue
             self._groups_read.add(name)
-            entry = self._cache.files.read(name, fits)
+            entry = self._cache.files.read(name)
             if entry is not None:
                 self._replies = packing.unpack_replies(entry.arrays, self._tasks) | self._replies
                 self._hits[f"{UPDATE} {name}"] = entry

@@ -12,7 +12,6 @@ from pathlib import Path
 from secrets import token_hex
 from shutil import disk_usage
 
-from fedgrid.algorithms.updates.source import Fits
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry, StorageSpeed, cost_of, decode, encode
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
@@ -100,16 +99,13 @@ class CacheFiles:
         """Whether each lookup is a round trip over the network."""
         return self._storage.uri is not None
 
-    def read(self, name: str, fits: Fits = bool) -> CacheEntry | None:
-        """Return the entry of a name if its arrays fit, None on a miss."""
+    def read(self, name: str) -> CacheEntry | None:
+        """Return the entry of a name, None on a miss."""
         file = self._file(name)
         path = self._storage.root / file
         try:
             data = self._storage.read(file)
-            entry = None if data is None else decode(data, name)
-            if entry is None or fits(entry.arrays):
-                return entry
-            raise Damaged
+            return None if data is None else decode(data, name)
         except Damaged:
             self.warnings.append(f"{path} is damaged: its round is computed again")
             with suppress(FedgridError):

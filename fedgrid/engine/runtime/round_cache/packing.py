@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.algorithms.updates.source import Arrays, Form, of_form
+from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport, TrainTask
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.training.confusion import Counts
@@ -73,24 +73,6 @@ def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainRepo
     ]
 
 
-def are_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> bool:
-    """Return whether arrays are those of `pack_reports` for clients of these tasks."""
-    kinds = {"client": np.int64, "chosen": np.int64, "remembers": np.bool_, **NUMBERS}
-    form: Form = {
-        **{f"{name}_N": (kind, (len(tasks),)) for name, kind in kinds.items()},
-        **(_form(TRAIN_TESTS[0], len(tasks), arrays) if tasks[0].evaluate else {}),
-        **(_form(TRAIN_TESTS[1], len(tasks), arrays) if tasks[0].local_server else {}),
-    }
-    return (
-        of_form(form)(arrays)
-        and arrays["client_N"].tolist() == [task.client for task in tasks]
-        and all(
-            0 <= place < len(task.order.candidates)
-            for place, task in zip(arrays["chosen_N"].tolist(), tasks, strict=True)
-        )
-    )
-
-
 def pack_replies(replies: Sequence[Reply], tasks: Sequence[TrainTask]) -> Arrays:
     """Return replies with all their arrays, named `<client>/<kind>/<name>`."""
     arrays = dict(pack_reports([reply.report for reply in replies], tasks))
@@ -116,21 +98,6 @@ def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, 
     }
 
 
-def are_replies(arrays: Arrays, tasks: Mapping[int, TrainTask], size: int) -> bool:
-    """Return whether arrays are those of `pack_replies` for some of these tasks, with updates of `size`."""
-    clients = arrays["client_N"].ravel().tolist() if "client_N" in arrays else []
-    if not clients or not tasks.keys() >= set(clients):
-        return False
-    reports = {name: array for name, array in arrays.items() if "/" not in name}
-    updates: Form = {f"{client}/update/P": (np.float32, (size,)) for client in clients}
-    outputs = (f"{client}/outputs/{name}" for client in clients for name in tasks[client].order.outputs)
-    return (
-        are_reports(reports, [tasks[client] for client in clients])
-        and of_form(updates)({name: array for name, array in arrays.items() if "/update/" in name})
-        and arrays.keys() >= set(outputs)
-    )
-
-
 def pack_tests(reports: Sequence[EvaluateReport]) -> Arrays:
     """Return the reports of `ClientRound.test`, which has one of every client."""
     own = {report.client: report.own for report in reports if report.own is not None}
@@ -142,23 +109,6 @@ def pack_tests(reports: Sequence[EvaluateReport]) -> Arrays:
         "choosing_N": np.array(list(chosen), np.int64),
         "place_N": np.array(list(chosen.values()), np.int64),
     }
-
-
-def are_tests(arrays: Arrays, num_models: int, testing: Sequence[int], choosing: Sequence[int]) -> bool:
-    """Return whether arrays are those of `pack_tests` for the clients that test, and that choose a model."""
-    form: Form = {
-        "client_N": (np.int64, (len(testing),)),
-        "choosing_N": (np.int64, (len(choosing),)),
-        "place_N": (np.int64, (len(choosing),)),
-        **_form("own", len(testing), arrays),
-        **_form("server", num_models, arrays),
-    }
-    return (
-        of_form(form)(arrays)
-        and arrays["client_N"].tolist() == list(testing)
-        and arrays["choosing_N"].tolist() == list(choosing)
-        and all(0 <= place < num_models for place in arrays["place_N"].tolist())
-    )
 
 
 def unpack_tests(arrays: Arrays, num_clients: int) -> list[EvaluateReport]:
@@ -187,21 +137,6 @@ def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
         arrays[f"{test}_logits_NL"] = np.concatenate([each.logits_NL for each in outputs])
         arrays[f"{test}_label_N"] = np.concatenate([each.label_N for each in outputs])
     return arrays
-
-
-def _form(test: str, count: int, arrays: Arrays) -> Form:
-    """Return the form of `_pack` for so many tests; the keys of `arrays` settle what else it has."""
-    confusions = (count, None, None) if count else (0,)
-    form: Form = {f"{test}_confusion_LL": (np.int32, confusions), f"{test}_loss_sum": (np.float64, (count,))}
-    if f"{test}_moments_N2" in arrays:
-        form = {**form, f"{test}_moments_N2": (np.float64, (count, 2))}
-    if f"{test}_label_N" in arrays:
-        return {
-            **form,
-            f"{test}_logits_NL": (np.float32, (None, None)),
-            f"{test}_label_N": (np.int64, (None,)),
-        }
-    return form
 
 
 def _unpack(test: str, arrays: Arrays) -> list[Counts]:

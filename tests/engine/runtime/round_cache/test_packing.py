@@ -15,8 +15,6 @@ from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.runtime.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.runtime.round_cache.packing import (
-    are_replies,
-    are_tests,
     pack_replies,
     pack_reports,
     pack_tests,
@@ -91,21 +89,6 @@ def test_replies_come_back_with_the_arrays_of_each_client():
             assert {name: array.tolist() for name, array in found.items()} == {
                 name: array.tolist() for name, array in expected.items()
             }
-
-
-def test_arrays_of_other_clients_models_or_outputs_do_not_fit():
-    """Of a run that has clients 1 and 11, each with one candidate, and models of three entries."""
-    tasks = {client: task(client) for client in (1, 11)}
-    arrays = pack_replies([Reply(report(11, local_server=None), np.ones(3, np.float32))], [task(11)])
-    assert are_replies(arrays, tasks, 3)
-    others = (arrays, {1: task(1)}, 3), (arrays, tasks, 4), ({}, tasks, 3)
-    wrong_choice = {**arrays, "chosen_N": np.array([1])}
-    assert not any(are_replies(*given) for given in (*others, (wrong_choice, tasks, 3)))
-    tests = pack_tests([EvaluateReport(0, counts(1, 0, 0, 0), (counts(1, 0, 0, 0),), 0)])
-    assert are_tests(tests, 1, [0], [0])
-    others = (2, [0], [0]), (1, [1], [0]), (1, [0], []), (1, [], [])
-    assert not any(are_tests(tests, *given) for given in others)
-    assert not are_tests({**tests, "place_N": np.array([1])}, 1, [0], [0])
 
 
 class TestReports:
