@@ -32,10 +32,6 @@ class CacheEntry:
     """Stands for the bits of the updates that it is computed from; empty if it is from none."""
 
 
-ABOUT = {"computed_by": str, "seconds": float, "cost": float, "updates": str}
-"""Fields of an entry beside its arrays."""
-
-
 def encode(entry: CacheEntry, name: str) -> bytes:
     """Return an entry as bytes, for the file of that name."""
     about = {key: value for key, value in vars(entry).items() if key != "arrays"}
@@ -46,11 +42,9 @@ def decode(data: bytes, name: str) -> CacheEntry:
     """Return the entry that was encoded under a name.
 
     Raises:
-        Damaged: if it is incomplete, was encoded under another name, or does not describe an entry.
+        Damaged: if it is incomplete, or was encoded under another name.
     """
     arrays, about = sealed_arrays.decode(data, name)
-    if {key: type(value) for key, value in about.items()} != ABOUT:
-        raise sealed_arrays.Damaged
     return CacheEntry(arrays, **about)
 
 
