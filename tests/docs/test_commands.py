@@ -15,9 +15,9 @@ import yaml
 from PIL import Image
 
 from fedgrid.engine.runtime.plugins import active
-from tests.chaos.storages import undrawn
 from tests.docs.test_pages import DOCS, ROOT, WRITTEN, commands
 from tests.helpers.command_line import fedgrid
+from tests.helpers.undrawn import undrawn
 
 pytestmark = pytest.mark.slow
 

@@ -17,9 +17,9 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, list_files, pack
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.record_columns import DONE
-from tests.chaos.storages import undrawn
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
+from tests.helpers.undrawn import undrawn
 
 GRID = """
 dataset: [digits, "csv:{home}/sites.csv#label=ill,client=site"]
@@ -75,7 +75,7 @@ def changed(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[Path
 
 def run_in(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunConfig, Path]:
     """Return one of the runs in the folder of a bundle, and its own folder."""
-    storage = Storage.named(folder / STORAGE)
+    storage = Storage.of(folder / STORAGE)
     for run in GridFolder(storage, list_grids(storage)[0]).runs():
         if (run.short_dataset, run.algorithm["name"], run.seed) == (dataset, algorithm, seed):
             return run, next(storage.root.glob(f"*-{run.run_id}"))

@@ -39,8 +39,8 @@ from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.tuned import read_tuned
-from tests.chaos.storages import undrawn
 from tests.helpers.command_line import fedgrid
+from tests.helpers.undrawn import undrawn
 
 HERE = Path(__file__).parent
 BUNDLE = "kept.zip"

@@ -34,8 +34,8 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.definition import load_search
 from fedgrid.grids.search.progress import SearchProgress
-from tests.chaos.storages import undrawn
 from tests.helpers.command_line import fedgrid, new_storage
+from tests.helpers.undrawn import undrawn
 from tests.kept.make import BUNDLE, GIVEN, INTERRUPTED, ROUND, default_ids, tuned_ids
 
 KEPT = sorted(path.parent for path in Path(__file__).parent.glob("*/storage"))

@@ -76,7 +76,7 @@ def write_bundle(
     with scratch_folder() as place:
         folder = place / "bundle"
         with disk_errors(place, REPEATS):
-            staged = Storage.named(folder / STORAGE)
+            staged = Storage.of(folder / STORAGE)
             for run in finished:
                 _stage_run(run, storage, staged, with_models=with_models)
             _stage_grid(name, finished, storage, staged)

@@ -119,7 +119,9 @@ def _confirm(ask: Ask, question: str, console: Console) -> bool:
 def _remove(folders: Collection[Path], storage: Storage) -> None:
     for folder in folders:
         storage.remove(folder.relative_to(storage.root).as_posix())
-        if folder.exists():
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
             rmtree(folder)
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.report import draw, html
-from fedgrid.tracking.report.page import FORMATS, USUAL, Drawing, Page, PageSection
+from fedgrid.tracking.report.page import USUAL, Drawing, Page, PageSection
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
@@ -104,17 +103,8 @@ def _all(sections: tuple[PageSection, ...]) -> Iterator[PageSection]:
 
 
 def _list_files(index: Path) -> set[str]:
-    """Return the files of an earlier report, which its document links to; none of other kinds.
-
-    What is no document is replaced, and names no files.
-    """
-    try:
-        text = read_file(index, LARGEST_LIST).decode("utf-8", "replace")
-    except OSError:
-        return set()
-    kinds = {*WRITERS, *FORMATS}
-    files = LISTED.findall(text)
-    return {file for file in files if file.rpartition(".")[2] in kinds}
+    """Return the files of an earlier report, which its document links to."""
+    return set(LISTED.findall(index.read_text("utf-8", "replace"))) if index.exists() else set()
 
 
 def _write_text(path: Path, pieces: Iterable[str]) -> None:

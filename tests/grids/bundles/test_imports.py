@@ -9,9 +9,9 @@ from fedgrid import load
 from fedgrid.engine.runtime.storage.format import seal, unseal
 from fedgrid.grids.bundles.layout import MANIFEST
 from fedgrid.grids.results.outcome import SCORES
-from tests.chaos.storages import undrawn
 from tests.helpers.bundles import RUNS, changed, forge, run_in
 from tests.helpers.command_line import fedgrid
+from tests.helpers.undrawn import undrawn
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def missing_plugin(folder: Path) -> None:
 
 
 def run_listed_twice(folder: Path) -> None:
-    grid = GridFolder(Storage.named(folder / STORAGE), "mine")
+    grid = GridFolder(Storage.of(folder / STORAGE), "mine")
     stored = grid.read()
     grid._write_runs(replace(stored, every=(*stored.every, stored.every[0])))
 

@@ -11,9 +11,9 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.store import default_uri
-from tests.chaos.storages import undrawn
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.small_archive import write_metrics, write_run
+from tests.helpers.undrawn import undrawn
 
 pytestmark = pytest.mark.usefixtures("in_mlflow", "drawn_here")
 

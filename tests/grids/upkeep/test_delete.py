@@ -57,6 +57,15 @@ def test_runs_of_no_other_grid_go_and_mlflow_marks_them_deleted(storage):
     assert MlflowTracker(TrackedGrid("mine", storage)).runs == {}
 
 
+def test_folder_that_is_a_link_loses_the_link_alone(storage, tmp_path):
+    link = folder_of(storage.root, FIRST)
+    elsewhere = shutil.move(link, tmp_path / "elsewhere")
+    link.symlink_to(elsewhere)
+    assert delete(storage, "--yes").code == 0
+    assert not link.is_symlink()
+    assert (elsewhere / "config.json").exists()
+
+
 def test_nothing_goes_without_an_answer(storage):
     """The tests have no terminal."""
     result = delete(storage)

@@ -15,7 +15,7 @@ def command(storage: Storage, *words: str) -> str:
     """Return `fedgrid` with these words; with `--storage` if it would open another one without."""
     at = ["--storage", str(storage)]
     with suppress(ConfigError):
-        usual = Storage.named(os.environ.get(VARIABLE) or USUAL)
+        usual = Storage.of(os.environ.get(VARIABLE) or USUAL)
         if (usual.root, usual.uri) == (storage.root, storage.uri):
             at = []
     return shlex.join(["fedgrid", *words, *at])

@@ -34,7 +34,7 @@ from fedgrid.engine.runtime.storage.remote import (
 )
 from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
 from fedgrid.redaction import redacted
-from fedgrid.regular_files import LARGEST_STATE, check_below, open_file
+from fedgrid.regular_files import LARGEST_STATE, open_file
 
 MARKS = re.compile(
     r"[^/]+/((done|failed|scores|mlflow|config|made_with|imported|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
@@ -70,30 +70,19 @@ class Storage:
         """Return the storage for a path or a URI, SCHEME://PLACE.
 
         Raises:
-            ConfigError: a `file://` URI names another host, a URI lacks a sign, there can be no folder of
-                that name, as where a file lies, or what belongs to the storage leads elsewhere: a command
-                looks once.
+            ConfigError: a `file://` URI names another host, a URI lacks a sign, or there can be no folder of
+                that name, as where a file lies.
         """
-        storage = cls.named(text)
+        storage = cls._read(text)
         if not (nearest := storage._nearest()).is_dir():
             raise ConfigError(
                 f"--storage {storage}: {nearest} is a file, and a storage is a folder or a URI; name another"
             )
-        try:
-            check_below(storage.root, OWN)
-        except OSError as error:
-            raise ConfigError(
-                f"{error}: what belongs to a storage lies in its folder; move that away"
-            ) from error
         return storage
 
     @classmethod
-    def named(cls, text: str | Path) -> "Storage":
-        """Return the storage for a path or a URI, without a look at it.
-
-        Raises:
-            ConfigError: as `of`, but for what it holds.
-        """
+    def _read(cls, text: str | Path) -> "Storage":
+        """Return the storage for a path or a URI, whatever lies there."""
         if slip := _MISSPELT_URI.match(str(text)):
             scheme, place = slip.groups()
             raise ConfigError(f"--storage {text}: did you mean {scheme}://{place}? a folder: ./{text}")
@@ -316,4 +305,4 @@ class Storage:
 
 
 def _unpickle(text: str, give_up_after: float) -> Storage:
-    return replace(Storage.named(text), patience=Patience(give_up_after))
+    return replace(Storage.of(text), patience=Patience(give_up_after))

@@ -135,9 +135,6 @@ def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None
 
 def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, drawing: Drawing) -> Written:
     """Write a page, and copy it from the mirror to the URI of a storage that it lies in, index.html last."""
-    for part in (folder / "tables", folder / "figures"):
-        if part.is_symlink():
-            raise ConfigError(f"{part} is a link, and nothing is written behind it; remove it")
     steps.say("Drawing figures")
     with disk_errors(folder, REPEATS):
         written = write(page, folder, steps.count, drawing)

@@ -74,7 +74,7 @@ def test_a_storage_that_would_be_a_folder_by_mistake_is_refused(text, says):
 
 
 def test_the_scheme_of_a_storage_may_have_large_letters():
-    assert Storage.named("S3://Bucket/runs") == Storage.named("s3://Bucket/runs")
+    assert Storage.of("S3://Bucket/runs") == Storage.of("s3://Bucket/runs")
 
 
 def test_outputs_are_checked_without_a_write(tmp_path):
