@@ -1,8 +1,6 @@
-"""A storage may come from somebody else: nothing in it may lead elsewhere, or never end.
+"""Files that come from elsewhere, as an archive's: none of them leads elsewhere, or never ends.
 
-A command checks all that belongs to a storage once, as it opens it (`check_below`). So each path below that
-is made of names leads to a folder or a file of the storage. What is read is opened by `open_file`, which
-checks the file that it has opened, for its size, too.
+`open_file` checks the file that it has opened, for its size, too.
 """
 
 import os

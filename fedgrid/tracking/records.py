@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from fedgrid.parquet_files import BadTable, is_number, read_parquet, run_id_of, wrong_type, wrong_value
 from fedgrid.record_columns import DONE, RECALL, RUN, SCORES, TESTS, declared
-from fedgrid.regular_files import LARGEST_TABLE, open_file
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import nearest_score
 
@@ -268,7 +267,7 @@ def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.
         return [*dict.fromkeys((*keys, *names))]
 
     try:
-        with open_file(path, LARGEST_TABLE) as data:
+        with path.open("rb") as data:
             rows = read_parquet(data, chosen)
     except FileNotFoundError:
         raise

@@ -20,7 +20,6 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, writ
 from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Job, JobResult
-from fedgrid.regular_files import read_file
 from fedgrid.tracking.scoring.run import Run
 
 PLAIN_NAME = r"^[A-Za-z0-9._-]{1,100}$"
@@ -120,4 +119,4 @@ class JobFiles:
     def _state(self) -> str | None:
         """Return a digest of the state's checksums, None if there is no such state."""
         path = self.run / state_names(self.job.round)[1]
-        return sha256(read_file(path)).hexdigest() if path.exists() else None
+        return sha256(path.read_bytes()).hexdigest() if path.exists() else None

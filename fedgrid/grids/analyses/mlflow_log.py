@@ -16,7 +16,6 @@ from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import is_marked, is_missing, tracking_uri, write_mark
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
-from fedgrid.regular_files import read_file
 
 
 def log_to_mlflow(
@@ -68,4 +67,4 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
 
 
 def _digest(result: JobResult) -> str:
-    return sha256(read_file(result.files[".json"])).hexdigest()
+    return sha256(result.files[".json"].read_bytes()).hexdigest()

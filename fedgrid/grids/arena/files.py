@@ -9,7 +9,6 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.kept import TunedMethod
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.regular_files import LARGEST_LIST, read_file
 from fedgrid.tracking.verdicts.outcomes import Outcome
 from fedgrid.tracking.verdicts.verdict import Verdict
 from fedgrid.tracking.verdicts.words import tables_on, verdict_page
@@ -53,11 +52,7 @@ def write(
 def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[Plate]) -> bool:
     path = folder.path / kept.OUTCOMES
     drawn = (folder.path / FIGURES / f"{plate.name}.{kind}" for plate in plates for kind in FORMATS)
-    return (
-        path.is_file()
-        and read_file(path, LARGEST_LIST) == outcomes.encode()
-        and all(file.is_file() for file in drawn)
-    )
+    return path.is_file() and path.read_bytes() == outcomes.encode() and all(file.is_file() for file in drawn)
 
 
 def _draw(folder: GridFolder, plates: Sequence[Plate]) -> None:

@@ -14,7 +14,6 @@ from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import OWN, Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.regular_files import read_file
 
 SHORTEST_ID = 4
 """Digits of the beginning of an id."""
@@ -64,7 +63,7 @@ def _read_stored(storage: Storage) -> list[RunConfig]:
         if not OWN.fullmatch(path.parent.name):
             continue
         try:
-            values = json.loads(read_file(path))
+            values = json.loads(path.read_bytes())
             if values[VERSION] == FORMAT:
                 del values[VERSION]
                 configs.append(RunConfig.model_validate(values))

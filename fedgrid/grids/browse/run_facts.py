@@ -16,7 +16,6 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import read_rows
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys, value_of
 from fedgrid.grids.results.result_columns import columns_for
-from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array, last
 from fedgrid.tracking.records import NoRecords, Records, RecordsError, read_records
 from fedgrid.tracking.scoring.client_scores import UNDEFINED, coverage_line
@@ -169,7 +168,7 @@ def _numbers(values_R: Array) -> list[float | None]:
 def _notes(log: Path) -> list[str]:
     """Return the last lines of a run's log that say more than that it started or ended."""
     try:
-        lines = read_file(log).decode(errors="replace").splitlines()
+        lines = log.read_bytes().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -17,7 +17,6 @@ from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS
 from fedgrid.grids.results.imported import IMPORTED
 from fedgrid.grids.results.kept_plugins import FOLDER, INDEX
 from fedgrid.grids.results.outcome import FILES
-from fedgrid.regular_files import LARGEST_STATE, read_file
 
 SUFFIX = ".zip"
 MANIFEST, CRATE, README, ENVIRONMENT = "bundle.json", "ro-crate-metadata.json", "README.md", "environment.txt"
@@ -70,4 +69,4 @@ def pack(folder: Path, target: Path) -> None:
         for name in list_files(folder):
             info = ZipInfo(name, WRITTEN_AT)
             info.external_attr, info.create_system = 0o100644 << 16, 3
-            archive.writestr(info, read_file(folder / name, LARGEST_STATE), ZIP_DEFLATED, 9)
+            archive.writestr(info, (folder / name).read_bytes(), ZIP_DEFLATED, 9)

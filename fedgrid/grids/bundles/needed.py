@@ -16,7 +16,6 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.redaction import printable
-from fedgrid.regular_files import read_file
 
 
 def know_data(copies: Iterable[Path], runs: Iterable[RunConfig]) -> None:
@@ -54,7 +53,7 @@ def check_plugins(bundle: Bundle, runs: Iterable[RunConfig], *, trust: bool, sho
         path = bundle.grid.path / kept_plugins.FOLDER / f"{digest}.py"
         if digest in in_use or not path.exists():
             continue
-        code = read_file(path).decode("utf-8", "replace")
+        code = path.read_bytes().decode("utf-8", "replace")
         name = index[digest].plugin if digest in index else "of no name"
         member = f"{STORAGE}/{path.relative_to(bundle.storage.root).as_posix()}"
         warn(f"plugin {printable(name)}, {len(code.splitlines())} lines, digest {digest[:12]}: {member}")

@@ -21,7 +21,6 @@ from fedgrid.engine.runtime.integrity.mark import CLIENTS, ROUNDS, TENSORS, last
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.bundles.read import Bundle
 from fedgrid.grids.results.outcome import read_scores
-from fedgrid.regular_files import LARGEST_LIST, LARGEST_TABLE, read_file
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import table
 from fedgrid.tracking.scoring.scores import score_run
@@ -131,7 +130,7 @@ def _other_models(run: RunConfig, theirs: Path, ours: Path) -> list[str]:
 def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Difference]:
     """Yield of each column the first difference of more than a tolerance; decisions have none."""
     for file in (ROUNDS, CLIENTS):
-        if read_file(theirs / file, LARGEST_TABLE) == read_file(ours / file, LARGEST_TABLE):
+        if (theirs / file).read_bytes() == (ours / file).read_bytes():
             continue
         one, other = (table(folder, Path(file).stem) for folder in (theirs, ours))
         if len(one) != len(other):
@@ -202,9 +201,7 @@ def other_scores(bundle: Bundle, run: RunConfig, *, names_too: bool) -> list[str
 def other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
     """Return the csv files of a report's tables, in a folder, that are not what the records give."""
     texts = {f"{table.name}.csv": to_csv(table) for table in tables}
-    there = {
-        file.name: read_file(file, LARGEST_LIST).decode(errors="replace") for file in folder.glob("*.csv")
-    }
+    there = {file.name: file.read_bytes().decode(errors="replace") for file in folder.glob("*.csv")}
     return [
         name
         for name in sorted(texts.keys() | there.keys())

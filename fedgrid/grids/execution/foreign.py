@@ -21,7 +21,6 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.trackers.mlflow.store import tracking_uri
 from fedgrid.redaction import redacted
-from fedgrid.regular_files import LARGEST_TABLE, read_file
 
 
 @contextmanager
@@ -80,8 +79,7 @@ class ForeignGrid:
         paths = [f"{folder.name}/{name}" for name in files]
         self._storage.refresh(*paths)
         if is_finished(self._storage, config) and all(
-            (folder / name).exists() and read_file(folder / name, LARGEST_TABLE) == data
-            for name, data in files.items()
+            (folder / name).exists() and (folder / name).read_bytes() == data for name, data in files.items()
         ):
             return False
         self._forget(config)

@@ -21,7 +21,6 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import DICT, Asks, Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.asked import Asked
-from fedgrid.regular_files import LARGEST_LIST, read_file
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
@@ -173,7 +172,7 @@ class GridFolder:
     def preset(self) -> bytes:
         """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
         try:
-            return read_file(self.path / PRESET)
+            return (self.path / PRESET).read_bytes()
         except OSError as error:
             raise ConfigError(f"{self.path / PRESET} is not read: {error}; repeat the grid's run") from error
 
@@ -199,7 +198,7 @@ class GridFolder:
     def _read_lines(self, path: Path) -> tuple[dict[str, Any], bytes]:
         """Return the head of a file, and its other lines, which are those that were written."""
         try:
-            head, _, lines = read_file(path, LARGEST_LIST).partition(b"\n")
+            head, _, lines = path.read_bytes().partition(b"\n")
         except FileNotFoundError as error:
             raise self._missing() from error
         except OSError as error:

@@ -18,7 +18,6 @@ from fedgrid.engine.runtime.plugins.plugin import PluginSource, digest_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.redaction import printable
-from fedgrid.regular_files import read_file
 
 FOLDER, INDEX = "plugins", "plugins.json"
 
@@ -154,7 +153,7 @@ def _source(path: Path, digest: str, name: str | None) -> PluginSource:
     if name is not None and not path.exists():
         return PluginSource(name, digest, None)
     try:
-        code = read_file(path)
+        code = path.read_bytes()
     except OSError as error:
         why = error.strerror or error
         raise ConfigError(

@@ -20,7 +20,6 @@ from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE,
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
 from fedgrid.redaction import csv_text
-from fedgrid.regular_files import read_file
 
 TABLE, FIGURES = "search.csv", "figures"
 ASKED = "search"
@@ -117,7 +116,7 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
     text = seal(result_of(search, trials, complete, digest_of(folder)), indent=2)
     figures = folder.path / FIGURES
     results = folder.path / FOUND
-    if not (results.exists() and read_file(results) == text.encode() and figures.exists()):
+    if not (results.exists() and results.read_bytes() == text.encode() and figures.exists()):
         _draw(search, trials, figures)
         folder.write(TABLE, _table(search, trials))
         # Last: where this file exists, the others are complete.

@@ -11,7 +11,6 @@ from fedgrid.grids.search import files
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK, PARENT, MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import is_marked, tracking_uri, write_mark
-from fedgrid.regular_files import read_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +24,7 @@ def log_result(search: Search, trials: list[Trial], written: list[Path], grid: T
     """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
     storage = grid.storage
     folder = GridFolder(storage, search.name).path
-    uri, digest = tracking_uri(storage.root), sha256(read_file(folder / FOUND)).hexdigest()[:12]
+    uri, digest = tracking_uri(storage.root), sha256((folder / FOUND).read_bytes()).hexdigest()[:12]
     if is_marked(folder / MARK, uri, search=digest):
         return
     results = files.read_results(search.name, storage)

@@ -17,7 +17,6 @@ from fedgrid.grids.results.grid_folder import FOUND, GRIDS
 from fedgrid.grids.search.files import read_results
 from fedgrid.grids.search.objectives import LABEL_FREE, ORACLE
 from fedgrid.grids.search.space import TRAINING, sections_of
-from fedgrid.regular_files import read_file
 from fedgrid.tracking.scoring.selection import text_of
 
 KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
@@ -116,7 +115,7 @@ def _read(text: str, storage: Storage) -> Tuned:
         )
     if KINDS[kind] not in results["best"]:
         raise ConfigError(f"--tuned {text}: no trial of this search has a score to choose by")
-    source = read_file(storage.root / GRIDS / name / FOUND)
+    source = (storage.root / GRIDS / name / FOUND).read_bytes()
     place = Place(YamlFile(f"{name}/{FOUND}", source), ("best", KINDS[kind], "params"))
     return Tuned(
         text,

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from fedgrid.arguments import ArgumentError, checked
-from fedgrid.regular_files import read_file
 from fedgrid.tracking.arrays import Array, last
 from fedgrid.tracking.names import is_as_published, nearest_score
 from fedgrid.tracking.records import Records, RecordsError, read_records, table
@@ -196,7 +195,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """Its configuration, as `fedgrid.run` takes it: what can be set of its file `config.json`."""
-        values: dict[str, Any] = json.loads(read_file(self.folder / "config.json"))
+        values: dict[str, Any] = json.loads((self.folder / "config.json").read_bytes())
         return {key: value for key, value in values.items() if key not in ("format", "plugin_digests")}
 
     @checked()

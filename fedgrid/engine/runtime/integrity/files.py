@@ -24,7 +24,6 @@ from fedgrid.engine.runtime.storage.format import (
 )
 from fedgrid.parquet_files import read_parquet
 from fedgrid.record_columns import RUN
-from fedgrid.regular_files import LARGEST_STATE, LARGEST_TABLE, open_file, read_file
 
 if TYPE_CHECKING:
     pass
@@ -62,7 +61,7 @@ def read_table(path: Path, schema: pa.Schema, run_id: str = "") -> pa.Table:
         _check_schema(path, stored, schema, run_id)
         return list(stored.names)
 
-    with read_errors(path), open_file(path, LARGEST_TABLE) as data:
+    with read_errors(path), path.open("rb") as data:
         table = read_parquet(data, written)
     for column in schema.names:
         if column not in table.column_names:
@@ -94,9 +93,8 @@ def checksum(path: Path) -> str:
     Raises:
         FileNotFoundError: there is no such file.
         UnreadableFile: the disk does not give it.
-        DamagedFile: it is no regular file, or larger than any state.
     """
-    with read_errors(path), open_file(path, LARGEST_STATE) as file:
+    with read_errors(path), path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
 
@@ -107,7 +105,7 @@ def read_checksums(path: Path) -> dict[str, str]:
         FileNotFoundError, UnreadableFile, DamagedFile: as `checksum`, or it is not in that format.
     """
     with read_errors(path):
-        lines = read_file(path).splitlines()
+        lines = path.read_bytes().splitlines()
     try:
         return {name: digest for digest, name in (line.decode().split() for line in lines)}
     except ValueError as error:

@@ -20,7 +20,6 @@ from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_here
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, flush
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
-from fedgrid.regular_files import read_file
 
 RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
@@ -212,7 +211,7 @@ def create_file(path: Path, text: str, mode: int = 0o666) -> None:
 def current_holder(path: Path) -> Holder | None:
     """Return the holder of a file, None if it has none. A damaged one may still be renewed by its holder."""
     try:
-        text = read_file(path).decode(errors="replace")
+        text = path.read_bytes().decode(errors="replace")
     except FileNotFoundError:
         return None
     return holder_of(text)

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory, gettempdir
 from fedgrid.engine.runtime.leases.held_file import read_holder
 from fedgrid.engine.runtime.leases.processes import has_ended, identity
 from fedgrid.engine.runtime.storage.atomic import ABANDONED_AFTER, PARTIAL, write_text
-from fedgrid.regular_files import read_file
 
 PREFIX = "fedgrid-"
 HOLDER = ".held-by.json"
@@ -42,7 +41,7 @@ def delete_abandoned_folders(where: Path) -> None:
     for file in where.glob(f"{PREFIX}*/{HOLDER}"):
         # Another user's, or deleted just now, or not written completely.
         with suppress(OSError, ValueError):
-            if has_ended(read_holder(read_file(file).decode())):
+            if has_ended(read_holder(file.read_bytes().decode())):
                 shutil.rmtree(file.parent)
     for folder in where.glob(f"{PREFIX}????????"):  # As `tempfile` names them.
         with suppress(OSError):  # Another user's, or with files: it stays.

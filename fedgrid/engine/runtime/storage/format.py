@@ -14,7 +14,6 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError, StorageError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.regular_files import read_file
 
 METADATA = "fedgrid_format"
 """The key of the version in the metadata of Parquet and safetensors files."""
@@ -73,7 +72,7 @@ def holds(path: Path, data: bytes) -> bool:
     """Return whether a file is there with these bytes; raises UnreadableFile as `read_errors`."""
     try:
         with read_errors(path):
-            return read_file(path) == data
+            return path.read_bytes() == data
     except (FileNotFoundError, DamagedFile):
         return False
 
@@ -126,7 +125,7 @@ def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
     """
     if text is None:
         with read_errors(path):
-            text = read_file(path)
+            text = path.read_bytes()
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -34,7 +34,6 @@ from fedgrid.engine.runtime.storage.remote import (
 )
 from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
 from fedgrid.redaction import redacted
-from fedgrid.regular_files import LARGEST_STATE, open_file
 
 MARKS = re.compile(
     r"[^/]+/((done|failed|scores|mlflow|config|made_with|imported|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
@@ -204,7 +203,7 @@ class Storage:
 
         if self.uri:
             return self._at_uri("read", read)
-        with suppress(FileNotFoundError), open_file(self.root / name, LARGEST_STATE) as file:
+        with suppress(FileNotFoundError), (self.root / name).open("rb") as file:
             return file.read(size)
         return None
 

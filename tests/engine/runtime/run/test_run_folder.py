@@ -193,13 +193,13 @@ def test_file_that_the_disk_does_not_give_is_not_taken_for_damaged(tmp_path, mon
     save(folder, 1, 2, 3)
     before = content(folder.path)
 
-    def failing(path, *given, plain=os.open):
-        if Path(path).name == name:
+    def failing(path, *given, plain=Path.open, **options):
+        if path.name == name:
             raise OSError(EIO, os.strerror(EIO))
-        return plain(path, *given)
+        return plain(path, *given, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(os, "open", failing)
+        patched.setattr(Path, "open", failing)
         with pytest.raises(StorageError, match=f"^{re.escape(str(folder.path / name))} cannot be read: Inp"):
             open_folder(tmp_path)
     assert (content(folder.path), aside(folder.path)) == (before, [])
