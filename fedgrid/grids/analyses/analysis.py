@@ -102,10 +102,6 @@ class Summary:
     """The last line, which says where there is more."""
 
 
-LARGEST = 1024
-"""Bits of a whole number that is too large for a float."""
-
-
 def ignore(_: int) -> None:
     """Ignore a count of work that is not shown."""
 
@@ -202,15 +198,6 @@ class Analysis(ABC):
         code = active.digest_of_analysis(self)
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
-
-    def is_whole(self, result: JobResult) -> bool:
-        """Return whether results are such as this analysis writes; others do not count, and are done again.
-
-        Their checksums are right, but another user may have written them.
-        """
-        return all(
-            not isinstance(value, int) or value.bit_length() < LARGEST for value in result.about.values()
-        )
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return a run's metrics for MLflow by name; those that are not finite are left out."""

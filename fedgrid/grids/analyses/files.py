@@ -5,8 +5,6 @@ that was analysed. It is written last: a killed job leaves nothing that counts. 
 changes, and with the run's folder they are gone too.
 """
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,8 +20,6 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Job, JobResult
 from fedgrid.tracking.scoring.run import Run
 
-PLAIN_NAME = r"^[A-Za-z0-9._-]{1,100}$"
-"""Part of a file's name that another user's file may give."""
 OWN_KEYS = ("run_id", "settings", "state", "files")
 """Of the mark, beside the results."""
 
@@ -71,7 +67,7 @@ class JobFiles:
             mark = unseal(self.mark)
         except FileNotFoundError:
             return None
-        self._check_ours(mark)
+        check_run(self.mark, mark.get("run_id"), self.job.config.run_id)
         for end, digest in mark["files"].items():
             try:
                 same = checksum(self.file(end)) == digest
@@ -81,15 +77,6 @@ class JobFiles:
                 raise DamagedFile(self.file(end), "its bytes differ from those that were written")
         # Without that state it cannot be analysed again, and no other one has taken its place.
         return mark if self._state() in (None, mark.get("state")) else None
-
-    def _check_ours(self, mark: Mapping[str, Any]) -> None:
-        """Check that a mark is of this job, and names its files: another user may have written it."""
-        check_run(self.mark, mark.get("run_id"), self.job.config.run_id)
-        files = mark.get("files")
-        if mark.get("settings") != self.job.settings.model_dump(mode="json"):
-            raise DamagedFile(self.mark, "it is of other settings")
-        if not isinstance(files, dict) or not all(re.match(PLAIN_NAME, end) for end in files):
-            raise DamagedFile(self.mark, "it does not list files")
 
     def write(self, artifacts: Artifacts) -> None:
         """Write the files, then their mark.

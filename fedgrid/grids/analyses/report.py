@@ -5,9 +5,9 @@ are shown again once they are asked for.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.section import Section as Settings
@@ -16,7 +16,7 @@ from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.format import DamagedFile, next_step, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult
-from fedgrid.grids.analyses.files import PLAIN_NAME, JobFiles
+from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.runs import describe
@@ -27,10 +27,10 @@ FILE = "analyses.json"
 
 
 class _Asked(Settings):
-    """What the file says of a job. Another user may have written it, and `key` is part of a file's name."""
+    """What the file says of a job."""
 
     settings: dict[str, Any]
-    key: Annotated[str, Field(pattern=PLAIN_NAME)]
+    key: str
     round: PositiveInt
 
 
@@ -113,10 +113,7 @@ def find_results(
     results, missing = [], []
     for job in jobs:
         try:
-            files = JobFiles(storage, analysis.folder, job)
-            result = files.result(runs[job.config.run_id])
-            if result is not None and not analysis.is_whole(result):
-                raise DamagedFile(files.mark, f"its results are not those of {analysis.name}")
+            result = JobFiles(storage, analysis.folder, job).result(runs[job.config.run_id])
         except RunError as error:
             warn(next_step(str(error), "it does not count, and is computed again when it is asked for"))
             result = None

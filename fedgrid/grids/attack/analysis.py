@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from pydantic import TypeAdapter, ValidationError
-
 from fedgrid.grids.analyses.analysis import (
     Analysis,
     Artifacts,
@@ -30,9 +28,6 @@ TEXT = (
     "What a server, or another party that has the clusters' models, learns of the clients' images: "
     "docs/attacks.md. Of the runs that were finished when they were last attacked."
 )
-
-
-_ROWS = TypeAdapter(list[dict[str, float | bool | str | None]])
 
 
 class Attack(Analysis):
@@ -65,14 +60,6 @@ class Attack(Analysis):
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the rows, and a picture of what was reconstructed."""
         return attack(job, context)
-
-    def is_whole(self, result: JobResult) -> bool:
-        """Return whether the results are rows of numbers and words."""
-        try:
-            _ROWS.validate_python(result.about.get("rows"))
-        except ValidationError:
-            return False
-        return True
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return a run's means by name, as `attack/membership_updates_auc`."""

@@ -23,20 +23,14 @@ LEVEL = "level"
 """In a summary: the row of a published table that an algorithm's runs stand beside, if any."""
 
 
-def _clients(row: AttackRow) -> int:
-    """Return how many clients a row is of, at least one: another user may have written it."""
-    count = row.get("clients", 1)
-    return max(1, count) if isinstance(count, int) else 1
-
-
 def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
     """Return a function for the mean of a column over clients: of a source, of those alone."""
 
     def mean(rows: Sequence[AttackRow]) -> float:
         chosen = [
-            (float(value), _clients(row))
+            (float(value), row.get("clients", 1))
             for row in rows
-            if isinstance(value := row.get(column), int | float)
+            if (value := row.get(column)) is not None
             and (of is None or row.get("of") == of)
             and (alone is None or row.get("alone") == alone)
         ]

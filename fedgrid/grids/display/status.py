@@ -5,9 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from io import StringIO
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -24,7 +24,7 @@ from fedgrid.grids.display.plain import PlainConsole, print_plain, warn
 from fedgrid.grids.display.tables import cell, choice_table, duration, pace
 from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
-from fedgrid.grids.results.grid_folder import PROGRESS, GridFolder, list_grids
+from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import look, trust_times
 
 COUNTS = ("total", "done", "running", "waiting", "failed")
@@ -44,11 +44,11 @@ class UnderWay(BaseModel):
 
 
 class Progress(BaseModel):
-    """What is shown of a grid's progress, which another user may have written."""
+    """What is shown of a grid's progress."""
 
     running: tuple[UnderWay, ...] = ()
-    rounds_per_second: Annotated[float, Field(ge=0, le=1e9)] | None = None
-    seconds_left: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    rounds_per_second: float | None = None
+    seconds_left: float | None = None
 
 
 def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
@@ -184,9 +184,8 @@ def _progress(grid: GridFolder) -> Progress:
     """Return what the grid's driver has written last; nothing, with a warning, if that cannot be read."""
     try:
         return Progress.model_validate(grid.read_progress() or {})
-    except (DamagedFile, UnreadableFile, ValidationError) as error:
-        why = f"{grid.path / PROGRESS} is damaged" if isinstance(error, ValidationError) else error
-        warn(f"{why}: the runs under way are not known before the driver writes it again")
+    except (DamagedFile, UnreadableFile) as error:
+        warn(f"{error}: the runs under way are not known before the driver writes it again")
         return Progress()
 
 

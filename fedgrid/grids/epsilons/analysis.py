@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
@@ -68,19 +68,6 @@ class Epsilons(Analysis):
         epochs = epochs_of(context.folder(job.config))
         proposal = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
         return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
-
-    def is_whole(self, result: JobResult) -> bool:
-        """Return whether the results are a proposal, with a preset.
-
-        Raises:
-            RunError: the training's records, which are shown too, cannot be read.
-        """
-        try:
-            _PROPOSAL.validate_python(result.about)
-        except ValidationError:
-            return False
-        epochs_of(result.run.folder)
-        return PRESET in result.files
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return the settings that are proposed."""

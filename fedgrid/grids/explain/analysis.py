@@ -24,7 +24,7 @@ from fedgrid.grids.explain import estimate
 from fedgrid.grids.explain.compute.records import parquet_bytes
 from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
-from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, are_records, read_result, summarise
+from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, read_result, summarise
 from fedgrid.grids.explain.shown.maps import map_grid
 from fedgrid.grids.explain.shown.results import ExplainedGrid, sentence
 from fedgrid.grids.explain.shown.sections import own_sections
@@ -59,10 +59,6 @@ class Explain(Analysis):
         dataset = context.dataset(job.config)
         names = {CLASSES: list(dataset.class_names)} if dataset.class_names else {}
         return Artifacts({"shape": list(dataset.inputs.shape), **names}, {RECORDS: parquet_bytes(table)})
-
-    def is_whole(self, result: JobResult) -> bool:
-        """Return whether the results are records of images."""
-        return RECORDS in result.files and are_records(result)
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return the means over a run's images by name, as `explanations/members_gap`."""

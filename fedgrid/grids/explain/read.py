@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
 
-from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.grids.analyses.analysis import JobResult, Run
-from fedgrid.grids.explain.compute.records import CURVES, are_whole, read_parquet
+from fedgrid.grids.explain.compute.records import CURVES, read_parquet
 from fedgrid.grids.explain.compute.settings import PUBLISHED_BATCH, Explaining
 from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, ImageKey, ShownMap
 from fedgrid.tracking.arrays import Array
@@ -24,8 +22,6 @@ RECORDS = ".parquet"
 """The end of the name of a job's records."""
 CLASSES = "classes"
 """What a job's mark has beside the records: the names of the classes, of a folder of images."""
-_NAMES = TypeAdapter(tuple[str, ...])
-_SHAPE = TypeAdapter(tuple[PositiveInt, PositiveInt, PositiveInt])
 SHOWN_CLIENTS = 3
 """Clients of a scenario whose maps are drawn: the first, the last and those between, evenly."""
 
@@ -54,16 +50,6 @@ def read_result(result: JobResult) -> ReadJob:
     table = read_parquet(result.files[RECORDS])
     names = tuple(result.about.get(CLASSES, ()))
     return ReadJob(result.run, result.job.settings, table, tuple(result.about["shape"]), names)
-
-
-def are_records(result: JobResult) -> bool:
-    """Return whether results are records of images, with maps and pixels of the shape that they name."""
-    try:
-        shape = _SHAPE.validate_python(result.about.get("shape"))
-        _NAMES.validate_python(result.about.get(CLASSES, ()))
-    except ValidationError:
-        return False
-    return are_whole(result.files[RECORDS], shape)
 
 
 def summarise(read: Sequence[ReadJob], missing: int = 0) -> ExplainedGrid:

@@ -33,7 +33,7 @@ class _Best(BaseModel):
 
 
 class _Results(BaseModel):
-    """What is read of `search.json`, which another user may have written."""
+    """What is read of `search.json`."""
 
     algorithm: str
     datasets: list[str]

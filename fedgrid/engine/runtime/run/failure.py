@@ -1,15 +1,14 @@
 """Why a run stopped: in one line, and as `failed.json` has it."""
 
-from pydantic import ConfigDict
-from pydantic.dataclasses import dataclass
+from dataclasses import dataclass
 
 from fedgrid.engine.federation.errors import FedgridError, in_plugin
 from fedgrid.redaction import redacted
 
 
-@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
 class Failure:
-    """Why a run failed for good; a file that says so may be another user's, so types are checked."""
+    """Why a run failed for good."""
 
     cause: str
     attempts: int

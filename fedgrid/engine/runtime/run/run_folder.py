@@ -209,7 +209,7 @@ class RunFolder:
             return Failure(**values)
         except FileNotFoundError:
             return None
-        except (DamagedFile, UnreadableFile, ValueError):
+        except (DamagedFile, UnreadableFile):
             return Failure(f"{FAILED} is damaged; see {LOG}", 0)
 
     def damage(self) -> str | None:

@@ -1,16 +1,13 @@
 """The records of explained images: a row an image, with its scores, its curves and, of a few, its map."""
 
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
-from fedgrid.parquet_files import wrong_value
-from fedgrid.record_columns import RecordColumn, declared, schema_of
+from fedgrid.record_columns import RecordColumn, schema_of
 
 __all__ = [
     "COLUMNS",
@@ -18,7 +15,6 @@ __all__ = [
     "SCHEMA",
     "SCORES",
     "Row",
-    "are_whole",
     "parquet_bytes",
     "read_parquet",
     "score_columns",
@@ -94,18 +90,3 @@ def read_parquet(path: Path) -> pa.Table:
         DamagedFile: they are not what was written.
     """
     return read_table(path, SCHEMA)
-
-
-def are_whole(path: Path, shape: tuple[int, int, int]) -> bool:
-    """Return whether a file has records of images of a shape, with maps and pixels of that size.
-
-    Raises:
-        DamagedFile: they are not what was written.
-    """
-    records = read_parquet(path)
-    sizes = {"map": prod(shape[1:]), "pixels": prod(shape)}
-    return wrong_value(records, declared) is None and all(
-        length == size
-        for name, size in sizes.items()
-        for length in pc.binary_length(records[name]).drop_null().to_pylist()
-    )
