@@ -18,10 +18,6 @@ Matrix: TypeAlias = NDArray[np.float64]
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 Compute: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
 """Names of missing statistics -> the statistics, in their order."""
-Shape: TypeAlias = tuple[int | None, ...]
-"""None: any length."""
-Form: TypeAlias = Mapping[str, tuple[Any, Shape]]
-"""Name of an array -> its type and shape."""
 UPDATE = "update"
 """The name of a client's update among its outputs."""
 
@@ -126,18 +122,6 @@ class InMemory:
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Compute everything."""
         return compute(list(clients_of))
-
-
-def of_form(form: Form) -> Callable[[Arrays], bool]:
-    """Return whether arrays have just these names, types and shapes, as a function of them."""
-
-    def has(array: NDArray[Any], kind: Any, shape: Shape) -> bool:
-        lengths = zip(shape, array.shape, strict=True) if array.ndim == len(shape) else [(0, 1)]
-        return array.dtype == kind and all(due in (None, length) for due, length in lengths)
-
-    return lambda arrays: (
-        arrays.keys() == form.keys() and all(has(arrays[name], *expected) for name, expected in form.items())
-    )
 
 
 def statistic_name(statistic: str, *inputs: object) -> str:

@@ -78,16 +78,6 @@ def test_newest_state_of_another_run_is_set_aside(root, finished):
     assert numbers(folder) == numbers(folder_of(finished, RUN))
 
 
-def test_own_state_of_another_round_is_not_believed(root):
-    folder = unfinish(root)
-    for end in ("sha256", "safetensors"):
-        (folder / f"state-{ROUNDS - 1:06d}.{end}").rename(folder / f"{STATE}.{end}")
-    text = (folder / f"{STATE}.sha256").read_text()
-    (folder / f"{STATE}.sha256").write_text(text.replace(f"state-{ROUNDS - 1:06d}", STATE))
-    with pytest.raises(FinalError, match="every state"):
-        RunFolder(Storage.of(root), RUN).open()
-
-
 def test_records_of_another_run_are_set_aside_and_made_again(root, finished):
     folder = unfinish(root)
     copy(root, *TABLES)

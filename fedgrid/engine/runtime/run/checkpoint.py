@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
-from fedgrid.algorithms.updates.source import Arrays, Form, of_form
+from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.integrity.files import checksum, read_checksums, stamped
@@ -78,7 +78,7 @@ def load(folder: Path, rounds_done: int) -> RunState:
     state_name, path = state_names(rounds_done)[0], folder / state_names(rounds_done)[1]
     try:
         checksums = read_checksums(path)
-        if state_name not in checksums or not all(map(TENSORS.fullmatch, checksums)):
+        if state_name not in checksums:
             raise DamagedFile(path, "it does not list the files of this state")
         for path, digest in ((folder / name, digest) for name, digest in checksums.items()):
             if checksum(path) != digest:
@@ -86,8 +86,6 @@ def load(folder: Path, rounds_done: int) -> RunState:
     except FileNotFoundError as error:
         raise DamagedFile(path, "it is missing") from error
     tensors = dict(sorted(_load(folder / state_name).items()))
-    if not _is_state(tensors, rounds_done):
-        raise DamagedFile(folder / state_name, "it does not hold this state")
     memories, memory_rounds = {}, {}
     for name in checksums:
         if memory := MEMORY.fullmatch(name):
@@ -143,23 +141,6 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         return load_file(path)
 
 
-def _is_state(tensors: Arrays, rounds_done: int) -> bool:
-    """Return whether tensors can be those of `_tensors`: who writes the checksums too may be another user."""
-    models = [name for name in tensors if name.startswith("model/")]
-    size = tensors[models[0]].size if models else None
-    form: Form = {
-        **dict.fromkeys(models, (np.float32, (size,))),
-        "rounds_done": (np.int64, ()),
-        "labels": (np.int64, (None,)),
-        **({"best": (np.float64, (2,))} if "best" in tensors else {}),
-    }
-    return (
-        of_form(form)({name: tensors[name] for name in form if name in tensors})
-        and tensors["rounds_done"] == rounds_done
-        and set(tensors["labels"].tolist()) <= set(range(len(models)))
-    )
-
-
 def _memory_name(client: int, number: int) -> str:
     return f"state-client-{client:06d}-{number:06d}.safetensors"
 
@@ -167,11 +148,9 @@ def _memory_name(client: int, number: int) -> str:
 def _checksums(folder: Path, rounds_done: int) -> dict[str, str]:
     """Return file name -> checksum of a state, empty if they are missing or damaged."""
     try:
-        listed = read_checksums(folder / state_names(rounds_done)[1])
+        return read_checksums(folder / state_names(rounds_done)[1])
     except (FileNotFoundError, DamagedFile):
         return {}
-    # Files of these names are moved and deleted: none may lie elsewhere.
-    return listed if all(TENSORS.fullmatch(name) for name in listed) else {}
 
 
 def _tensors(run_state: RunState) -> dict[str, np.ndarray]:

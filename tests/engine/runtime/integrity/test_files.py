@@ -116,13 +116,3 @@ def test_state_of_a_newer_fedgrid_is_refused(tmp_path):
     sums.write_text(f"{checksum(state)}  {state.name}\n")
     with pytest.raises(NewerFormat):
         checkpoint.load(tmp_path, 1)
-
-
-def test_checksums_that_name_a_file_elsewhere_delete_nothing(tmp_path):
-    folder, other = tmp_path / "run", tmp_path / "other.safetensors"
-    folder.mkdir()
-    other.write_text("not ours")
-    checkpoint.save(folder, PROGRESS, {})
-    (folder / state_names(1)[1]).write_text(f"{checksum(other)}  ../{other.name}\n")
-    checkpoint.drop(folder, 1)
-    assert other.read_text() == "not ours"
