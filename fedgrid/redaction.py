@@ -1,4 +1,4 @@
-"""Text that leaves this program: without secrets, and without characters that control a terminal.
+"""Text that leaves this program: without secrets.
 
 Errors, warnings, logs, marks and tags pass through `redacted`. This module imports nothing of fedgrid's, so
 that every package can use it.
@@ -35,7 +35,6 @@ _PAIR = re.compile(
     rf"""(?P<name>(?<![\w.-])[\w.-]+)(?P<equals>\s?=\s?){_VALUE}"""
     rf"""|(?P<quoted>["'][\w.-]+["'])(?P<colon>\s{{0,4}}:\s{{0,4}}){_VALUE}"""
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _HTML = re.compile(r"<(?=[a-z/!?])", re.IGNORECASE)
 _HEADER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s)\s{0,4}(?=\S{8})[\w.~+/=-]+", re.IGNORECASE)
 
@@ -54,7 +53,7 @@ def redacted(text: str) -> str:
 def printable(text: str) -> str:
     """Return `text` with its control characters, except line ends and tabs, written as escapes.
 
-    What another user has written may move the cursor, colour the screen, or reverse the text's direction.
+    They may move the cursor, colour the screen, or reverse the text's direction.
     """
     if text.isprintable():
         return text
@@ -66,33 +65,16 @@ def printable(text: str) -> str:
     )
 
 
-def in_csv(value: Any) -> Any:
-    """Return a value for a cell of a csv file, `printable`, which no spreadsheet takes for a formula.
-
-    A text that begins like one is preceded by an apostrophe. Numbers stay, also those given as text.
-    """
-    if not isinstance(value, str):
-        return value
-    value = printable(value)
-    if not value.startswith(_FORMULA):
-        return value
-    try:
-        float(value)
-    except ValueError:
-        return f"'{value}"
-    return value
-
-
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Return the text of a csv file with these rows, the first of which are its headings, as of `in_csv`."""
+    """Return the text of a csv file with these rows, the first of which are its headings."""
     text = StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(in_csv, row) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def in_markdown(text: str) -> str:
     """Return text for a cell or a sentence of Markdown: on one line, without HTML, links and images."""
-    text = printable(text.replace("\n", " ").replace("\t", " "))
+    text = text.replace("\n", " ").replace("\t", " ")
     return _HTML.sub("&lt;", text).replace("|", r"\|").replace("](", r"]\(")
 
 

@@ -21,7 +21,6 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import cell, choice_table, duration, readable_size
 from fedgrid.grids.results.result_columns import OF_NUMBERS, RESULT_COLUMNS
 from fedgrid.grids.trackers.annotations import Annotations
-from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.selection import text_of
 
@@ -68,7 +67,7 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
         labels_RK, truth_K, client_K = (
             np.array(facts[key]) for key in ("clusters", "hidden_groups", "clients")
         )
-        names = {int(group): printable(name) for group, name in facts["group_names"].items()}
+        names = {int(group): name for group, name in facts["group_names"].items()}
         for line in cluster_map(labels_RK, truth_K, np.array(facts["round"]), console.width, names, client_K):
             console.print(line, soft_wrap=True)
     if facts["scores"]:

@@ -17,7 +17,6 @@ from fedgrid.grids.display.tables import cell, choice_table
 from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.result_columns import RESULT_COLUMNS
-from fedgrid.redaction import in_csv, printable
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_places, text_of
 
@@ -139,7 +138,7 @@ def _write_csv(rows: Sequence[Run], columns: Sequence[str]) -> None:
 
 def _plain(value: Any) -> Any:
     """Return a value for a cell of a CSV file; nothing is an empty cell."""
-    return value if value is None or isinstance(value, int | float) else in_csv(text_of(value))
+    return value if value is None or isinstance(value, int | float) else text_of(value)
 
 
 def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> None:
@@ -162,7 +161,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines of a table as rich has them; for thousands of runs it takes ten seconds, and wraps."""
     columns = [
-        [printable(heading), *(text.translate(ON_ONE_LINE) for text in column)]
+        [heading, *(text.translate(ON_ONE_LINE) for text in column)]
         for heading, column in zip(headings, cells, strict=True)
     ]
     for column, is_number in zip(columns, are_numbers, strict=True):

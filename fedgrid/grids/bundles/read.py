@@ -34,6 +34,7 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, RECORDS, STORAGE, SUFFIX
+from fedgrid.grids.bundles.texts import check_texts
 from fedgrid.grids.execution.run_events import write_scores
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
@@ -226,6 +227,7 @@ def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage
         _check_rows(path, run, folder)
         scores[run.run_id] = read_scores(folder, run.run_id)
         write_scores(run, storage)
+    check_texts(path, storage.root)
     # They are there, and can be read.
     grid.preset()
     kept_plugins.copies(grid.path, runs)

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.redaction import csv_text, printable
+from fedgrid.redaction import csv_text
 
 COLUMNS = ["client_id", "partition", "total_samples"]
 SERVER = ("orchestrator", "central_test_set")
@@ -125,7 +125,7 @@ def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Se
     for before, client in zip([None, *by_group], by_group, strict=False):
         if before is not None and groups_K[client] != groups_K[before]:
             table.add_section()
-        table.add_row(str(client), printable(names_K[client]), "train", *_counts(blueprint.train_KL[client]))
+        table.add_row(str(client), names_K[client], "train", *_counts(blueprint.train_KL[client]))
         table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
     table.add_section()
     table.add_row("server", "", "test", *_counts(blueprint.server_L))

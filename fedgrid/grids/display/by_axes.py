@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.redaction import printable
 from fedgrid.tracking.tables.table import Cell, Column, Table
 
 BETWEEN = 2
@@ -37,17 +36,17 @@ class Printed:
 
 def show_table(table: Table, console: Console) -> None:
     """Print a table with its title above and its caption below."""
-    names = [printable(row.name) for row in table.rows]
-    sections = [printable(row.section) for row in table.rows]
-    left = max(map(cell_len, (printable(table.corner), *names, *sections)))
+    names = [row.name for row in table.rows]
+    sections = [row.section for row in table.rows]
+    left = max(map(cell_len, (table.corner, *names, *sections)))
     columns = [
         _make_column(column, [row.cells[index] for row in table.rows])
         for index, column in enumerate(table.columns)
     ]
-    print_line(console, Text(printable(table.title), "bold"))
+    print_line(console, Text(table.title, "bold"))
     for part in _parts(columns, console.width - left):
         print_line(console, Text())
-        for line in _heading(part, printable(table.corner), left):
+        for line in _heading(part, table.corner, left):
             print_line(console, line)
         print_line(console, Text("─" * (left + sum(column.width for column in part))))
         for index, name in enumerate(names):
@@ -71,11 +70,11 @@ def _make_column(column: Column, cells: Sequence[Cell]) -> Printed:
     notes = [", ".join(cell.notes) for cell in cells]
     room = max(map(len, notes), default=0)
     texts = [
-        f"{printable(cell.text)} {note.ljust(room)}" if room else printable(cell.text)
+        f"{cell.text} {note.ljust(room)}" if room else cell.text
         for cell, note in zip(cells, notes, strict=True)
     ]
     width = max([LEAST, *map(cell_len, texts)])
-    heading = wrap(printable(column.name), width, break_long_words=False)
+    heading = wrap(column.name, width, break_long_words=False)
     if room:
         heading = [f"{line}{' ' * (room + 1)}" for line in heading]
     bold = (Text(text, "bold" if cell.bold else "") for text, cell in zip(texts, cells, strict=True))
@@ -105,7 +104,7 @@ def _heading(part: Sequence[Printed], corner: str, left: int) -> Iterator[Text]:
         for group, columns in groupby(part, lambda column: column.group)
     ]
     groups = [
-        ([line.center(width - BETWEEN) for line in wrap(printable(group), width - BETWEEN)], width)
+        ([line.center(width - BETWEEN) for line in wrap(group, width - BETWEEN)], width)
         for group, width in spans
     ]
     names = [(column.heading, column.width) for column in part]

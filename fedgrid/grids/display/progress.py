@@ -17,7 +17,6 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.tables import ROOMY, duration, pace, result_row
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.axes import name_of
-from fedgrid.redaction import printable
 from fedgrid.tracking.scoring.run import Run
 
 NUMBERS_WIDTH = 64
@@ -114,7 +113,7 @@ class Bars(View):
         task = self._tasks.pop(config.run_id, None)
         if task is not None:
             self._progress.remove_task(task)
-        self._live.console.print(Text.assemble((mark, style), printable(text)))
+        self._live.console.print(Text.assemble((mark, style), text))
 
 
 class Lines(View):

@@ -32,7 +32,6 @@ from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.runs import about, read_runs
-from fedgrid.redaction import in_csv
 from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 
 ROWS_SHOWN = 40
@@ -120,7 +119,7 @@ def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> 
         writer = csv.DictWriter(file, columns)
         if rows:
             writer.writeheader()
-        writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
+        writer.writerows(rows)
     return path
 
 

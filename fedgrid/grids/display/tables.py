@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from fedgrid.grids.results.result_columns import OWN_COLUMNS, SUMMARY_COLUMNS, columns_for
-from fedgrid.redaction import printable
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import seed_words, spread_over_seeds
@@ -286,4 +285,4 @@ def cell(value: Any) -> str:
         return NONE
     if isinstance(value, float):
         return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
-    return printable(text_of(value))
+    return text_of(value)

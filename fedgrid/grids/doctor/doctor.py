@@ -15,7 +15,7 @@ from fedgrid.grids.doctor.gpus import look_at_gpus
 from fedgrid.grids.doctor.machine import Findings, look_at_job, look_at_machine, look_at_versions
 from fedgrid.grids.doctor.stores import look_at_mlflow, look_at_storage
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.redaction import printable, redacted
+from fedgrid.redaction import redacted
 
 SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_", "SLURM_JOB_", "NVIDIA_")
 """How the names of environment variables begin that change what fedgrid does."""
@@ -77,4 +77,4 @@ def _environment() -> Findings:
 
 
 def _clean(text: str) -> str:
-    return printable(redacted(" ".join(text.split())))
+    return redacted(" ".join(text.split()))

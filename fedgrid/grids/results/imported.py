@@ -10,7 +10,6 @@ from pathlib import Path
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.format import seal, unseal
 from fedgrid.parquet_files import run_id_of
-from fedgrid.redaction import printable
 
 IMPORTED = "imported.json"
 
@@ -37,7 +36,7 @@ def import_lines(folders: Iterable[Path]) -> list[str]:
     by_grid: dict[str, list[str]] = defaultdict(list)
     for folder in folders:
         if (grid := grid_of(folder)) is not None:
-            by_grid[printable(grid)].append(folder.name.removesuffix(f"-{run_id_of(folder)}"))
+            by_grid[grid].append(folder.name.removesuffix(f"-{run_id_of(folder)}"))
     return [
         f"imported as {grid}, and not computed here: {len(names)} runs, the first {names[0]}"
         for grid, names in by_grid.items()

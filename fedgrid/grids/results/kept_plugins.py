@@ -17,7 +17,6 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource, digest_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.redaction import printable
 
 FOLDER, INDEX = "plugins", "plugins.json"
 
@@ -94,9 +93,7 @@ def read_index(folder: Path) -> dict[str, PluginEntry]:
 def know_titles(folder: Path) -> None:
     """Note what tables call the algorithms of a grid's plugins, and which of them are references."""
     index = read_index(folder).values()
-    titles = {
-        name: " ".join(printable(title).split()) for plugin in index for name, title in plugin.titles.items()
-    }
+    titles = {name: " ".join(title.split()) for plugin in index for name, title in plugin.titles.items()}
     note_titles(titles, [name for plugin in index for name in plugin.references])
 
 
@@ -137,8 +134,8 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust:
 
 def _refusal(path: Path, digest: str, entry: PluginEntry | None) -> str:
     """Return whose code was not executed, how to read it, and which other edit of it was named."""
-    name = printable(_plain_name(entry.plugin)) if entry else "of a name that is not kept"
-    algorithms = ", ".join(printable(title) for title in entry.titles) if entry else ""
+    name = _plain_name(entry.plugin) if entry else "of a name that is not kept"
+    algorithms = ", ".join(entry.titles) if entry else ""
     whose = f"plugin {name}" + (f" (algorithm {algorithms})" if algorithms else "")
     named = next((source for source in active.files() if _plain_name(source.name) == name), None)
     other = f"--plugin {named.name} is another edit of it, digest {named.digest[:12]}. " if named else ""

@@ -22,7 +22,7 @@ from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.runs import delete_runs
 from fedgrid.grids.trackers.tensorboard import delete_events
-from fedgrid.redaction import printable, redacted
+from fedgrid.redaction import redacted
 
 Ask: TypeAlias = Callable[[str], bool]
 
@@ -107,7 +107,7 @@ def _size(folder: Path, storage: Storage) -> int:
 
 
 def _confirm(ask: Ask, question: str, console: Console) -> bool:
-    question = printable(redacted(question))
+    question = redacted(question)
     if not sys.stdin.isatty():
         raise ConfigError(f"{question} There is no terminal to confirm on: add --yes")
     if ask(question):

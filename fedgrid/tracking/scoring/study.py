@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fedgrid.arguments import checked
-from fedgrid.redaction import printable
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.client_scores import HARM
@@ -76,7 +75,7 @@ class Study:
         shown = means.head(MOST).to_string(float_format="{:.3f}".format).splitlines() if len(means) else []
         more = [f"and {len(means) - MOST} more algorithms"] if len(means) > MOST else []
         lines = [f"Study {self._title()}", *(f"{name:{wide}}  {value}" for name, value in facts)]
-        lines = [printable(line) for line in (*lines, *([""] if shown else []), *shown, *more)]
+        lines += [*([""] if shown else []), *shown, *more]
         return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..." for line in lines)
 
     def _repr_html_(self) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from fedgrid.redaction import csv_text, in_markdown, printable
+from fedgrid.redaction import csv_text, in_markdown
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Row, Table
 
 LATEX = {
@@ -177,4 +177,4 @@ def _superscript(keys: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Return text as LaTeX shows it, in one line."""
-    return "".join(LATEX.get(char, char) for char in printable(text.replace("\n", " ")))
+    return "".join(LATEX.get(char, char) for char in text.replace("\n", " "))

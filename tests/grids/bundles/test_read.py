@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+import pyarrow as pa
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
@@ -89,6 +90,22 @@ def run_listed_twice(folder: Path) -> None:
     grid._write_runs(replace(stored, every=(*stored.every, stored.every[0])))
 
 
+def escape_in_title(folder: Path) -> None:
+    path = folder / "storage/grids/mine/plugins.json"
+    [(digest, entry)] = unseal(path).items()
+    path.write_text(seal({digest: {**entry, "titles": {"own": "\x1b[2J"}}}))
+
+
+def escape_in_table(folder: Path) -> None:
+    run, place = run_in(folder, "digits", "fedavg", 0)
+
+    def change(table: pa.Table) -> pa.Table:
+        column = table.column_names.index("part")
+        return table.set_column(column, "part", pa.array(["\u202e"] * len(table)))
+
+    forge(run, place, "clients", change)
+
+
 def newer_format(folder: Path) -> None:
     path = folder / MANIFEST
     path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
@@ -111,6 +128,8 @@ def newer_format(folder: Path) -> None:
         (run_listed_twice, True, ["claims 9"]),
         (further_file, False, ["report/tables/further.md", "bundle.json"]),
         (missing_file, False, ["environment.txt", "missing"]),
+        (escape_in_title, True, ["grids/mine/plugins.json", "control characters"]),
+        (escape_in_table, True, ["clients.parquet", "control characters"]),
         (newer_format, False, ["newer", "format 2"]),
     ],
 )

@@ -58,7 +58,7 @@ def test_classes_of_a_folder_have_their_names(folder):
     shown = fedgrid(*given, "--csv", folder / "held.csv")
     assert (shown.code, "=bee ┃ ape ┃" in shown.out) == (0, True)
     with (folder / "held.csv").open() as file:
-        assert next(csv.reader(file)) == ["client_id", "partition", "total_samples", "'=bee", "ape"]
+        assert next(csv.reader(file)) == ["client_id", "partition", "total_samples", "=bee", "ape"]
     assert json.loads(fedgrid(*given, "--json").out)["classes"] == ["=bee", "ape"]
 
 

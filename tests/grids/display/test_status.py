@@ -92,13 +92,6 @@ def test_status_is_printed_as_text_and_json(storage):
     assert json.loads(fedgrid("status", "mine", "--storage", storage.root, "--json").out)["failed"] == 1
 
 
-def test_control_characters_of_another_user_do_not_reach_the_terminal(storage):
-    RunFolder(storage, RUNS[1]).fail("\x1b]0;title\x07\x1b[2J\u202ecleared", 3)
-    result = fedgrid("status", "mine", "--storage", storage.root, COLUMNS="200")
-    assert "\\x1b[2J\\u202ecleared" in result.out
-    assert not {"\x1b", "\x07", "\u202e"} & set(result.out)
-
-
 def test_stop_of_a_grid_that_is_not_running_is_refused(storage):
     result = fedgrid("stop", "mine", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")

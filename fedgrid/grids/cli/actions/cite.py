@@ -14,7 +14,6 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.redaction import printable
 from fedgrid.tracking.trained import trained_line
 
 
@@ -45,7 +44,7 @@ def cite(what: str, storage: Storage, data_dir: Path) -> None:
         f"% {_settings(runs)} With {_versions(runs, storage)}.",
         *([f"% Without a citation here: {lacking}."] if lacking else []),
     ]
-    print(printable("\n\n".join(["\n".join(lines), *references(runs).values()])))
+    print("\n\n".join(["\n".join(lines), *references(runs).values()]))
 
 
 def _settings(runs: Sequence[RunConfig]) -> str:
