@@ -13,7 +13,7 @@ from time import time
 import pyarrow as pa
 from pyarrow import fs
 
-from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
@@ -46,23 +46,14 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:
-    """Return all complete files under a folder, by their path relative to `base`.
-
-    Raises:
-        RunError: a name would lead out of a mirror: anyone who can write to a bucket can choose its keys.
-    """
+    """Return all complete files under a folder, by their path relative to `base`."""
     selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
     infos = remote.get_file_info(selector)
-    files = {
+    return {
         info.path.removeprefix(f"{base}/"): info
         for info in infos
         if info.type == fs.FileType.File and PARTIAL not in info.path
     }
-    for name in files:
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or "\0" in name:
-            raise RunError(f"{base} has a file named {name!r}, which fedgrid did not write; delete it there")
-    return files
 
 
 def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
