@@ -223,9 +223,8 @@ class GridFolder:
             return frozenset(run_id for run_ids in stopped for run_id in run_ids)
         except FileNotFoundError:
             return frozenset()
-        except (DamagedFile, KeyError, TypeError) as error:
-            path = self.path / FOUND
-            raise ConfigError(f"{path} is damaged; repeat the search's command to write it again") from error
+        except DamagedFile as error:
+            raise ConfigError(f"{error}; repeat the search's command to write it again") from error
 
     def ask_to_stop(self) -> None:
         """Ask every run of the grid to stop after its current round.

@@ -4,9 +4,7 @@ import json
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
-
-from pydantic import BaseModel, ValidationError
+from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import disk_errors
@@ -24,23 +22,6 @@ from fedgrid.redaction import csv_text
 TABLE, FIGURES = "search.csv", "figures"
 ASKED = "search"
 """Key of the digest of what the search asks for."""
-
-
-class _Best(BaseModel):
-    by: Literal["validation", "accuracy", "silhouette", "ari"]
-    trial: int
-    params: dict[str, Any]
-
-
-class _Results(BaseModel):
-    """What is read of `search.json`."""
-
-    algorithm: str
-    datasets: list[str]
-    trials_asked: int
-    trials_done: int
-    complete: bool
-    best: dict[str, _Best]
 
 
 def check_same(search: Search, storage: Storage) -> None:
@@ -136,16 +117,14 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
         results = unseal(folder.path / FOUND)
         if (results.get("name"), results.get(ASKED)) != (name, digest_of(folder)):
             raise DamagedFile(folder.path / FOUND, "it is of another search")
-        _Results.model_validate(results)
     except FileNotFoundError as error:
         names = sorted(path.parent.name for path in (storage.root / GRIDS).glob(f"*/{FOUND}"))
         advice = (
             f"there: {', '.join(names)}" if names else "name another --storage, or start one: fedgrid search"
         )
         raise ConfigError(f"no search '{name}' in {storage}; {advice}") from error
-    except (DamagedFile, ValidationError) as error:
-        why = f"{folder.path / FOUND} is damaged" if isinstance(error, ValidationError) else error
-        raise ConfigError(f"{why}; repeat the search's command to write it again") from error
+    except DamagedFile as error:
+        raise ConfigError(f"{error}; repeat the search's command to write it again") from error
     return results
 
 

@@ -155,24 +155,6 @@ def test_tuned_option_of_the_command_line(storage):
     assert "--tuned sattler-mnist: no run of sattler on mnist in this grid" in refused.err
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"best": {"label_free": None}},
-        {"best": {"label_free": best("validation\n- x", 1, {})}},
-        {"best": [1]},
-        {"datasets": [[1]]},
-        {"complete": None},
-    ],
-    ids=str,
-)
-def test_search_json_with_odd_values_is_damage(storage, change):
-    """With the right checksum, as somebody else may have written it."""
-    write(storage.root, "odd", **{"algorithm": "sattler", "datasets": ["mnist"], "best": {}, **change})
-    with pytest.raises(ConfigError, match=r"odd/search.json is damaged; repeat the search's command"):
-        read_tuned(["odd"], storage)
-
-
 def test_search_json_of_another_search_is_damage(storage):
     """Copied by hand, and sealed."""
     write(storage.root, "briggs-mnist", algorithm="briggs", datasets=["mnist"], best={})
