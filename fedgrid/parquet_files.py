@@ -1,4 +1,7 @@
-"""Reads tables in Parquet that may come from somebody else: whether they fit into memory, what they hold."""
+"""Reads tables in Parquet: whether they fit into memory, and hold what their columns can.
+
+No checksum covers the footers of a run that is not finished, and a bundle's tables may hold anything.
+"""
 
 import os
 from collections.abc import Callable, Sequence

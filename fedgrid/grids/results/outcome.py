@@ -149,7 +149,7 @@ def _check(
     if why is None:
         try:
             times, _ = times_of(folder), parts_of(folder / MADE_WITH)
-        except (DamagedFile, UnreadableFile) as error:  # With the right checksum: somebody else wrote it.
+        except (DamagedFile, UnreadableFile) as error:  # In a bundle, with the right checksum.
             why = str(error)
     _CHECKED[folder] = stats, why, times
     if trusted is not None and why is None:

@@ -144,7 +144,7 @@ def parts_of(path: Path) -> Parts:
 
 
 def _is_part(value: object) -> bool:
-    """Return whether a value of a file is that of a `Part`: it may come from somebody else."""
+    """Return whether a value of a file is that of a `Part`: a bundle's is read here before it is believed."""
     if not isinstance(value, dict) or CODE not in value:
         return False
     start, texts = value.get("from_round"), [value[name] for name in value if name != "from_round"]

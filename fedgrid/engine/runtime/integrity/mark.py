@@ -88,7 +88,7 @@ def listed_files(folder: Path, config: RunConfig) -> Listed:
     listed, rounds = mark.get("files"), last_round(folder, config)
     named = {"run_id": config.run_id, "rounds": rounds, "files": listed}
     *_, state = state_names(rounds)
-    # Another user may have written it, and names are joined to paths.
+    # A bundle's mark is read here before it is believed, and names are joined to paths.
     if (
         mark != named
         or not isinstance(listed, dict)
