@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
@@ -18,7 +19,6 @@ from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.algorithms.updates.source import Rng, Vector
-from fedgrid.arguments import check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,8 +125,10 @@ class Served:
 
 def _check_choices(of: Order | Served) -> None:
     """Check how clients are to choose among models: another word would silently count as one of these."""
-    check_choice("choose_on", of.choose_on, get_args(ChooseOn))
-    check_choice("choose_by", of.choose_by, get_args(ChooseBy))
+    for name, choices in (("choose_on", get_args(ChooseOn)), ("choose_by", get_args(ChooseBy))):
+        if (given := getattr(of, name)) not in choices:
+            near = "".join(f"did you mean '{word}'? " for word in get_close_matches(str(given), choices, 1))
+            raise ValueError(f"unknown {name} {given!r}; {near}known: {', '.join(choices)}")
 
 
 class Message(Section):

@@ -55,7 +55,7 @@ TWO_DATASETS = "dataset: [mnist, cifar10]\nalgorithm: [fedavg, {name: sattler, c
         ("seed: 1\noverides: 3", "line 2: unknown key 'overides'; did you mean 'overrides'? allowed: "),
         (
             "# why\ntraining:\n  batch_size: 8\n  rouns: 3",
-            "line 4: unknown key 'rouns' in training; did you mean 'rounds'? allowed: rounds, local_epochs",
+            "line 4: unknown key 'rouns' in training; did you mean 'rounds'? allowed: rounds, stop_after",
         ),
         ("training:\n  rounds: -1", "line 2: training.rounds = -1: input should be greater than 0"),
         ("training:\n  rounds: 2.5", "line 2: training.rounds = 2.5: input should be a valid integer"),
@@ -193,7 +193,7 @@ def test_an_invalid_algorithm_is_refused_with_its_line(refused, entry, message):
         ),
         (
             "when: {dataset: mnist}\n    then: {training: 3}",
-            "line 5: then.training = 3: expected keys such as rounds, local_epochs, batch_size",
+            "line 5: then.training = 3: expected keys such as rounds, stop_after, local_epochs",
         ),
         (
             "when: {dataset: mnist}\n    then: {clients: 3}",

@@ -269,6 +269,7 @@ class TestSharedPrefix:
             inner = {"kind": value} if isinstance(value, str) else value
             changed |= {f"{name}.{key}" for key in inner} if name in sections else {name}
         assert changed == keys - {
+            "training.stop_after",  # Only with validation images: test_validation_stop.py.
             "split.majority",
             "split.first_group",
             "split.labels_share",
@@ -329,7 +330,7 @@ def test_a_configuration_cannot_be_changed():
         ({"sed": 1}, "unknown key 'sed'; did you mean 'seed'? allowed: dataset, clients, algorithm"),
         (
             {"training": {"round": 3}},
-            "unknown key 'round' in training; did you mean 'rounds'? allowed: rounds, local_epochs",
+            "unknown key 'round' in training; did you mean 'rounds'? allowed: rounds, stop_after",
         ),
         (
             {"split": {"draw": 3}},
