@@ -5,14 +5,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.doctor.disk import look_at_disk
 from fedgrid.grids.doctor.machine import Findings, num_nodes
 from fedgrid.grids.results.grid_folder import list_grids
-from fedgrid.grids.trackers.mlflow.own_store import own_file
-from fedgrid.grids.trackers.mlflow.store import (
-    artifact_root,
-    check_reachable,
-    is_missing,
-    one_line,
-    tracking_uri,
-)
+from fedgrid.grids.trackers.mlflow.store import check_reachable, is_missing, one_line, tracking_uri
 
 GRIDS_NAMED = 10
 
@@ -46,7 +39,6 @@ def look_at_mlflow(text: str) -> Findings:
         TrackerFailed: its address is malformed, or it does not answer.
     """
     uri = tracking_uri(Storage.of(text).root)
-    own_file(uri, artifact_root(Storage.of(text).root))
     if is_missing(uri):
         return Findings({"store": f"{uri} (not there yet; the first grid creates it)"})
     with one_line(uri):

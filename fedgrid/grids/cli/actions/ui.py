@@ -1,7 +1,6 @@
 """`fedgrid ui`: the MLflow server for the store of a folder of runs."""
 
 import os
-from functools import partial
 
 from rich.console import Console
 
@@ -21,7 +20,6 @@ from fedgrid.grids.trackers.mlflow.store import (
     one_line,
     tracking_uri,
 )
-from fedgrid.grids.trackers.mlflow.view import opening_page
 
 
 def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) -> None:
@@ -50,19 +48,15 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
                 steps.pause()
                 print_plain(console, text)
 
-            ui.serve(uri, artifacts, port, partial(_announcement, grid, uri, port, storage), announce)
+            ui.serve(uri, artifacts, port, _announcement(grid, uri, port, storage), announce)
         except ui.ServerEnded as error:
             raise RunError(str(error)) from error
         except TrackerFailed as error:
             raise ConfigError(str(error)) from error
 
 
-def _announcement(grid: str | None, uri: str, port: int, storage: Storage, pages: dict[str, str]) -> str:
-    """Return the address of a grid's page, which is added to `pages`, or of MLflow's, in a sentence."""
+def _announcement(grid: str | None, uri: str, port: int, storage: Storage) -> str:
+    """Return the address of a grid's runs, or of MLflow's page, in a sentence."""
     where = None if grid is None else ui.experiment_address(uri, port, grid)
-    if grid is not None and where is not None:
-        runs = GridFolder(storage, grid).runs()
-        pages[f"/grid/{grid}"] = opening_page(where, [*dict.fromkeys(run.algorithm["name"] for run in runs)])
-        where = f"{ui.address(port)}/grid/{grid}"
     lacks = f"; it has no runs of {grid}: `{command(storage, 'sync', grid)}` logs them" if grid else ""
     return f"MLflow at {where or ui.address(port)} (Ctrl-C ends it){'' if where else lacks}"

@@ -8,7 +8,7 @@ from typing import Any
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow.own_store import make_ready, own_file
+from fedgrid.grids.trackers.mlflow.own_store import make_ready
 from fedgrid.grids.trackers.mlflow.store import artifact_root, connect, is_missing, tracking_uri
 from fedgrid.redaction import redacted
 
@@ -89,7 +89,6 @@ def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = N
         TrackerFailed: the store fails; some of them may be marked.
     """
     uri = tracking_uri(storage.root)
-    own_file(uri, artifact_root(storage.root))
     if is_missing(uri):
         return 0
     client = connect(uri)

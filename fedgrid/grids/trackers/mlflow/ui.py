@@ -1,38 +1,33 @@
-"""Runs the MLflow UI for a store, reachable only from this machine."""
+"""Runs MLflow's own server for a store, on this machine's loopback."""
 
 import http.client
 import os
 import re
-import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile, gettempdir
-from types import FrameType, MappingProxyType
+from tempfile import TemporaryFile
+from types import FrameType
 from typing import IO
 
-from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.mlflow import own_user
 from fedgrid.grids.trackers.mlflow.store import find_experiment, one_line, with_upgrade
 from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
-LONGEST = 70
-"""Characters of the folder of a Unix socket, whose path has at most 107."""
+ALLOWED_HOSTS = "localhost:*,127.0.0.1:*"
+"""Hosts that MLflow lets a request name: a page of another site, also after DNS rebinding, names another."""
 END_SECONDS = 10
 """Time for the server to exit after SIGTERM."""
 VIEW = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART"
 """Shows runs (not traces of language models), in the prepared view, as charts."""
 ANSWER_SECONDS, PAUSE_SECONDS = 5.0, 0.2
 """How long a server may take to answer, and how long to wait before it is asked again."""
-LAST_WORDS = 1 << 16
-"""Bytes of a server's output that are read for the cause of its end."""
 CAUSE = re.compile(r"^[\w.]*(?:Error|Exception): (.+)$", re.MULTILINE)
 GUARD = ("sh", "-c", "read _; kill -TERM 0")
 """Terminates its process group when its standard input closes, which happens when the parent is killed."""
@@ -51,10 +46,8 @@ def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
     return None
 
 
-def command(uri: str, artifacts: Path, port: int, at: Path) -> list[str]:
-    """Return the command of an MLflow server on the store `uri`, with one worker, at the Unix socket `at`.
-
-    It takes `port` of loopback for its own in addresses.
+def command(uri: str, artifacts: Path, port: int) -> list[str]:
+    """Return the command of an MLflow server on the store `uri`, with one worker.
 
     Raises:
         TrackerFailed: if `uri` is a server itself.
@@ -68,13 +61,20 @@ def command(uri: str, artifacts: Path, port: int, at: Path) -> list[str]:
         *("--host", HOST),
         *("--port", str(port)),
         *("--workers", "1"),
-        *("--uvicorn-opts", f"--uds {shlex.quote(str(at))}"),
     ]
 
 
 def environment() -> dict[str, str]:
-    """Return the server's environment: without telemetry and without the unused job runner (180 MB)."""
-    return {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    """Return the server's environment: without telemetry and without the unused job runner (180 MB).
+
+    MLFLOW_SERVER_ALLOWED_HOSTS of the user stays, as for a proxy in front of it.
+    """
+    return {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ALLOWED_HOSTS": ALLOWED_HOSTS,
+        **os.environ,
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
 
 
 class ServerEnded(TrackerFailed):
@@ -83,49 +83,30 @@ class ServerEnded(TrackerFailed):
 
 @contextmanager
 def started(
-    uri: str,
-    artifacts: Path,
-    port: int,
-    output: IO[bytes] | None = None,
-    pages: own_user.Pages = MappingProxyType({}),
+    uri: str, artifacts: Path, port: int, output: IO[bytes] | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the server within this context; the server and its workers end with it, even if this process is
-    killed. It serves this user alone where the system tells users apart, and no pages of other sites.
+    """Run the server within this context; it and its workers end with it, even if this process is killed.
 
-    What it prints goes to `output`, or where this process prints. `pages` are served beside MLflow's.
+    What it prints goes to `output`, or where this process prints.
 
     Raises:
         TrackerFailed: if `port` is in use, or `uri` is a server itself.
     """
-    with ExitStack() as stack:
-        at = stack.enter_context(scratch_folder(_short())) / "mlflow"
-        arguments = command(uri, artifacts, port, at)
-        stack.enter_context(own_user.pass_on(stack.enter_context(_bound(port)), at, pages))
-        # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
-        server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
-        with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
-            try:
-                yield server
-            finally:
-                _end(server)
+    arguments = command(uri, artifacts, port)
+    _check_free(port)
+    # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
+    server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
+    with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
+        try:
+            yield server
+        finally:
+            _end(server)
 
 
-def _short() -> str | None:
-    """Return a folder whose path leaves room for that of a Unix socket, None for the usual one."""
-    return None if len(gettempdir()) <= LONGEST else "/tmp"
-
-
-def serve(
-    uri: str,
-    artifacts: Path,
-    port: int,
-    prepare: Callable[[dict[str, str]], str],
-    announce: Callable[[str], None],
-) -> None:
+def serve(uri: str, artifacts: Path, port: int, text: str, announce: Callable[[str], None]) -> None:
     """Run the server until Ctrl-C or SIGTERM. Its own messages are not shown, only the cause if it ends.
 
-    `prepare` is called while it starts, with pages to add to, and `announce` with its result once the server
-    answers.
+    `announce` is called with `text` once the server answers.
 
     Raises:
         TrackerFailed: if `port` is in use, or `uri` is a server itself.
@@ -133,15 +114,15 @@ def serve(
     """
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        pages: dict[str, str] = {}
-        with TemporaryFile() as output, started(uri, artifacts, port, output, pages) as server:
-            text = prepare(pages)
+        with TemporaryFile() as output, started(uri, artifacts, port, output) as server:
             while server.poll() is None and not answers(port):
                 time.sleep(PAUSE_SECONDS)
             if server.poll() is None:
                 announce(text)
             code = server.wait()
-            cause = with_upgrade(_cause(output, code), uri)
+            output.seek(0)
+            errors = CAUSE.findall(output.read().decode(errors="replace"))
+            cause = with_upgrade(str(errors[-1]) if errors else f"exit code {code}", uri)
             raise ServerEnded(f"MLflow's server for {uri} has ended: {cause}")
     except KeyboardInterrupt:
         return
@@ -158,29 +139,20 @@ def answers(port: int) -> bool:
     return False
 
 
-def _cause(output: IO[bytes], code: int) -> str:
-    """Return in one line why a server has ended: the last error that it printed, else its exit code."""
-    output.seek(max(0, output.seek(0, os.SEEK_END) - LAST_WORDS))
-    errors = CAUSE.findall(output.read().decode(errors="replace"))
-    return str(errors[-1]) if errors else f"exit code {code}"
-
-
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _bound(port: int) -> socket.socket:
-    bound = socket.socket()
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((HOST, port))
-    except (OSError, OverflowError) as error:
-        bound.close()
-        raise TrackerFailed(
-            f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
-            f"process that uses port {port}, or choose another with --port"
-        ) from error
-    return bound
+def _check_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            raise TrackerFailed(
+                f"cannot listen on {address(port)} ({getattr(error, 'strerror', None) or error}); stop the "
+                f"process that uses port {port}, or choose another with --port"
+            ) from error
 
 
 def _end(server: "subprocess.Popen[bytes]") -> None:

@@ -32,33 +32,10 @@ TOTALS = (
     *("grid/runs_done", "grid/runs_failed"),
 )
 """Metrics of a whole run or grid rather than of a round, drawn as bars."""
-COLOURS, OPENED = "experimentRunColors", "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1"
-"""What MLflow calls the colours in the browser's storage, and whether its assistant's panel, a quarter of the
-page, has been opened for once."""
 NARROW, PER_LETTER = 110, 6
 """Widths of columns, in pixels."""
 TOP, REST, SETTINGS = "At a glance", "Model metrics", "Searched settings"
 """Sections of charts. MLflow needs the one of metrics without a section, under its own name."""
-
-
-def opening_page(address: str, algorithms: Sequence[str]) -> str:
-    """Return a page that gives the browser the colours of algorithms, then goes on to `address`.
-
-    MLflow keeps the colours of groups in the browser. By itself it takes one of twenty by a digest of a
-    group's name, so that some share one. Colours that the user has chosen stay.
-    """
-    from fedgrid.tracking.figures.style import styles
-
-    colours = {f"tag.algorithm.{name}": style.colour for name, style in styles(algorithms).items()}
-    as_json, where = (json.dumps(value).replace("<", "\\u003c") for value in (colours, address))
-    return f"""<!DOCTYPE html>
-<title>fedgrid</title>
-<script>
-const chosen = JSON.parse(localStorage.getItem("{COLOURS}") || "{{}}");
-localStorage.setItem("{COLOURS}", JSON.stringify({{...{as_json}, ...chosen}}));
-localStorage.setItem("{OPENED}", "true");
-location.replace({where});
-</script>"""
 
 
 def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] = ()) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from mlflow.server.fastapi_security import get_allowed_hosts
+from mlflow.server.security_utils import is_allowed_host_header
 
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import store, ui
@@ -28,20 +30,34 @@ def free_port() -> int:
 
 def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    at = Path("/tmp/a b/mlflow")
-    assert ui.command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001, at) == [
+    assert ui.command("sqlite:////runs/mlflow.db", Path("artifacts"), 5001) == [
         *(sys.executable, "-m", "mlflow", "server"),
         *("--backend-store-uri", "sqlite:////runs/mlflow.db"),
         *("--artifacts-destination", str(tmp_path / "artifacts")),
         *("--host", "127.0.0.1", "--port", "5001", "--workers", "1"),
-        *("--uvicorn-opts", "--uds '/tmp/a b/mlflow'"),
     ]
     assert ui.environment()["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
 
 
+@pytest.mark.parametrize(
+    ("host", "is_allowed"),
+    [
+        ("127.0.0.1:5000", True),
+        ("localhost:6000", True),  # the other end of a tunnel
+        ("localhost.evil.com:5000", False),
+        ("evil.com:5000", False),
+        ("192.168.0.1:5000", False),
+    ],
+)
+def test_requests_for_other_hosts_are_refused(host, is_allowed, monkeypatch):
+    """By MLflow, which allows private addresses unless it is told."""
+    monkeypatch.setenv("MLFLOW_SERVER_ALLOWED_HOSTS", ui.environment()["MLFLOW_SERVER_ALLOWED_HOSTS"])
+    assert is_allowed_host_header(get_allowed_hosts(), host) == is_allowed
+
+
 def test_the_ui_refuses_a_store_that_is_a_server_itself(tmp_path):
     with pytest.raises(TrackerFailed, match=r"server: open http://\*\*\*@head:5000 "):
-        ui.command("http://me:secret@head:5000", tmp_path, 5000, tmp_path)
+        ui.command("http://me:secret@head:5000", tmp_path, 5000)
 
 
 def test_a_port_in_use_is_an_error_of_one_line(tmp_path):
@@ -50,12 +66,12 @@ def test_a_port_in_use_is_an_error_of_one_line(tmp_path):
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(TrackerFailed, match=f"{port} .*in use.*choose another with --port"):
-            ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, port, str, print)
+            ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, port, "", print)
 
 
 def test_a_port_that_is_none_is_one_line(tmp_path):
     with pytest.raises(TrackerFailed, match="cannot listen on http://127.0.0.1:70000 .*choose another"):
-        ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, 70000, str, print)
+        ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, 70000, "", print)
 
 
 def test_a_grid_s_runs_have_an_address(tmp_path):
@@ -103,7 +119,7 @@ def test_server_that_ends_by_itself_is_one_line_with_the_cause(
     code = f"import sys; sys.stderr.write({printed!r}); sys.exit(3)"
     monkeypatch.setattr(ui, "command", lambda *_: [sys.executable, "-c", code])
     with pytest.raises(ui.ServerEnded, match=f"sqlite:////unused has ended: {cause}$"):
-        ui.serve("sqlite:////unused", tmp_path, free_port, str, pytest.fail)
+        ui.serve("sqlite:////unused", tmp_path, free_port, "", pytest.fail)
     assert capfd.readouterr() == ("", "")
 
 
@@ -120,7 +136,7 @@ def serving(port):
         f"ui.command = lambda *_: [sys.executable, '-c', {server!r}]; "
         "ui.answers = lambda port: True; "
         "announce = lambda text: print(text, flush=True); "
-        f"ui.serve('sqlite:////unused', Path('unused'), {port}, lambda pages: 'started', announce)"
+        f"ui.serve('sqlite:////unused', Path('unused'), {port}, 'started', announce)"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None

@@ -6,18 +6,7 @@ from pathlib import Path
 import mlflow
 import pytest
 
-from fedgrid.grids.trackers.mlflow.view import (
-    CHARTS,
-    COLOURS,
-    METRICS,
-    OPENED,
-    TAGS,
-    TOP,
-    TOTALS,
-    VIEW_TAG,
-    opening_page,
-    view,
-)
+from fedgrid.grids.trackers.mlflow.view import CHARTS, METRICS, TAGS, TOP, TOTALS, VIEW_TAG, view
 from tests.helpers.logged_runs import unpacked
 
 KEYS = (*CHARTS, "cost/bytes_up")
@@ -81,11 +70,3 @@ def test_installed_mlflow_knows_the_words_of_the_view():
     assert unknown == []
     assert VIEW_TAG.rpartition(".")[0] + "." in code
     assert "viewStateShareKey" in code
-    assert all(f'"{word.removesuffix("_v1")}"' in code for word in (COLOURS, OPENED))
-
-
-def test_page_that_opens_the_view_has_a_colour_for_each_algorithm():
-    page = opening_page("http://127.0.0.1:1/#/experiments/1", ["ocfl-kmeans", "ocfl-meanshift"])
-    colours = re.findall(r'"tag\.algorithm\.ocfl-\w+": "(#\w{6})"', page)
-    assert len(set(colours)) == 2
-    assert 'location.replace("http://127.0.0.1:1/#/experiments/1")' in page
