@@ -391,9 +391,9 @@ class Lines(Tracker):
             file.write(f"{number}\\n")
 ''',
     )
-    teller = "fedgrid/grids/following/teller.py"
-    tree.insert(teller, "for tracker in (MlflowTracker, ", "Lines, ")
-    tree.begin(teller, "from fedgrid.grids.trackers.lines import Lines\n")
+    registry = "fedgrid/grids/following/registry.py"
+    tree.insert(registry, "for tracker in (MlflowTracker, ", "Lines, ")
+    tree.begin(registry, "from fedgrid.grids.trackers.lines import Lines\n")
 
 
 def command(tree):
@@ -492,7 +492,8 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.space import built_in
-from fedgrid.grids.following.teller import News, Teller, find_tracker
+from fedgrid.grids.following.session import TrackerSession
+from fedgrid.grids.following.registry import find_tracker
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.papers.sections import PAPERS
 from fedgrid.tracking.report.contents import report_page
@@ -515,7 +516,7 @@ with TemporaryDirectory() as folder:
     lines = {}
     for name in ("lines", "own-lines"):
         grid = TrackedGrid("mine", Storage.of(folder))
-        Teller(find_tracker(name), grid).tell(News(run, "FINISHED"))
+        TrackerSession(find_tracker(name), grid).update(run)
         lines[name] = Path(folder, f"{name}.txt").read_text()
     active.use()
 page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))

@@ -7,7 +7,7 @@ column that a file lacks is all NaN. A run that goes on may have more rounds in 
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,30 +95,21 @@ class Records:
         """The hidden group of each client in the first round; `clients['true_cluster']` is of every round."""
         return np.asarray(self.clients["true_cluster"][0])
 
-
-def records_of_rows(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> Records:
-    """Return the records of one round from its rows, before or after they are on disk."""
-    rows = sorted(client_rows, key=lambda row: int(row["client"]))
-    names = [name for name in CLIENT_COLUMNS if name in rows[0]]
-    columns = {name: np.array([[_number(row[name]) for row in rows]]) for name in names}
-    if "part" in rows[0]:
-        columns["asked"] = np.array([[float(row["part"] in ASKED) for row in rows]])
-        columns[HELD_OUT] = np.array([[float(row["part"] == HELD_OUT) for row in rows]])
-    if "fault" in rows[0]:
-        columns["attacker"] = np.array([[float(row["fault"] is not None) for row in rows]])
-    return Records(
-        np.array([round_row["round"]]),
-        Columns(
-            (1,),
-            {
-                name: np.array([_number(value)])
-                for name, value in round_row.items()
-                if name != "round" and not isinstance(value, str | Sequence)
-            },
-        ),
-        *_split_off_held_out(columns),
-        np.array([np.nan]),
-    )
+    def after(self, number: int) -> "Records":
+        """Return the records of the rounds after one."""
+        is_in = self.round_R > number
+        shape = self.round_R[is_in].shape
+        return replace(
+            self,
+            round_R=self.round_R[is_in],
+            rounds=Columns(shape, {name: values_R[is_in] for name, values_R in self.rounds.items()}),
+            clients=Columns(
+                (*shape, len(self.client_K)),
+                {name: values_RK[is_in] for name, values_RK in self.clients.items()},
+            ),
+            held_out_RH=self.held_out_RH[is_in] if self.held_out_RH.size else self.held_out_RH,
+            seconds_R=self.seconds_R[is_in],
+        )
 
 
 def read_records(run_folder: Path) -> Records:
@@ -167,7 +158,8 @@ def _split_off_held_out(columns: dict[str, Array]) -> tuple[Columns, Array, Arra
     is_out_K = columns.pop(HELD_OUT, np.zeros_like(columns["cluster"]))[0] == 1
     held_out_RH = columns["personalised_accuracy"][:, is_out_K] if is_out_K.any() else np.zeros((0, 0))
     if is_out_K.any():  # Else a copy would take as much again.
-        columns = {name: values_RK[:, ~is_out_K] for name, values_RK in columns.items()}
+        # In the usual order: a mean over a row adds up its numbers in another order if columns lie together.
+        columns = {name: np.ascontiguousarray(values_RK[:, ~is_out_K]) for name, values_RK in columns.items()}
     return Columns(columns["cluster"].shape, columns), np.flatnonzero(~is_out_K), held_out_RH
 
 

@@ -12,7 +12,7 @@ import pytest
 from fedgrid.grids.trackers.mlflow import ui
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, config_of, new_teller, record, tell
+from tests.helpers.logged_runs import ROUNDS, config_of, new_session, record
 from tests.helpers.processes import wait_until_served
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -35,7 +35,7 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     storage = new_storage(tmp_path / "runs")
     uri, artifacts, config = default_uri(storage), storage / "mlartifacts", config_of(0)
     record(storage, config, ROUNDS)
-    tell(new_teller(storage), config, "FINISHED")
+    new_session(storage).update(config)
     with socket.socket() as probe:
         probe.bind((ui.HOST, 0))
         port = probe.getsockname()[1]

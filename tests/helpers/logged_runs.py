@@ -1,6 +1,7 @@
 """Runs that are recorded on disk, and what MLflow has of them."""
 
 import json
+import os
 import zlib
 from base64 import b64decode
 from collections.abc import Mapping
@@ -13,10 +14,10 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.following.teller import News, Teller
+from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.names import run_name
-from fedgrid.grids.trackers.tracker import Status, TrackedGrid, Tracker
+from fedgrid.grids.trackers.tracker import TrackedGrid, Tracker
 from tests.helpers.run_records import write_records, write_timings
 
 ROUNDS = 4
@@ -30,14 +31,9 @@ def config_of(seed: int) -> RunConfig:
     return complete(given, Path("unused"))
 
 
-def new_teller(storage: Path, tracker: type[Tracker] = MlflowTracker, **grid: Any) -> Teller:
-    """What tells a tracker, MLflow by default, of the runs of the grid `mine`."""
-    return Teller(tracker, TrackedGrid("mine", Storage(storage), **grid))
-
-
-def tell(teller: Teller, config: RunConfig, status: Status | None = None) -> int:
-    """Tell news of a run; return the number of rounds that were told."""
-    return teller.tell(News(config, status))
+def new_session(storage: Path, tracker: type[Tracker] = MlflowTracker, **grid: Any) -> TrackerSession:
+    """A tracker, MLflow by default, of the grid `mine`."""
+    return TrackerSession(tracker, TrackedGrid("mine", Storage(storage), **grid))
 
 
 STARTED_MS = 1_700_000_000_000
@@ -50,6 +46,7 @@ def record(storage: Path, config: RunConfig, rounds: int) -> None:
     (folder / "config.json").write_text("{}\n")
     if rounds == ROUNDS:
         (folder / "done.json").write_text("{}\n")
+        (folder / "scores.json").write_text("{}\n")
     ends = {number: STARTED_MS + 500 * number for number in range(1, rounds + 1)}
     write_timings(
         folder,
@@ -58,6 +55,7 @@ def record(storage: Path, config: RunConfig, rounds: int) -> None:
             for number, at in ends.items()
         ],
     )
+    os.utime(folder)  # As when a file is replaced whole.
 
 
 def unpacked(tag: str) -> Mapping[str, Any]:

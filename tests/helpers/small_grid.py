@@ -1,4 +1,4 @@
-"""Two small runs, and stand-ins for trackers and the screen that record every call."""
+"""Two small runs, and a stand-in for the screen that records every call."""
 
 from pathlib import Path
 
@@ -26,18 +26,10 @@ def take(storage, seed):
     return run
 
 
-class Told:
-    """Records what `Trackers` would be told."""
-
-    def __init__(self):
-        self.calls = []
-
-    def tell(self, config, status=None, scores=None):
-        self.calls.append((config.seed, status))
-
-
 class View:
     """Records the calls that a view of a launch would get."""
+
+    shows_rounds = True
 
     def __init__(self):
         self.calls = []

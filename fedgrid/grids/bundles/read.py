@@ -35,10 +35,9 @@ from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, RECORDS, STORAGE, SUFFIX
 from fedgrid.grids.bundles.texts import check_texts
-from fedgrid.grids.execution.run_events import write_scores
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
-from fedgrid.grids.results.outcome import look, read_scores
+from fedgrid.grids.results.outcome import look, read_scores, write_scores
 from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 from fedgrid.tracking.records import RecordsError, read_records, table
 

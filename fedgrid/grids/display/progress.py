@@ -28,6 +28,9 @@ STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
 class View:
     """Shows the user what happens in a launch, within a `with`."""
 
+    shows_rounds = True
+    """Whether the scores of rounds are shown."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -122,7 +125,7 @@ class Lines(View):
     def __init__(self, console: Console, varied: Sequence[str] = (), *, by_round: bool = True) -> None:
         self._console = console
         self._varied = varied
-        self._by_round = by_round
+        self.shows_rounds = by_round
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
         """Print that the run's encoder comes first."""
@@ -134,7 +137,7 @@ class Lines(View):
 
     def round(self, config: RunConfig, number: int, scores: Mapping[str, Any]) -> None:
         """Print the round."""
-        if self._by_round:
+        if self.shows_rounds:
             self._say(config, f" round {number}/{config.training.rounds} {_scores(scores)}")
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
@@ -245,15 +248,16 @@ def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[R
 
 
 def _scores(numbers: Mapping[str, Any]) -> str:
-    temperature, accuracy = numbers.get("temperature"), numbers["personalised_accuracy"]
-    r2 = numbers.get("personalised_r2")
-    parts = [f"temp. {temperature:.3f}"] if temperature is not None else []
-    parts.append(f"clusters {numbers['clusters']}")
-    parts += [f"ARI {numbers['ari']:.2f}"] if numbers["ari"] is not None else []
-    parts += [f"acc. {accuracy:.3f}"] if accuracy is not None else []
-    parts += [f"R2 {r2:.3f}"] if r2 is not None else []
-    pooled = numbers.get("personalised_r2_pooled")
-    return "  ".join(parts + ([f"pooled {pooled:.3f}"] if pooled is not None else []))
+    shown = {
+        "temperature": "temp. {:.3f}",
+        "clusters": "clusters {}",
+        "ari": "ARI {:.2f}",
+        "personalised_accuracy": "acc. {:.3f}",
+        "personalised_r2": "R2 {:.3f}",
+        "personalised_r2_pooled": "pooled {:.3f}",
+    }
+    values = {name: numbers.get(name) for name in shown}
+    return "  ".join(shown[name].format(value) for name, value in values.items() if value is not None)
 
 
 def _final(run: Run) -> str:

@@ -14,11 +14,10 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.summary import write_summary
-from fedgrid.grids.execution.run_events import write_scores
-from fedgrid.grids.following.follow import Trackers
+from fedgrid.grids.following.trackers import Trackers
 from fedgrid.grids.planning.claims import import_claims
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import is_finished
+from fedgrid.grids.results.outcome import is_finished, write_scores
 from fedgrid.grids.trackers.mlflow.store import tracking_uri
 from fedgrid.redaction import redacted
 
@@ -103,15 +102,13 @@ class ForeignGrid:
         names, ids = {run.name for run in self.runs}, {run.run_id for run in self.runs}
         replaced = [run for run in self.runs_before if run.name in names and run.run_id not in ids]
         untold = self._trackers.lacking(self.runs)
-        self._trackers.forget([*replaced, *untold])
         for run in replaced:
             self._forget(run)
         self._folder.keep(self.runs, self._text)
         runs = self._folder.runs()
         summary = write_summary(runs, self._storage, self._folder.path)
         self._storage.push(summary.relative_to(self._storage.root).as_posix())
-        with self._trackers:
-            self._trackers.catch_up(untold)
+        with self._trackers.following(runs, [*replaced, *untold]):
             self._trackers.summary([summary], sum(is_finished(self._storage, run) for run in runs), 0)
 
     def _forget(self, config: RunConfig) -> None:

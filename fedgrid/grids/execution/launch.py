@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
     from fedgrid.grids.execution.executors import Executor
-    from fedgrid.grids.following.follow import Trackers
+    from fedgrid.grids.following.trackers import Trackers
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 def launch(
     grid: Grid,
     todo: Sequence[RunConfig],
-    untold: Sequence[RunConfig],
     storage: Storage,
     options: LaunchOptions,
     trackers: Trackers,
@@ -51,7 +50,7 @@ def launch(
     executor: Executor,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
-    """Run `todo`, which has been checked, and tell the trackers of `untold`, which is finished.
+    """Run `todo`, which has been checked; the trackers also get those finished runs that they lack.
 
     Args:
         executor: does the runs.
@@ -79,12 +78,11 @@ def launch(
         if cache is not None and todo:
             cache = replace(cache, takes_rounds=not options.fresh, speed=entry.measure(storage, FOLDER))
         if options.fresh:
-            _forget(grid, todo, storage, lease, trackers, cached=cached)
-        stack.enter_context(trackers)
+            _forget(grid, todo, storage, lease, cached=cached)
+        stack.enter_context(trackers.following(grid.runs, todo if options.fresh else ()))
         lease.confirm()
         watch: Watch | None = None
         storage = storage.patient(warn, lambda: watch is not None and watch.stopping)
-        trackers.catch_up(untold)
         stack.enter_context(_between(view, steps))
         folder = GridFolder(storage, grid.name)
         retention = Retention(folder, storage, warn, grows=then != ()) if cached else None
@@ -92,7 +90,6 @@ def launch(
             folder=folder,
             storage=storage,
             tally=_tally(grid, todo, storage),
-            trackers=trackers,
             view=view,
             lease=lease,
             retention=retention,
@@ -177,12 +174,10 @@ def _forget(
     todo: Sequence[RunConfig],
     storage: Storage,
     lease: Lease,
-    trackers: Trackers,
     *,
     cached: bool,
 ) -> None:
-    """Delete what is to be done again, on disk and in trackers, and the cached rounds that it could use."""
-    trackers.forget(todo)
+    """Delete what is to be done again, and the cached rounds that it could use."""
     shared_prefixes = {f"{FOLDER}/{run.shared_prefix}" for run in todo} if cached else set()
     for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
         storage.remove(name)

@@ -12,7 +12,7 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.run import run_grid
-from fedgrid.grids.following.teller import sync
+from fedgrid.grids.following.session import sync
 from fedgrid.grids.planning.claims import launch_claims
 from fedgrid.grids.planning.options import DEFAULT_TRACKERS, NO_TRACKER
 from fedgrid.grids.presets.grid import Grid

@@ -11,7 +11,7 @@ from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.watch import LaunchResult
-from fedgrid.grids.following.follow import Trackers
+from fedgrid.grids.following.trackers import Trackers
 from fedgrid.grids.planning.checks import check_data, check_stored, output_notes
 from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.results.axes import naming_keys
@@ -189,4 +189,4 @@ def launch_remaining(
 
     in_process = options.in_process or not todo
     executor = executors.InProcess(options) if in_process else executors.OnRay(todo, options)
-    return launch(grid, todo, untold, storage, options, trackers, console, executor, then)
+    return launch(grid, todo, storage, options, trackers, console, executor, then)

@@ -6,17 +6,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError, RunError
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside, write_text
-from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.results.outcome import RUN_ID, SCORES, damage
-from fedgrid.tracking.scoring.scores import score_round, score_run
+from fedgrid.grids.results.outcome import write_scores
 
 
 @dataclass(frozen=True)
@@ -39,16 +35,13 @@ class RoundDone:
     """A round is done; `number` counts from 1."""
 
     number: int
-    scores: Mapping[str, Any]
     timing: Mapping[str, Any]
+    """Its row of `timings.parquet`."""
 
 
 @dataclass(frozen=True)
 class RunFinished:
     """All rounds are done and on disk; scores are written."""
-
-    scores: Mapping[str, Any]
-    """Those of `tracking.scoring.scores.score_run`: the driver may see the file later, over a network."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +101,10 @@ def run_to_end(
             yield RunStopped()
             return
         record = runner.next_round()
-        yield RoundDone(number, score_round(record.round, record.clients), record.timing)
+        yield RoundDone(number, record.timing)
     with _logged(config, storage):
-        scores = write_scores(config, storage)
-    yield RunFinished(scores)
+        write_scores(config, storage)
+    yield RunFinished()
 
 
 @contextmanager
@@ -127,20 +120,3 @@ def _logged(config: RunConfig, storage: Storage) -> Iterator[None]:
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.log(f"failed: {traceback.format_exc()}")
         raise
-
-
-def write_scores(config: RunConfig, storage: Storage) -> Mapping[str, Any]:
-    """Write the final scores of a run that has all its records; return them.
-
-    Raises:
-        RecordsError: if it has none.
-        RunError: if the files cannot be sent to the storage.
-    """
-    folder = folder_of(storage.root, config)
-    with disk_errors(folder):
-        scores = score_run(folder, row_in_papers(config.algorithm["name"]))
-        if damage(storage, config):
-            set_aside(folder, [SCORES])
-        write_text(folder / SCORES, seal({RUN_ID: config.run_id, **scores}, indent=2))
-    storage.push(f"{folder.name}/{SCORES}")
-    return scores

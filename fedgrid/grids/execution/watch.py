@@ -1,16 +1,19 @@
-"""What a grid's driver does with the events of its runs: count them, and pass them to screen and trackers."""
+"""What a grid's driver does with the events of its runs: count them, and show them on the screen."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent, RunFinished, RunPreparing, RunStarted
 from fedgrid.grids.results.runs import failed_run, finished_run
+from fedgrid.tracking.records import RecordsError
+from fedgrid.tracking.scoring.scores import score_rounds
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.progress import Bars, JsonLines, Lines
     from fedgrid.grids.display.tally import Tally
-    from fedgrid.grids.following.follow import Trackers
     from fedgrid.grids.results.grid_folder import GridFolder
     from fedgrid.grids.round_cache.retention import Retention
     from fedgrid.tracking.scoring.run import Run
@@ -45,12 +47,14 @@ class LaunchResult:
 
 @dataclass(kw_only=True)
 class Watch:
-    """Handles the events of all runs of a launch, in the order in which they arrive."""
+    """Handles the events of all runs of a launch, in the order in which they arrive.
+
+    An event says that something is on disk; what the screen shows of it is read there.
+    """
 
     folder: GridFolder
     storage: Storage
     tally: Tally
-    trackers: Trackers
     view: Bars | Lines | JsonLines
     lease: Lease
     retention: Retention | None = None
@@ -64,6 +68,8 @@ class Watch:
     def __post_init__(self) -> None:
         """Begin to watch."""
         self._ticked = self._busy = self._wrote = self.now()
+        self._scores: dict[str, Mapping[int, Mapping[str, Any]]] = {}
+        """Run id -> round -> scores, as they were read last: rounds come in groups."""
 
     @property
     def all_stopped(self) -> bool:
@@ -86,24 +92,21 @@ class Watch:
                         else f"rounds {first} to {last} were stored and are"
                     )
                     warn(f"{config.name}: {what} computed again; log.txt in its folder says why")
-                self.trackers.tell(config)
                 self.view.start(config, rounds_done)
-            case RoundDone(number, scores, timing):
+            case RoundDone(number, timing):
                 self.tally.round(config, number, timing)
-                self.trackers.tell(config, scores={number: scores})
-                self.view.round(config, number, scores)
-            case RunFinished(scores):
+                self.view.round(config, number, self._scores_of(config, number))
+            case RunFinished():
                 self._fetch(config)
                 self.tally.finish(config)
-                self.trackers.tell(config, "FINISHED")
-                run = self.storage.patiently(lambda: finished_run(config, self.storage, scores))
+                self._scores.pop(config.run_id, None)
+                run = self.storage.patiently(lambda: finished_run(config, self.storage))
                 self.view.finish(config, run)
                 if self.retention is not None:
                     self.retention.finish(config)
             case _:
                 self._fetch(config)
                 self.tally.leave(config)
-                self.trackers.tell(config, "KILLED")
                 self.view.stop(config)
 
     def retry(self, config: RunConfig, cause: str, attempt: int) -> None:
@@ -118,7 +121,6 @@ class Watch:
         run = self.storage.patiently(lambda: failed_run(config, self.storage, cause))
         self.failures.append(run)
         self.storage.patiently(lambda: RunFolder(self.storage, config).fail(cause, attempts))
-        self.trackers.tell(config, "FAILED")
         self.view.finish(config, run)
 
     def ask_to_stop(self) -> None:
@@ -157,6 +159,20 @@ class Watch:
     def write_progress(self) -> None:
         """Write the grid's progress, for `fedgrid status`."""
         self.storage.patiently(lambda: self.folder.write_progress(self.tally.as_dict()))
+
+    def _scores_of(self, config: RunConfig, number: int) -> Mapping[str, Any]:
+        """Return the scores of a round for the screen.
+
+        Without any if that shows none, or if the round is not to be seen here yet: on a storage behind a URI
+        the records are fetched when the run ends.
+        """
+        if not self.view.shows_rounds:
+            return {}
+        if number not in self._scores.get(config.run_id, {}):
+            with suppress(RecordsError):
+                read = score_rounds(folder_of(self.storage.root, config), number - 1)
+                self._scores[config.run_id] = dict(read)
+        return self._scores.get(config.run_id, {}).get(number, {})
 
     def _fetch(self, config: RunConfig) -> None:
         folder = folder_of(self.storage.root, config).name

@@ -1,1 +1,1 @@
-"""Following the runs of a launch: their records are told to trackers, each in a process of its own."""
+"""Following runs: trackers get what lies in the runs' folders, while a launch goes on or afterwards."""

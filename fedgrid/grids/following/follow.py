@@ -1,299 +1,205 @@
-"""Lets trackers follow the records of a launch's runs: a thread for each tells it what it lacks.
+"""Follows the runs of a launch for one tracker: looks into their folders again and again until it ends.
 
-If a tracker fails, there is one warning and training goes on; what it has missed is told once it works again,
-or by `fedgrid sync`.
+What lies on disk is the only message: a run's folder, which its server writes, and the grid's folder, which
+says what the runs are and which are under way. If the tracker fails, there is one warning and training goes
+on; what it has missed it gets once it works again, or by `fedgrid sync`.
 """
 
-import sys
-import threading
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.run.run_folder import LOG, folder_of
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.following.process import OwnProcess
-from fedgrid.grids.following.teller import End, News, Teller, find_tracker
-from fedgrid.grids.planning.options import DEFAULT_TRACKERS
+from fedgrid.grids.following.recorded import end_of
+from fedgrid.grids.following.registry import find_tracker
+from fedgrid.grids.following.session import End, TrackerSession
+from fedgrid.grids.results.grid_folder import PROGRESS, RUNS, GridFolder
 from fedgrid.grids.trackers.errors import TrackerFailed
-from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun
+from fedgrid.grids.trackers.tracker import Status, TrackedGrid
 
-T = TypeVar("T")
-LOOK_AT_URI = 30.0
-"""Seconds between looks at the records of runs under way, if these are at a URI."""
+Stamp: TypeAlias = tuple[int, int]
+"""Times in nanoseconds at which a run's folder and its log were changed last, 0 of what is not there."""
+SETTLED = 1_000_000_000
+"""Nanoseconds after which a stamp tells a later change: clocks of file systems tick slowly."""
+Say: TypeAlias = Callable[[str, str], None]
+"""Takes the kind of what the driver is to hear, `sign` (of life), `warning` or `lacking` (what the tracker
+lacks at the end), and a text."""
 
 
 @dataclass(frozen=True)
-class Pauses:
-    """Seconds."""
+class FollowedLaunch:
+    """What a tracker is to follow, as plain values: they go to the tracker's process as JSON."""
 
-    gather: float = 2.0
-    """From the first news to telling it, so that fast rounds share a batch."""
+    tracker: str
+    grid: str
+    storage: str
+    """Its folder or URI."""
+    axes: Sequence[str] = ()
+    """This and the next three as of `TrackedGrid`."""
+    searched: Sequence[str] = ()
+    text: str = ""
+    at_uri: bool = False
+    before: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Run id -> stamp of its folder before the launch, of runs that the tracker need not get as they were."""
+    forgotten: Sequence[str] = ()
+    """Configurations, as JSON, of runs whose records were deleted."""
+    poll: float = 2.0
+    """Seconds between looks into the folders, so that fast rounds share a batch."""
     retry: float = 15.0
-    """Between attempts after a tracker has failed."""
-    flush: float = 30.0
-    """How long the end waits for a tracker that takes nothing."""
-    start: float = 300.0
-    """How much longer for one whose process still imports its modules, as on a busy machine."""
+    """Seconds between attempts after the tracker has failed."""
 
 
 class Follower:
-    """Tells one tracker of many runs at once, in a thread; `tell` never waits.
-
-    News of a run replaces what was not told of it yet: the tracker is told from the records.
-    """
-
-    def __init__(self, name: str, grid: TrackedGrid, warn: Callable[[str], None], pauses: Pauses) -> None:
-        self.tracker = find_tracker(name)
-        self.tracker.check(grid)
-        self.grid = grid
-        plugins = active.sources(active.digests_of_tracker(self.tracker))
-        words = ["sync", grid.name, *([] if (name,) == DEFAULT_TRACKERS else ["--track", name])]
-        words += [word for plugin in plugins for word in ("--plugin", plugin.name)]
-        self._sync = command(grid.storage, *words)
-        self._warn = warn
-        self._pauses = pauses
-        self._teller = Teller(self.tracker, grid, plugins)
-        self._process: OwnProcess | None = None
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._changed = threading.Condition()
-        self._waiting: dict[str, News] = {}
-        self._taken: dict[str, News] = {}
-        self._forgotten: list[RunConfig] = []
-        self._end: End | None = None
-        self._is_down = self._is_warned = False
-        self._answers = 0
-
-    def own_process(self) -> OwnProcess:
-        """Tell it in a process of its own, and nothing once that is closed, also if a call waits then."""
-        self._process = OwnProcess(self._teller, self.tracker.title())
-        return self._process
-
-    def lacks(self, config: RunConfig) -> bool:
-        """Return whether the tracker has not been told all of a finished run, by what lies in its folder."""
-        run = TrackedRun.of(config, self.grid.storage)
-        return self._ask(lambda: self.tracker.lacks(run, self.grid), otherwise=False)
-
-    def lines(self) -> list[str]:
-        """Return the lines that say where to look."""
-        return self._ask(lambda: self.tracker.lines(self.grid), otherwise=[])
-
-    def forget(self, configs: Sequence[RunConfig]) -> None:
-        """Tell that the records of runs are deleted, before any news."""
-        with self._changed:
-            self._forgotten.extend(configs)
-
-    def tell(self, news: News) -> None:
-        """Tell news of a run soon."""
-        with self._changed:
-            self._waiting[news.config.run_id] = news.after(self._waiting.get(news.config.run_id))
-            self._changed.notify()
-
-    def start(self) -> None:
-        """Start telling."""
-        self._thread.start()
-
-    def close(self, end: End) -> None:
-        """Tell the rest, and the end; what could not be told is counted in a warning."""
-        with self._changed:
-            self._end = end
-            self._changed.notify()
-        self._wait_for_start()
-        answers = -1
-        while self._thread.is_alive() and answers != self._answers:
-            answers = self._answers
-            self._thread.join(self._pauses.flush)
-        lacking = len(self._waiting.keys() | self._taken.keys())
-        if lacking or self._thread.is_alive():
-            self._is_warned = True  # Its process ends now, which is no news.
-            what = f"{lacking} {'run is' if lacking == 1 else 'runs are'}" if lacking else "the grid's end is"
-            where = f"{what} not, or not completely, in {self.tracker.title()}"
-            self._warn(f"{where}; `{self._sync}` logs what is missing")
-
-    def _wait_for_start(self) -> None:
-        process, pauses = self._process, self._pauses
-        if process is not None and not process.ready.wait(pauses.flush):
-            self._warn(
-                f"{self.tracker.title()} is still starting, as on a busy machine; waiting for it, at most "
-                f"{pauses.start:g} s more (Ctrl-C ends that)"
-            )
-            process.ready.wait(pauses.start)
-
-    def _ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """Return the answer of a plugin's class, which may raise anything."""
-        try:
-            return question()
-        except FedgridError:
-            raise
-        except Exception as error:
-            self._warn(f"{self.tracker.title()}: {error!r}")
-            return otherwise
-
-    def _call(self, method: str, *given: Any) -> Any:
-        if self._process is None:
-            answer = getattr(self._teller, method)(*given)
-        else:
-            runs = [news.config for news in given if isinstance(news, News)]
-            plugins = active.sources(digest for run in runs for digest in run.plugin_digests)
-            answer = self._process.call(method, *given, plugins=plugins)
-        self._answers += 1
-        return answer
-
-    def _work(self) -> None:
-        # Before the first news: the import of MLflow takes seconds, in which Ray starts.
-        self._tell_all()
-        while True:
-            end = self._rest()
-            self._tell_all()
-            if end is not None:
-                return
-
-    def _rest(self) -> End | None:
-        """Wait for news, and then for more of it, or for the next attempt. The end does not wait."""
-        with self._changed:
-            if self._is_down:
-                self._changed.wait_for(lambda: self._end, self._pauses.retry)
-            else:
-                self._changed.wait_for(lambda: self._end or self._waiting)
-                pause = max(self._pauses.gather, LOOK_AT_URI if self.grid.at_uri else 0)
-                self._changed.wait_for(lambda: self._end, pause)
-            return self._end
-
-    def _tell_all(self) -> None:
-        with self._changed:
-            self._taken, self._waiting = self._waiting, {}
-            end = self._end
-            self._is_down = False
-        try:
-            self._call("make")
-            while self._forgotten:
-                self._call("forget", self._forgotten[0])
-                del self._forgotten[0]
-            while self._taken:
-                self._tell_first()
-            if end is not None:
-                self._call("close", end)
-            self._is_warned = self._is_down
-        except TrackerFailed as error:
-            self._fail(error)
-
-    def _tell_first(self) -> None:
-        """Tell of a run. If it fails, the next ones are tried, unless the tracker cannot be made."""
-        news = next(iter(self._taken.values()))
-        try:
-            self._call("tell", news)
-        except TrackerFailed as error:
-            self._fail(error, news)
-            self._call("make")
-        else:
-            del self._taken[news.config.run_id]
-
-    def _fail(self, error: TrackerFailed, *failed: News) -> None:
-        """Queue runs again (all taken ones, if none is given)."""
-        with self._changed:
-            self._is_down = True
-            for old in failed or list(self._taken.values()):
-                self._taken.pop(old.config.run_id)
-                self._waiting.setdefault(old.config.run_id, old)
-        if not self._is_warned:
-            self._is_warned = True
-            missed = f"what {self.tracker.title()} has missed is logged when it is back"
-            self._warn(f"{error}; training goes on, and {missed}")
-
-
-class Trackers:
-    """The trackers of a launch; within its context they are told. No method waits for them."""
+    """Follows one launch for one tracker."""
 
     def __init__(
         self,
-        name: str,
-        storage: Storage,
-        warn: Callable[[str], None],
-        *,
-        names: Sequence[str] = DEFAULT_TRACKERS,
-        axes: Sequence[str] = (),
-        searched: Sequence[str] = (),
-        text: str = "",
-        at_uri: bool = False,
-        pauses: Pauses = Pauses(),
+        launch: FollowedLaunch,
+        say: Say,
+        activate: Callable[[RunConfig], None] = lambda config: None,
     ) -> None:
-        """Follow the grid `name` with the trackers of these `names`; `warn` is called from any thread.
+        """Follow a launch; `activate` puts the plugins of a run into use before its records are read."""
+        tracker, self._storage = find_tracker(launch.tracker), Storage.named(launch.storage)
+        self._launch, self._say, self._activate = launch, say, activate
+        self._session = TrackerSession(
+            tracker,
+            TrackedGrid(launch.grid, self._storage, launch.axes, launch.searched, launch.text, launch.at_uri),
+        )
+        self._title = tracker.title()
+        self._forgotten = [RunConfig.model_validate_json(text) for text in launch.forgotten]
+        self._folder = GridFolder(self._storage, launch.grid)
+        self._runs: Sequence[RunConfig] = ()
+        self._runs_at = self._progress_at = 0
+        """When the files that they are read from were changed, in nanoseconds."""
+        self._seen = {run_id: tuple(stamp) for run_id, stamp in launch.before.items()}
+        """Run id -> stamp of its folder when the tracker got what was there."""
+        self._finished: set[str] = set()
+        """Ids of the runs that the tracker has as finished."""
+        self._open: set[str] = set()
+        """Ids of the runs that the tracker has as under way."""
+        self._running: set[str] = set()
+        """Ids of the runs under way, as the driver says in the grid's folder."""
+        self._waiting: set[str] = set()
+        """Ids of the runs of which the tracker has not got all that the last look found."""
+        self._left: set[str] = set()
+        """Ids of runs of `_open` that were in `_running`, and are not any more."""
+        self._is_warned = self._is_closed = False
 
-        The others are as of `TrackedGrid`.
+    def run(self, wait: Callable[[float], End | None]) -> None:
+        """Follow until the launch has ended: `wait` waits these seconds for that, and returns its end."""
+        end: End | None = None
+        while True:
+            is_whole = self._look(end)
+            if end is not None:
+                break
+            end = wait(self._launch.poll if is_whole else self._launch.retry)
+        if self._waiting:
+            number = len(self._waiting)
+            self._say("lacking", f"{number} {'run is' if number == 1 else 'runs are'}")
+        elif not self._is_closed:
+            self._say("lacking", "the grid's end is")
+
+    def _look(self, end: End | None) -> bool:
+        """Give the tracker all that is new; return whether it has not failed."""
+        self._read_grid()
+        is_whole, news = True, [config for config in self._runs if self._has_news(config, end)]
+        self._waiting = {config.run_id for config in news}
+        try:
+            self._session.make()
+            while self._forgotten:
+                self._session.forget(self._forgotten[0])
+                del self._forgotten[0]
+            for config in news:
+                is_whole = self._update(config, end) and is_whole
+                self._say("sign", "")
+            if end is not None:
+                self._session.close(end)
+                self._is_closed = True
+        except TrackerFailed as error:
+            self._warn(error)
+            return False
+        self._is_warned = self._is_warned and not is_whole
+        return is_whole
+
+    def _update(self, config: RunConfig, end: End | None) -> bool:
+        """Give the tracker what is new of a run; return whether it has not failed with that.
 
         Raises:
-            ConfigError: there is no such tracker, or it cannot track the grid: MLFLOW_TRACKING_URI is
-                malformed, say.
+            TrackerFailed: it fails altogether.
         """
-        self.grid = TrackedGrid(name, storage, axes, searched, text, at_uri)
-        self._followers = [Follower(tracker, self.grid, warn, pauses) for tracker in names]
-        self._under_way: dict[str, News] = {}
-        self._end: End | None = None
-
-    @contextmanager
-    def own_processes(self) -> Iterator[None]:
-        """Tell each tracker in a process of its own within the block, unless MLflow is imported here."""
-        with ExitStack() as stack:
-            if "mlflow" not in sys.modules:
-                for follower in self._followers:
-                    stack.enter_context(closing(follower.own_process()))
-            yield
-
-    def lacking(self, runs: Sequence[RunConfig]) -> list[RunConfig]:
-        """Return those of the finished runs that a tracker has not been told of."""
-        return [run for run in runs if any(follower.lacks(run) for follower in self._followers)]
-
-    def catch_up(self, runs: Sequence[RunConfig]) -> None:
-        """Tell of runs that were finished before this launch, where a tracker lacks them."""
-        for run in runs:
-            for follower in self._followers:
-                if follower.lacks(run):
-                    follower.tell(News(run, "FINISHED"))
-
-    def forget(self, runs: Sequence[RunConfig]) -> None:
-        """Tell that the records of these runs are deleted, before any news of them."""
-        for follower in self._followers:
-            follower.forget(runs)
-
-    def tell(self, config: RunConfig, status: Status | None = None, scores: Mapping[int, Any] = {}) -> None:
-        """Tell that a run has started, or has rounds with these scores; with a status, that it has ended."""
-        started = self._under_way.get(config.run_id, News(config, None, int(time.time() * 1000)))
-        if status is None:
-            self._under_way[config.run_id] = started
+        run_id, stamp, folder = config.run_id, self._stamp(config), folder_of(self._storage.root, config)
+        otherwise: Status | None = "KILLED" if end is not None or run_id in self._left else None
+        status = end_of(folder) or otherwise
+        try:
+            self._activate(config)
+            if status is None or run_id in self._open or not self._session.has(config):
+                rounds = self._session.update(config, status, is_away=self._is_away(config))
+                if rounds is None:
+                    self._open.add(run_id)
+                    return True
+        except FedgridError as error:
+            self._warn(error)
+            self._session.make()
+            return False
+        self._waiting.discard(run_id)
+        if run_id in self._session.open_runs:
+            self._open.add(run_id)
+            if max(stamp) < time.time_ns() - SETTLED:
+                self._seen[run_id] = stamp
         else:
-            self._under_way.pop(config.run_id, None)
-        for follower in self._followers:
-            follower.tell(News(config, status, started.started_ms, scores=scores))
+            self._open.discard(run_id)
+            self._seen[run_id] = self._stamp(config)  # The tracker has left its mark there.
+            if (status or end_of(folder)) == "FINISHED":
+                self._finished.add(run_id)
+        return True
 
-    def summary(self, files: Sequence[Path], done: int, failed: int, *, stopped: bool = False) -> None:
-        """Keep, for the end: files of the grid, its numbers of finished and failed runs.
+    def _has_news(self, config: RunConfig, end: End | None) -> bool:
+        run_id = config.run_id
+        if run_id in self._finished:
+            return False
+        is_open = run_id in self._open and (end is not None or run_id in self._left)
+        return is_open or self._is_away(config) or self._stamp(config) != self._seen.get(run_id, (0, 0))
 
-        It ends as KILLED if it was `stopped` before its runs were finished.
-        """
-        counts = {"grid/runs_done": done, "grid/runs_failed": failed}
-        self._end = End("KILLED" if stopped else "FINISHED", tuple(files), counts)
+    def _is_away(self, config: RunConfig) -> bool:
+        """Return whether a run's records are at the URI, and not in its mirror yet."""
+        return self._launch.at_uri and config.run_id in self._running
 
-    def lines(self) -> list[str]:
-        """Return the lines that say where to look."""
-        return [line for follower in self._followers for line in follower.lines()]
+    def _stamp(self, config: RunConfig) -> Stamp:
+        return stamp_of(folder_of(self._storage.root, config))
 
-    def __enter__(self) -> Self:
-        for follower in self._followers:
-            follower.start()
-        return self
+    def _read_grid(self) -> None:
+        """Read which runs there are, and which are under way, if that has changed."""
+        runs, progress = self._folder.path / RUNS, self._folder.path / PROGRESS
+        if self._runs_at != (at := _changed_at(runs)):
+            with suppress(FedgridError):
+                self._runs, self._runs_at = self._folder.runs(), at
+        if self._progress_at != (at := _changed_at(progress)):
+            with suppress(FileNotFoundError, DamagedFile, UnreadableFile):
+                before, self._progress_at = self._running, at
+                self._running = {run["run_id"] for run in unseal(progress).get("running", ())}
+                self._left = (self._left | before) & self._open - self._running
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for news in list(self._under_way.values()):
-            self.tell(news.config, "KILLED")
-        end = self._end or End("KILLED" if kind else "FINISHED")
-        for follower in self._followers:
-            follower.close(End("KILLED", end.files, end.counts) if kind else end)
+    def _warn(self, error: FedgridError) -> None:
+        if not self._is_warned:
+            self._is_warned = True
+            missed = f"what {self._title} has missed is logged when it is back"
+            self._say("warning", f"{error}; training goes on, and {missed}")
+
+
+def stamp_of(folder: Path) -> Stamp:
+    """Return the stamp of a run's folder: each file is replaced there as a whole, but for its log."""
+    return _changed_at(folder), _changed_at(folder / LOG)
+
+
+def _changed_at(path: Path) -> int:
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return os.stat(path).st_mtime_ns
+    return 0

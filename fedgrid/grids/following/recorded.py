@@ -1,4 +1,4 @@
-"""What the records of a run have for trackers: its rounds, its files, its figure, how it ended."""
+"""What the folder of a run has for trackers: its rounds, its files, its figure, how it ended."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,9 +13,10 @@ from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.results.times import round_ends
 from fedgrid.grids.trackers.tracker import Status, TrackedRun
-from fedgrid.record_columns import schemas
+from fedgrid.record_columns import DONE, schemas
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import score_rounds
 
@@ -26,19 +27,14 @@ RECORDS = re.compile(r"(rounds|clients|timings)(-\d+)?\.parquet")
 
 Round: TypeAlias = tuple[int, Mapping[str, Any], int]
 """Number, scores, and the Unix time of its end in milliseconds."""
-Scores: TypeAlias = Mapping[int, Mapping[str, Any]]
-"""Number of a round -> its scores, as `score_rounds` yields them."""
 
 
-def rounds_between(folder: Path, before: int, last: int, known: Scores) -> list[Round]:
-    """Return the recorded rounds after `before`, up to `last`; none of half a round.
-
-    Scores that are `known` are not computed.
-    """
-    with suppress(RecordsError, DamagedFile):  # The run's next news has it.
-        rounds = list(score_rounds(folder, range(before + 1, last + 1), known))
-        ends = round_ends(folder, range(1, max((number for number, _ in rounds), default=0) + 1))
-        return [(number, scores, ends[number]) for number, scores in rounds]
+def rounds_after(folder: Path, number: int) -> list[Round]:
+    """Return the recorded rounds after one; none of half a round."""
+    with suppress(RecordsError, DamagedFile):  # A later look has it, or the next launch says what is wrong.
+        rounds = list(score_rounds(folder, number))
+        ends = round_ends(folder, range(1, max((at for at, _ in rounds), default=0) + 1))
+        return [(at, scores, ends[at]) for at, scores in rounds]
     return []
 
 
@@ -83,10 +79,15 @@ def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
         yield copy
 
 
-def status_of(folder: Path) -> Status | None:
-    """Return how the run in a folder ended, None if it has no record yet."""
-    if (folder / "done.json").exists():
-        return "FINISHED"
-    if (folder / "failed.json").exists():
-        return "FAILED"
-    return "KILLED" if (folder / "rounds.parquet").exists() else None
+def end_of(folder: Path) -> Status | None:
+    """Return how the run in a folder has ended; None if it is under way, interrupted, or not started."""
+    if (folder / DONE).exists() and (folder / SCORES).exists():
+        return "FINISHED"  # The scores are written last.
+    return "FAILED" if (folder / "failed.json").exists() else None
+
+
+def started_ms(folder: Path) -> int | None:
+    """Return the Unix time in milliseconds at which a run's folder was made, None if it is not there."""
+    with suppress(FileNotFoundError):
+        return int((folder / "config.json").stat().st_mtime * 1000)
+    return None

@@ -1,5 +1,6 @@
 """How a run ended, read from its folder."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -8,22 +9,33 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.integrity.mark import LISTED, TIMES, TIMES_CHECKSUM, last_round, state_names
+from fedgrid.engine.runtime.integrity.mark import (
+    CONFIG,
+    LISTED,
+    TIMES,
+    TIMES_CHECKSUM,
+    last_round,
+    state_names,
+)
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
+from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside, write_text
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import Checked, Stat
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.record_columns import DONE
+from fedgrid.regular_files import read_file
 from fedgrid.tracking.scoring.run import DAMAGED, FAILED, FINISHED
+from fedgrid.tracking.scoring.scores import VERSION, score_run
 
 WAITING = "not started"
 SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
-RUN_ID = "run_id"
-"""Key of the run that they are of."""
+RUN_ID, SCORING = "run_id", "scoring"
+"""Keys of the run that they are of, and of the version that computed them; without that it is the first."""
 LARGEST_COUNT = 1 << 53
 """Of what a score counts: a float holds it."""
 FILES = (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED)
@@ -97,19 +109,46 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
 
 
 def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
-    """Return the final scores of a run.
+    """Return the final scores of a run; those of another version of the scoring are computed again.
 
     Raises:
         FileNotFoundError: there are none.
         DamagedFile: they are not what was written, those of another run, or no numbers.
         NewerFormat: a newer fedgrid wrote them.
+        RecordsError: they are to be computed again, and there are no records.
     """
+    version, scores = _stored_scores(folder, run_id)
+    if version == VERSION:
+        return scores
+    algorithm = json.loads(read_file(folder / CONFIG))["algorithm"]["name"]
+    return score_run(folder, row_in_papers(algorithm))
+
+
+def _stored_scores(folder: Path, run_id: str) -> tuple[int, dict[str, Any]]:
+    """Return the version of the scoring that computed a run's scores, and these; raises as `read_scores`."""
     scores = unseal(folder / SCORES)
     check_run(folder / SCORES, scores.pop(RUN_ID, None), run_id)
     wrong = [name for name, value in scores.items() if not _is_number(value)]
     if wrong:
         raise DamagedFile(folder / SCORES, f"its {wrong[0]} is no number")
-    return scores
+    return scores.pop(SCORING, 1), scores
+
+
+def write_scores(config: RunConfig, storage: Storage) -> None:
+    """Write the final scores of a run that has all its records.
+
+    Raises:
+        RecordsError: if it has none.
+        RunError: if the files cannot be sent to the storage.
+    """
+    folder = folder_of(storage.root, config)
+    with disk_errors(folder):
+        scores = score_run(folder, row_in_papers(config.algorithm["name"]))
+        if damage(storage, config):
+            set_aside(folder, [SCORES])
+        about = {RUN_ID: config.run_id, **({SCORING: VERSION} if VERSION > 1 else {})}
+        write_text(folder / SCORES, seal({**about, **scores}, indent=2))
+    storage.push(f"{folder.name}/{SCORES}")
 
 
 def _is_number(value: object) -> bool:
@@ -166,7 +205,7 @@ _TRUSTED: dict[Path, Checked] = {}
 
 def _damaged_scores(folder: Path, run_id: str) -> str | None:
     try:
-        read_scores(folder, run_id)
+        _stored_scores(folder, run_id)
     except FileNotFoundError:
         return None
     except (DamagedFile, UnreadableFile) as error:

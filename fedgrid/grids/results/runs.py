@@ -1,6 +1,8 @@
 """Reads the runs of a grid as rows: what each is, how far it is, its scores and times."""
 
+import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -101,13 +103,19 @@ def about(runs: Sequence[Run]) -> list[str]:
     return [line for line in lines if line]
 
 
-def finished_run(config: RunConfig, storage: Storage, scores: Mapping[str, Any]) -> Run:
-    """Return a run that has just ended with these scores; its files are not checked.
+def finished_run(config: RunConfig, storage: Storage) -> Run:
+    """Return a run that has just ended; its files are not checked.
+
+    It has no scores if these are not to be seen here yet, as for seconds on a shared disk.
 
     Raises:
-        DamagedFile: its times cannot be read.
+        DamagedFile: its scores or times cannot be read.
     """
     [run] = describe([config], storage)
+    scores: Mapping[str, Any] = {}
+    with suppress(FileNotFoundError):
+        os.listdir(run.folder)  # NFS remembers that a file was missing until its folder is read anew.
+        scores = read_scores(run.folder, run.run_id)
     times, rounds = asdict(times_of(run.folder)), last_round(run.folder, config)
     return replace(run, state=FINISHED, scores=scores, times=times, rounds=rounds)
 

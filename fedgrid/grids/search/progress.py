@@ -154,7 +154,7 @@ class SearchProgress:
             self._storage.pull(folder.name, skip=("state-",))
             last = min(round_at(run, rung), last_round(folder, run))
             try:
-                scores_of_runs.append(dict(score_rounds(folder))[last])
+                scores_of_runs.append(dict(score_rounds(folder, last - 1))[last])
             except (RecordsError, KeyError) as error:
                 why = error if isinstance(error, RecordsError) else f"{folder} has no records of round {last}"
                 raise RunError(f"{why}; move {folder} away, and the same command runs it again") from error

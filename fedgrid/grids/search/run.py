@@ -16,7 +16,7 @@ from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.run import launch_remaining, plan_remaining
-from fedgrid.grids.following.follow import Trackers
+from fedgrid.grids.following.trackers import Trackers
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files

@@ -1,7 +1,7 @@
-"""The protocol of trackers: what MLflow, TensorBoard and a plugin's own are told of the runs of a grid.
+"""The protocol of trackers: what MLflow, TensorBoard and a plugin's own get of the runs of a grid.
 
-Each tracker of a launch is told in a process of its own, from the records on disk. Whatever it raises, or if
-it hangs, the runs and the other trackers go on; it is asked again later, and `opened` says what it lacks.
+Each tracker of a launch has a process of its own, which looks into the runs' folders. Whatever it raises, or
+if it hangs, the runs and the other trackers go on; it is made anew later, and `opened` says what it lacks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,12 +43,12 @@ class TrackedRun:
     folder: Path
     """Where its files are, or will be."""
     started_ms: int | None = None
-    """The Unix time at which this launch started it; None: it has ended before."""
+    """The Unix time in milliseconds at which its folder was made; None if that is not known."""
 
     @classmethod
-    def of(cls, config: RunConfig, storage: Storage, started_ms: int | None = None) -> Self:
+    def of(cls, config: RunConfig, storage: Storage) -> Self:
         """Return a run of a storage."""
-        return cls(config, folder_of(storage.root, config), started_ms)
+        return cls(config, folder_of(storage.root, config))
 
 
 class Tracker:

@@ -105,14 +105,15 @@ HELD_OUT = (
 
 
 def score_disturbances(clients: Clients, held_out_RH: Array) -> dict[str, Array]:
-    """Return name -> score of each round, shape (R,), of what the run has: attackers, moved clients, held-out
-    ones."""
+    """Return name -> score of each round, shape (R,), of what the run has: attackers, held-out clients."""
     scores: dict[str, Array] = compute_scores(HELD_OUT, held_out_RH) if held_out_RH.size else {}
-    if ATTACKER in clients:
-        scores |= compute_scores(FAULTS, clients)
-    if (clients["true_cluster"] != clients["true_cluster"][0]).any():
-        scores |= compute_scores(DRIFT, clients)
-    return scores
+    return scores | (compute_scores(FAULTS, clients) if ATTACKER in clients else {})
+
+
+def score_drift(clients: Clients) -> dict[str, Array]:
+    """Return name -> score of each round, shape (R,), of a run with moved clients; they need all rounds."""
+    has_moved = (clients["true_cluster"] != clients["true_cluster"][0]).any()
+    return compute_scores(DRIFT, clients) if has_moved else {}
 
 
 def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:

@@ -4,18 +4,17 @@ Those of clients are declared in `tracking.scoring.client_scores`, those of part
 `tracking.scoring.partitions`. Shapes: R rounds, K clients.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from math import nan
 from pathlib import Path
-from sys import maxsize
 from typing import Any
 
 import numpy as np
 
 from fedgrid.record_columns import EVERY_COLUMN
 from fedgrid.tracking import records
-from fedgrid.tracking.arrays import compute_scores, finite, last, mean
+from fedgrid.tracking.arrays import compute_scores, finite, last
 from fedgrid.tracking.records import Columns, Records
 from fedgrid.tracking.scoring import disturbances
 from fedgrid.tracking.scoring.client_scores import (
@@ -29,12 +28,11 @@ from fedgrid.tracking.scoring.client_scores import (
     TRAINING,
     of_clients,
 )
-from fedgrid.tracking.scoring.disturbances import ATTACKER, DRIFT, FAULTS, HELD_OUT
+from fedgrid.tracking.scoring.disturbances import DRIFT, FAULTS, HELD_OUT
 from fedgrid.tracking.scoring.partitions import (
     PARTITION,
     clustering,
     published_clustering,
-    score_partition,
     score_partitions,
 )
 
@@ -50,6 +48,8 @@ DECLARED = {
 """Those of curves, and of runs beside others, by name; a curve without a declaration is a recorded number."""
 SUMS = ("asked_clients", "bytes", "seconds")
 """Curves that are no scores."""
+VERSION = 1
+"""Of what `score_run` computes: one more if a score changes. `scores.json` of another version is outdated."""
 SOMETIMES = (
     *(score.name for score in (*PROBABILITIES, *PREDICTED, *FAULTS, *DRIFT, *HELD_OUT)),
     *records.OF_MESSAGES,
@@ -57,27 +57,37 @@ SOMETIMES = (
 """Names of what only some runs have."""
 
 
-def curves(whole: Records) -> Columns:
-    """Score every round: name -> (R,), NaN in rounds without the score, and for names that it lacks.
+def by_round(whole: Records) -> dict[str, Sequence[Any]]:
+    """Score every round by itself: name -> R numbers, NaN in rounds without the score.
 
-    A name that is neither a score's nor declared in `record_columns` is a `KeyError`.
-
-    The names are the columns of `rounds.parquet`, the scores of `of_clients`, `PARTITION`,
-    `PUBLISHED_CLIENTS` (means over one round's clients), `TRAINING` and `ONLY_CURVES`; of runs with
-    attackers, moved or held-out clients also `disturbances.FAULTS`, `DRIFT`, `HELD_OUT`; `asked_clients`, the
-    number of clients that were to train; `bytes`, sent since the start, up and down; and `seconds` since the
-    start, as without the round cache.
+    This is the one place where a score of a round is computed. The names are the numbers of `whole.rounds`,
+    the scores of `OF_ROUNDS` and `PUBLISHED_CLIENTS` (means over one round's clients), and those of
+    `PROBABILITIES`, `PREDICTED`, `FAULTS` and `HELD_OUT` that the run has.
     """
     parts = score_partitions(whole.clients["cluster"], whole.clients["true_cluster"])
+    return {
+        **whole.rounds,
+        **compute_scores((*of_clients(whole.clients), *PUBLISHED_CLIENTS, *TRAINING), whole.clients),
+        **disturbances.score_disturbances(whole.clients, whole.held_out_RH),
+        **{score.name: [part[score.name] for part in parts] for score in PARTITION},
+    }
+
+
+def curves(whole: Records) -> Columns:
+    """Return name -> (R,): the scores of `by_round`, and those that need the rounds before.
+
+    The latter are `ONLY_CURVES`; of runs with moved clients also `disturbances.DRIFT`; `asked_clients`, the
+    number of clients that were to train; `bytes`, sent since the start, up and down; and `seconds` since the
+    start, as without the round cache. A name that is neither a score's nor declared in `record_columns` is a
+    `KeyError`.
+    """
     sent_R = (whole.rounds["bytes_down"] + whole.rounds["bytes_up"]).astype(np.float64)
     return Columns(
         whole.round_R.shape,
         {
-            **{name: np.asarray(values_R, np.float64) for name, values_R in whole.rounds.items()},
-            **compute_scores(of_clients(whole.clients), whole.clients),
-            **compute_scores((*PUBLISHED_CLIENTS, *TRAINING, *ONLY_CURVES), whole.clients),
-            **disturbances.score_disturbances(whole.clients, whole.held_out_RH),
-            **{score.name: np.array([part[score.name] for part in parts], np.float64) for score in PARTITION},
+            **{name: np.asarray(values_R, np.float64) for name, values_R in by_round(whole).items()},
+            **compute_scores(ONLY_CURVES, whole.clients),
+            **disturbances.score_drift(whole.clients),
             "asked_clients": whole.clients["asked"].sum(axis=1),
             "bytes": np.cumsum(sent_R),
             "seconds": np.cumsum(whole.seconds_R),
@@ -92,33 +102,16 @@ def own_numbers(of_run: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in of_run if name not in {*declared, *DECLARED, *SOMETIMES, *SUMS})
 
 
-ALL_ROUNDS = range(1, maxsize)
-
-
-def score_round(round_row: Mapping[str, Any], client_rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Score one round from its row of `rounds.parquet` and its K rows of `clients.parquet`.
-
-    Returns name -> number, None where there is none: the columns of `rounds.parquet`, the scores of
-    `OF_ROUNDS`, `published_gf1`, and those of `PROBABILITIES`, `PREDICTED`, `FAULTS` and `HELD_OUT` that the
-    run has.
-    """
-    return _score_at(records.records_of_rows(round_row, client_rows), 0)
-
-
-def score_rounds(
-    run_folder: Path, numbers: range = ALL_ROUNDS, known: Mapping[int, Mapping[str, Any]] = {}
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield (round, scores) of the recorded rounds among `numbers`, as `score_round` returns them.
-
-    Scores of rounds that are `known` are not computed.
+def score_rounds(run_folder: Path, after: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (round, scores) of the recorded rounds after one: name -> number as of `by_round`, None for none.
 
     Raises:
         RecordsError: if there are no records.
     """
-    whole = records.read_records(run_folder)
+    whole = records.read_records(run_folder).after(after)
+    scores = by_round(whole) if len(whole.round_R) else {}
     for index, number in enumerate(whole.round_R.tolist()):
-        if number in numbers:
-            yield number, known[number] if number in known else _score_at(whole, index)
+        yield number, finite({name: _number(values_R[index]) for name, values_R in scores.items()})
 
 
 def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
@@ -134,36 +127,34 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     """
     whole = records.read_records(run_folder)
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
+    scores = by_round(whole)
     score = "personalised_r2" if "personalised_r2" in whole.clients else "personalised_accuracy"
     tested = np.flatnonzero(~np.isnan(whole.clients[score]).all(axis=1))
-    parts = score_partitions(labels_RK, truth_RK)
-    clients = _clients(whole, int(tested[-1]) if len(tested) else -1)
+    evaluated = int(tested[-1]) if len(tested) else -1
     of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
-    published_means = _numbers(compute_scores(PUBLISHED_CLIENTS, of_all))
+    published_means = compute_scores(PUBLISHED_CLIENTS, of_all)
     if _some_rounds_lack_server_tests(whole.clients):
         published_means |= {score.name: nan for score in PUBLISHED_CLIENTS if score.needs == LOCAL_SERVER}
-    return finite(
-        {
-            "rounds": len(whole.round_R),
-            "silhouette": last(whole.rounds["silhouette"]),
-            "evaluated_round": int(whole.round_R[tested[-1]]) if len(tested) else None,
-            **parts[-1],
-            **{
-                f"mean_{name}": float(np.mean([part[name] for part in parts]))
-                for name in ("ari", "ami", "homogeneity", "completeness")
-            },
-            **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
-            **_numbers(compute_scores(of_clients(clients), clients)),
-            **asdict(published_clustering(labels_RK, truth_RK, published)),
-            **published_means,
-            **{
-                name: last(values_R)
-                for name, values_R in disturbances.score_disturbances(
-                    whole.clients, whole.held_out_RH
-                ).items()
-            },
-        }
-    )
+    of_disturbances = {
+        **disturbances.score_disturbances(whole.clients, whole.held_out_RH),
+        **disturbances.score_drift(whole.clients),
+    }
+    found: dict[str, Any] = {
+        "rounds": len(whole.round_R),
+        "silhouette": last(whole.rounds["silhouette"]),
+        "evaluated_round": int(whole.round_R[evaluated]) if len(tested) else None,
+        **{score.name: scores[score.name][-1] for score in PARTITION},
+        **{
+            f"mean_{name}": float(np.mean(scores[name]))
+            for name in ("ari", "ami", "homogeneity", "completeness")
+        },
+        **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
+        **{score.name: scores[score.name][evaluated] for score in of_clients(whole.clients)},
+        **asdict(published_clustering(labels_RK, truth_RK, published)),
+        **published_means,
+        **{name: last(values_R) for name, values_R in of_disturbances.items()},
+    }
+    return finite({name: _number(value) for name, value in found.items()})
 
 
 def _some_rounds_lack_server_tests(clients: Columns) -> bool:
@@ -174,27 +165,6 @@ def _some_rounds_lack_server_tests(clients: Columns) -> bool:
     return bool((own_R & ~server_R).any())
 
 
-def _score_at(whole: Records, index: int) -> dict[str, Any]:
-    clients = _clients(whole, index)
-    of_faults = FAULTS if ATTACKER in clients else ()
-    of_held_out = HELD_OUT if whole.held_out_RH.size else ()
-    return finite(
-        {
-            **{name: values_R[index].item() for name, values_R in whole.rounds.items()},
-            **score_partition(clients["cluster"][0], clients["true_cluster"][0]),
-            **_numbers(compute_scores(of_clients(clients), clients)),
-            "published_gf1": mean(clients["local_server_f1_union"]).item(),
-            **_numbers(compute_scores((*TRAINING, *of_faults), clients)),
-            **_numbers(compute_scores(of_held_out, whole.held_out_RH[index : index + 1])),
-        }
-    )
-
-
-def _clients(whole: Records, index: int) -> Columns:
-    """Return the columns of one round, shape (1, K)."""
-    columns = {name: values_RK[[index]] for name, values_RK in whole.clients.items()}
-    return Columns((1, len(whole.truth_K)), columns)
-
-
-def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
-    return {name: value.item() for name, value in scores.items()}
+def _number(value: Any) -> Any:
+    """Return a number of NumPy's as Python's own."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) else value

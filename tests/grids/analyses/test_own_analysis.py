@@ -25,7 +25,7 @@ from fedgrid.grids.cli.actions.analyses import (
     list_analyses,
     read_options,
 )
-from fedgrid.grids.following.teller import News, Teller
+from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import default_uri
@@ -63,7 +63,7 @@ def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_pa
     root = new_storage(tmp_path / "runs")
     shutil.copytree(finished.root, root, dirs_exist_ok=True)
     claim(Storage(root))
-    Teller(MlflowTracker, TrackedGrid(GRID, Storage(root))).tell(News(RUNS[1], "FINISHED"))
+    TrackerSession(MlflowTracker, TrackedGrid(GRID, Storage(root))).update(RUNS[1])
     command = ("analyse", GRID, "spread", "--plugin", PLUGIN, "--storage", root, "--in-process", "--json")
     first, again = (fedgrid(*command).events[-1] for _ in range(2))
     assert (first["jobs"], first["done_before"], first["failed"]) == (2, 0, 0)

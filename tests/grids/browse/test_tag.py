@@ -21,7 +21,7 @@ from fedgrid.grids.trackers.mlflow.store import artifact_root, default_uri
 from fedgrid.grids.trackers.names import run_name
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
@@ -39,8 +39,8 @@ def made(tmp_path_factory):
         mark_finished(root, run)
     GridFolder(Storage(root), "mine").keep([FIRST, SECOND, WAITING], "dataset: digits\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedgrid.grids.following.teller.files_of", _no_files())
-        tell(new_teller(root), FIRST, "FINISHED")
+        patch.setattr("fedgrid.grids.following.session.files_of", _no_files())
+        new_session(root).update(FIRST)
     return root
 
 
@@ -50,7 +50,7 @@ def _no_files():
 
 @pytest.fixture
 def root(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedgrid.grids.following.teller.files_of", _no_files())
+    monkeypatch.setattr("fedgrid.grids.following.session.files_of", _no_files())
     root = shutil.copytree(made, tmp_path / "runs")
     make_ready(default_uri(root), artifact_root(root))  # It warns that the store was copied.
     return root
@@ -167,7 +167,7 @@ def test_sync_logs_what_was_written_while_mlflow_was_away(tag, root):
 
 def test_run_that_mlflow_does_not_have_gets_its_tags_when_it_is_logged(tag, root):
     assert (tag("status=good", run=SECOND).code, tag("status=good", run=SECOND).err) == (0, "")
-    tell(new_teller(root), SECOND, "FINISHED")
+    new_session(root).update(SECOND)
     assert logged(root, SECOND)["status"] == "good"
 
 

@@ -16,7 +16,7 @@ from fedgrid.grids.execution.in_process import run_in_process
 from fedgrid.grids.execution.run_events import RunPreparing, run_to_end
 from fedgrid.grids.execution.watch import TICK_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
-from tests.helpers.small_grid import NOWHERE, ROUNDS, Told, View, config
+from tests.helpers.small_grid import NOWHERE, ROUNDS, View, config
 from tests.helpers.time import Time
 
 RUNS = [config(seed=1), config(seed=2)]
@@ -65,7 +65,6 @@ def run(storage, monkeypatch, time):
             folder=folder,
             storage=storage,
             tally=Tally(RUNS, {}),
-            trackers=Told(),
             view=view,
             lease=Lease(storage, "mine"),
         )

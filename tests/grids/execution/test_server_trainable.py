@@ -14,10 +14,10 @@ from tests.helpers.time import Time
 
 
 def test_events_arrive_in_order_and_none_is_lost():
-    events = [*(RunStarted(number) for number in range(50)), RunFinished({})]
+    events = [*(RunStarted(number) for number in range(50)), RunFinished()]
     reader = EventReader(iter(events))
     read = []
-    while RunFinished({}) not in read:
+    while RunFinished() not in read:
         found = reader.read()
         assert found
         read += found
@@ -29,12 +29,12 @@ def test_run_goes_on_while_nothing_is_read():
 
     def run():
         yield RunStarted(0)
-        yield RunFinished({})
+        yield RunFinished()
         done.set()
 
     reader = EventReader(run())
     assert done.wait(10)
-    assert reader.read() == [RunStarted(0), RunFinished({})]
+    assert reader.read() == [RunStarted(0), RunFinished()]
 
 
 def test_news_of_a_run_that_goes_on_are_gathered(monkeypatch):
@@ -59,7 +59,7 @@ def test_news_of_a_run_that_goes_on_are_gathered(monkeypatch):
 
 
 def test_end_of_a_run_is_reported_at_once():
-    assert EventReader(iter([RunFinished({})]), gather=3600.0).read() == [RunFinished({})]
+    assert EventReader(iter([RunFinished()]), gather=3600.0).read() == [RunFinished()]
 
 
 def test_error_is_raised_after_the_events_before_it():

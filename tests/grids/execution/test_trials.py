@@ -20,7 +20,7 @@ from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.processes import of_kind, processes
-from tests.helpers.small_grid import NOWHERE, Told, View, config
+from tests.helpers.small_grid import NOWHERE, View, config
 
 GOOD = config(seed=1, algorithm="ocfl-kmeans")
 BAD = config(seed=2, algorithm={"name": "fedavg", "server_learning_rate": 1e38})
@@ -89,9 +89,7 @@ def launch(runs, storage, view, clock, *, retries):
     folder = GridFolder(storage, "mine")
     folder.keep(runs, "")
     with Lease(storage, "mine") as lease:
-        watch = Watch(
-            folder=folder, storage=storage, tally=Tally(runs, {}), trackers=Told(), view=view, lease=lease
-        )
+        watch = Watch(folder=folder, storage=storage, tally=Tally(runs, {}), view=view, lease=lease)
         places = {3: Placement(1, 3.5, 0.0)}
         # Each round is reported at once: the view strikes after the first.
         context = LaunchContext("mine", runs, places, storage, NOWHERE, lease.token, gather=0.0)

@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.leases.lease import Lease
-from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.clock import Patience
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tally import Tally
@@ -17,7 +17,7 @@ from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states
-from tests.helpers.small_grid import Told, View, config, take
+from tests.helpers.small_grid import View, config, take
 from tests.helpers.time import Time
 
 TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2, "ended_ms": 4000}
@@ -37,7 +37,7 @@ def clock():
 
 @pytest.fixture
 def watched(tmp_path, clock):
-    """Return a watch over two runs, whose trackers and screen record their calls."""
+    """Return a watch over two runs, whose screen records its calls."""
     storage = Storage.of(tmp_path / "runs")
     folder = GridFolder(storage, "mine")
     runs = [config(seed=1), config(seed=2)]
@@ -47,7 +47,6 @@ def watched(tmp_path, clock):
         folder=folder,
         storage=storage,
         tally=Tally(runs, {}, now=clock),
-        trackers=Told(),
         view=View(),
         lease=lease,
         retention=Retention(folder, storage, lambda _: None),
@@ -59,16 +58,11 @@ def watched(tmp_path, clock):
     return watch, storage, folder, lease
 
 
-def scores():
-    return {}
-
-
-def test_events_go_to_trackers_and_the_screen(watched):
+def test_events_are_counted_and_go_to_the_screen(watched):
     watch, *_ = watched
-    run, given = config(seed=1), scores()
+    run = config(seed=1)
     watch.handle(run, RunStarted(3))
-    watch.handle(run, RoundDone(4, given, TIMING))
-    assert watch.trackers.calls == [(1, None), (1, None)]
+    watch.handle(run, RoundDone(4, TIMING))
     assert watch.view.calls == [("start", 1, 3), ("round", 1, 4)]
     assert watch.tally.running == {run.run_id: (run, 4)}
 
@@ -101,8 +95,7 @@ def test_finished_run_is_counted_logged_and_shown(watched):
     watch, storage, *_ = watched
     run = take(storage, seed=1)
     watch.handle(run, RunStarted(0))
-    watch.handle(run, RunFinished({}))
-    assert watch.trackers.calls[-1] == (1, "FINISHED")
+    watch.handle(run, RunFinished())
     assert watch.view.calls[-1] == ("finish", 1, None)
     assert (watch.tally.done, watch.tally.running) == (1, {})
 
@@ -112,7 +105,7 @@ def test_finished_run_releases_its_cached_states(watched):
     runs = [take(storage, seed=1), config(seed=2)]
     keep(storage, *runs)
     watch.handle(runs[0], RunStarted(0))
-    watch.handle(runs[0], RunFinished({}))
+    watch.handle(runs[0], RunFinished())
     watch.handle(runs[1], RunStarted(0))
     watch.fail(runs[1], "client 3 died", 1)
     assert shared_prefixes_with_states(storage) == {runs[1].shared_prefix}
@@ -128,7 +121,6 @@ def test_failed_run_records_its_cause_and_the_grid_goes_on(watched):
     failure = RunFolder(storage, run).failure()
     assert (failure.cause, failure.attempts) == ("client 3 died again", 2)
     assert [run.cause for run in watch.failures] == ["client 3 died again"]
-    assert watch.trackers.calls[-1] == (1, "FAILED")
     assert watch.view.calls[-1] == ("finish", 1, "client 3 died again")
     assert (watch.tally.failed, watch.tally.waiting) == (1, 1)
 
@@ -142,7 +134,6 @@ def test_stop_waits_for_the_rounds_under_way(watched):
     assert not watch.all_stopped
     watch.handle(run, RunStopped())
     assert watch.all_stopped
-    assert watch.trackers.calls[-1] == (1, "KILLED")
     assert watch.tally.waiting == 2
 
 
@@ -213,14 +204,18 @@ def test_storage_that_stays_away_ends_the_grid_in_one_line(watched, clock, monke
     assert time.seconds == 1300
 
 
-def test_scores_come_with_the_event_where_the_file_is_not_seen_yet(watched):
-    watch, *_ = watched
-    run = config(seed=1)
+def test_screen_gets_the_scores_that_are_on_disk_and_none_of_a_round_that_is_not_seen_yet(watched):
+    watch, storage, *_ = watched
+    run, shown = take(storage, seed=1), []
+    watch.view.round = lambda config, number, scores: shown.append(scores.get("clusters"))
     watch.handle(run, RunStarted(0))
-    seen = []
-    watch.view.finish = lambda config, run: seen.append(run)
-    watch.handle(run, RunFinished({"ari": 0.5}))
-    assert seen[0].scores == {"ari": 0.5}
+    for number in (1, 2, 3, 4):
+        watch.handle(run, RoundDone(number, TIMING))
+    assert shown == [1, 1, 1, None]
+    (folder_of(storage.root, run) / "scores.json").unlink()
+    watch.view.finish = lambda config, run: shown.append(dict(run.scores))
+    watch.handle(run, RunFinished())
+    assert shown[-1] == {}
 
 
 def test_cluster_is_checked_after_a_minute_without_a_run(watched, clock):

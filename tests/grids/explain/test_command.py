@@ -23,7 +23,7 @@ from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import asked_jobs, describe_runs, find_results
 from fedgrid.grids.explain.analysis import EXPLAIN, styles
 from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
-from fedgrid.grids.following.teller import News, Teller
+from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import default_uri
@@ -148,7 +148,7 @@ def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(wh
     root = new_storage(tmp_path / "runs")
     shutil.copytree(whole[0], root, dirs_exist_ok=True)
     claim(Storage(root))
-    Teller(MlflowTracker, TrackedGrid(GRID, Storage(root))).tell(News(RUNS[0], "FINISHED"))
+    TrackerSession(MlflowTracker, TrackedGrid(GRID, Storage(root))).update(RUNS[0])
     options = ("on=members,others", "images=2", "steps=4", "--in-process", "--json")
     result = fedgrid("analyse", GRID, "explain", "--storage", root, *options)
     assert result.code == 0

@@ -5,9 +5,10 @@ import pytest
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.following.follow import Pauses, Trackers
-from fedgrid.grids.following.teller import find_tracker
+from fedgrid.grids.following.registry import find_tracker
+from fedgrid.grids.following.trackers import Pauses, Trackers
 from fedgrid.grids.planning.options import trackers_in
+from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
@@ -71,18 +72,19 @@ def told(storage):
     return (storage / "told.txt").read_text().splitlines()
 
 
-def launched(storage, warnings, names, rounds, status):
-    record(storage, A, rounds)
-    pauses = Pauses(gather=0, retry=0.01, flush=60)
-    with Trackers("mine", Storage(storage), warnings.append, names=names, pauses=pauses) as trackers:
-        trackers.tell(A)
-        trackers.tell(A, status)
+def launched(storage, warnings, names, rounds):
+    place = Storage(storage)
+    GridFolder(place, "mine").keep([A], "")
+    pauses = Pauses(poll=0.01, retry=0.01, flush=60)
+    trackers = Trackers("mine", place, warnings.append, names=names, pauses=pauses)
+    with trackers.following([A]):
+        record(storage, A, rounds)
         trackers.summary([], 1, 0)
 
 
 def test_tracker_of_a_plugin_is_told_of_each_round_once(plugin, storage):
     warnings = []
-    launched(storage, warnings, ["written"], ROUNDS, "FINISHED")
+    launched(storage, warnings, ["written"], ROUNDS)
     lines = told(storage)
     assert warnings == []
     assert [line for line in lines if not line.startswith("artifact")] == [
@@ -94,13 +96,13 @@ def test_tracker_of_a_plugin_is_told_of_each_round_once(plugin, storage):
 
 
 def test_interrupted_run_is_told_as_failed(plugin, storage):
-    launched(storage, [], ["written"], 2, "KILLED")
+    launched(storage, [], ["written"], 2)
     assert told(storage)[-1] == "failed 0 KILLED"
 
 
 def test_tracker_that_raises_has_one_warning_and_the_others_go_on(plugin, storage):
     warnings = []
-    launched(storage, warnings, ["broken", "written"], ROUNDS, "FINISHED")
+    launched(storage, warnings, ["broken", "written"], ROUNDS)
     fault, lacking = warnings
     assert fault.startswith("tracker broken: ValueError('no room'); training goes on")
     assert lacking.startswith("1 run is not, or not completely, in tracker broken; `fedgrid sync mine")

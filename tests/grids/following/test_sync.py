@@ -12,7 +12,7 @@ from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import origin, run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
 
 FINISHED, FAILED, STOPPED, UNTOUCHED = RUNS = [config_of(seed) for seed in range(4)]
 
@@ -34,7 +34,7 @@ def store(storage):
 
 
 def synced(storage, runs=RUNS, **given):
-    return new_teller(storage, text="dataset: digits\n", is_launch=False).sync(runs, **given)
+    return new_session(storage, text="dataset: digits\n", is_launch=False).sync(runs, **given)
 
 
 def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):

@@ -1,16 +1,17 @@
 """Finished runs whose files have not changed are not read again by `status` and `run`; others are."""
 
+import json
 import shutil
 
 import pytest
 
 from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
-from fedgrid.engine.runtime.run.run_folder import RunFolder
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results import outcome
-from fedgrid.grids.results.outcome import damage, is_finished, read_scores, trust_times
+from fedgrid.grids.results.outcome import damage, is_finished, read_scores, trust_times, write_scores
 from fedgrid.grids.results.runs import read_runs
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
@@ -149,3 +150,16 @@ def test_damaged_memory_costs_only_time(storage, reads, tmp_path, text):
     reads()
     assert look(storage)
     assert reads() == 1
+
+
+def test_scores_of_another_version_of_the_scoring_are_computed_again(storage, monkeypatch):
+    """They are written with the version, but for the first."""
+    folder = folder_of(storage.root, RUN)
+    (folder / "config.json").write_text(json.dumps(RUN.written()))
+    assert "scoring" not in json.loads((folder / "scores.json").read_text())
+    monkeypatch.setattr(outcome, "VERSION", 2)
+    monkeypatch.setattr(outcome, "score_run", lambda folder, published: {"ari": 0.5})
+    assert read_scores(folder, RUN.run_id) == {"ari": 0.5}
+    write_scores(RUN, storage)
+    monkeypatch.setattr(outcome, "score_run", lambda folder, published: pytest.fail("computed again"))
+    assert read_scores(folder, RUN.run_id) == {"ari": 0.5}

@@ -18,9 +18,6 @@ from fedgrid.algorithms.contract.entry import OwnNumber
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.round import next_round
 from fedgrid.engine.federation.round.record import round_row
-from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.run.session import Session
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.listings import print_algorithms
 from fedgrid.grids.trackers.mlflow.descriptions import of_metrics
 from fedgrid.grids.trackers.names import metric_meanings, metrics
@@ -65,14 +62,6 @@ def test_added_metric_is_in_parquet_in_tracking_and_in_mlflow(tmp_path, monkeypa
     assert metric_meanings()["other/gini"] == GINI.meaning
     assert "`other/gini` | Inequality of the updates' norms." in of_metrics(metric_meanings())
     assert "| `gini` | `other/gini` | Inequality of the updates' norms. |" in documented()
-
-
-def test_added_metric_is_in_the_scores_of_a_round_that_has_just_ended(tmp_path, monkeypatch):
-    add(monkeypatch)
-    session = Session(InProcessPool(), tmp_path)
-    session.open(config(), Storage.of(tmp_path))
-    record = session.next_round()
-    assert metrics(scores.score_round(record.round, record.clients))["other/gini"] == 0.25
 
 
 def declare(monkeypatch, *numbers):

@@ -5,14 +5,14 @@ import pytest
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.tensorboard import TensorBoardTracker, delete_events, events, folder_of
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
-from tests.helpers.logged_runs import ROUNDS, STARTED_MS, config_of, new_teller, record, tell
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, config_of, new_session, record
 
 CONFIG = config_of(0)
 
 
 @pytest.fixture
-def teller(tmp_path):
-    return new_teller(tmp_path, TensorBoardTracker)
+def session(tmp_path):
+    return new_session(tmp_path, TensorBoardTracker)
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def points(folder, key):
     return [(step, round(value.simple_value, 6)) for step, value in values if value.tag == key]
 
 
-def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, teller, folder):
+def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, session, folder):
     record(tmp_path, CONFIG, ROUNDS)
-    assert teller.sync([CONFIG], drawn=True) == (1, ROUNDS)
+    assert session.sync([CONFIG], drawn=True) == (1, ROUNDS)
     assert folder == next((tmp_path / "tensorboard" / "mine").iterdir())
     assert points(folder, "clustering/temperature") == [(1, 0.4), (2, 0.3), (3, 0.2), (4, 0.1)]
     assert points(folder, "clustering/ari")[-1] == (4, 1.0)
@@ -47,50 +47,50 @@ def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, telle
     assert image.image.encoded_image_string.startswith(b"\x89PNG")
 
 
-def test_what_was_not_measured_is_not_there(tmp_path, teller, folder):
+def test_what_was_not_measured_is_not_there(tmp_path, session, folder):
     record(tmp_path, CONFIG, 1)
-    tell(teller, CONFIG)
+    session.update(CONFIG)
     [event] = [event for event in events(folder) if event.step]
     assert all(value.simple_value == value.simple_value for value in event.summary.value)
     assert points(folder, "training/no_such") == []
 
 
-def test_resumed_run_has_each_round_once_also_after_half_an_event(tmp_path, teller, folder):
+def test_resumed_run_has_each_round_once_also_after_half_an_event(tmp_path, session, folder):
     """The first process is killed while it writes round 2; the next finds round 1."""
     record(tmp_path, CONFIG, 2)
-    tell(teller, CONFIG)
+    session.update(CONFIG)
     [file] = folder.iterdir()
     file.write_bytes(file.read_bytes()[:-3])
     assert [step for step, _ in points(folder, "clustering/ari")] == [1]
     record(tmp_path, CONFIG, ROUNDS)
-    assert tell(new_teller(tmp_path, TensorBoardTracker), CONFIG, "FINISHED") == ROUNDS - 1
+    assert new_session(tmp_path, TensorBoardTracker).update(CONFIG) == ROUNDS - 1
     assert [step for step, _ in points(folder, "clustering/ari")] == [1, 2, 3, 4]
 
 
-def test_run_is_lacking_until_it_is_finished(tmp_path, teller):
+def test_run_is_lacking_until_it_is_finished(tmp_path, session):
     record(tmp_path, CONFIG, 2)
-    tell(teller, CONFIG, "KILLED")
+    session.update(CONFIG, "KILLED")
     assert lacks(tmp_path)
     record(tmp_path, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     assert not lacks(tmp_path)
 
 
-def test_deleted_run_starts_over(tmp_path, teller, folder):
+def test_deleted_run_starts_over(tmp_path, session, folder):
     record(tmp_path, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "FINISHED")
-    teller.forget(CONFIG)
+    session.update(CONFIG)
+    session.forget(CONFIG)
     assert lacks(tmp_path)
     record(tmp_path, CONFIG, 1)
-    tell(teller, CONFIG)
+    session.update(CONFIG)
     assert [step for step, _ in points(folder, "clustering/ari")] == [1]
 
 
-def test_events_of_deleted_runs_and_grids_go(tmp_path, teller, folder):
+def test_events_of_deleted_runs_and_grids_go(tmp_path, session, folder):
     other = config_of(1)
     for config in (CONFIG, other):
         record(tmp_path, config, 1)
-        tell(teller, config)
+        session.update(config)
     delete_events("mine", Storage(tmp_path), [CONFIG.run_id])
     assert not folder.exists()
     assert len([*folder.parent.iterdir()]) == 1
@@ -98,10 +98,10 @@ def test_events_of_deleted_runs_and_grids_go(tmp_path, teller, folder):
     assert not folder.parent.exists()
 
 
-def test_sync_passes_over_runs_that_are_there(tmp_path, teller):
+def test_sync_passes_over_runs_that_are_there(tmp_path, session):
     record(tmp_path, CONFIG, ROUNDS)
-    assert teller.sync([CONFIG]) == (1, ROUNDS)
-    assert new_teller(tmp_path, TensorBoardTracker).sync([CONFIG]) == (0, 0)
+    assert session.sync([CONFIG]) == (1, ROUNDS)
+    assert new_session(tmp_path, TensorBoardTracker).sync([CONFIG]) == (0, 0)
 
 
 def test_length_that_exceeds_the_file_is_its_end(tmp_path):

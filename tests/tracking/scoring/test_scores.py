@@ -233,16 +233,12 @@ def test_a_run_that_was_never_tested_has_no_client_scores(write_run):
     assert run["published_learning_gap"] is None
 
 
-def test_a_round_is_scored_the_same_from_its_rows_as_from_the_files(write_run):
+def test_rounds_are_scored_by_name_each_by_itself(write_run):
     """The mean training loss of round 2 is 1/2; 200 bytes down is what `write_run` notes for round 2."""
     folder = write_run([[0, 0], [0, 1]], [0, 1], temperature_R=[0.4, 0.45], clustered=[2], columns=TWO_ROUNDS)
-    from_files = dict(scores.score_rounds(folder))
-    round_row = pq.read_table(folder / "rounds.parquet").to_pylist()[1]
-    client_rows = pq.read_table(folder / "clients.parquet").to_pylist()[2:]
-    from_rows = scores.score_round(round_row, client_rows)
-    assert from_rows == from_files[2]
+    rounds = dict(scores.score_rounds(folder))
     assert (
-        from_rows.items()
+        rounds[2].items()
         >= {
             "temperature": 0.45,
             "clusters": 2,
@@ -254,14 +250,26 @@ def test_a_round_is_scored_the_same_from_its_rows_as_from_the_files(write_run):
             "bytes_down": 200,
         }.items()
     )
-    assert from_rows["published_gf1"] == pytest.approx(0.3)
-    assert 20 <= len(from_rows) <= 40
+    assert rounds[2]["published_gf1"] == pytest.approx(0.3)
+    assert dict(scores.score_rounds(folder, after=1)) == {2: rounds[2]}
+    assert dict(scores.score_rounds(folder, after=2)) == {}
 
 
-def test_rounds_that_are_not_asked_for_or_known_are_not_scored(write_run):
-    folder = write_run([[0, 0], [0, 1], [0, 1]], [0, 1])
-    [(second, computed), third] = scores.score_rounds(folder, range(2, 9), known={1: {}, 3: {"ari": 0.25}})
-    assert (second, computed["ari"], third) == (2, 1.0, (3, {"ari": 0.25}))
+def test_curves_rounds_and_runs_have_the_same_scores(write_run):
+    """Of a run with a client that is held out."""
+    columns = {
+        "part": [["trained"] * 3 + ["held out"]] * 3,
+        "personalised_accuracy": [[0.1, 0.2, 0.7, 0.4], [0.3, 0.6, 0.9, 0.5], [0.2, 0.3, 0.4, 0.6]],
+    }
+    folder = write_run([[0, 0, 1, 0], [0, 1, 1, 0], [0, 1, 2, 0]], [0, 1, 1, 0], columns=columns)
+    curves, run = scores.curves(records.read_records(folder)), scores.score_run(folder)
+    rounds = dict(scores.score_rounds(folder))
+    assert {"held_out_accuracy", "ari", "jain_index"} <= rounds[1].keys()
+    for place, number in enumerate((1, 2, 3)):
+        for name, value in rounds[number].items():
+            assert (np.nan if value is None else value) == pytest.approx(curves[name][place], nan_ok=True)
+    for name in ("ari", "ami", "clusters", "personalised_accuracy", "held_out_accuracy"):
+        assert run[name] == rounds[3][name]
 
 
 def test_a_round_that_reached_only_one_file_is_left_out(write_run):
@@ -334,13 +342,6 @@ def test_seconds_add_up_and_are_unknown_without_timings(write_run):
     assert scores.curves(records.read_records(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
     (folder / "timings.parquet").unlink()
     assert np.isnan(scores.curves(records.read_records(folder))["seconds"]).all()
-
-
-def test_a_list_in_the_row_of_a_round_is_no_number():
-    """IFCA records how many clients chose each model."""
-    row = {"round": 1, "clusters": 2, "counts": [3, 1], "silhouette": None}
-    found = records.records_of_rows(row, [{"client": 0, "cluster": 0, "true_cluster": 0, "part": "trained"}])
-    assert set(found.rounds) == {"clusters", "silhouette"}
 
 
 def test_worst_tenth_of_20_clients_are_two_and_of_9_one():

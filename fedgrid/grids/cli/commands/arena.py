@@ -72,7 +72,7 @@ def arena(
         from fedgrid.grids.arena.plan import plan_arena
         from fedgrid.grids.arena.tuning import Search
         from fedgrid.grids.execution.run import Launcher
-        from fedgrid.grids.following.follow import Trackers
+        from fedgrid.grids.following.trackers import Trackers
         from fedgrid.grids.search.run import Advanced, advance
 
         options = launch.options(in_process=in_process)

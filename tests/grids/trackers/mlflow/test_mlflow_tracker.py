@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.following.teller import End
+from fedgrid.grids.following.session import End
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.report import log_report
@@ -24,7 +24,7 @@ from fedgrid.grids.trackers.mlflow.view import TOTALS
 from fedgrid.grids.trackers.names import metric_meanings, run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_teller, record, tell
+from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
 from tests.helpers.run_records import write_timings
 
 pytestmark = pytest.mark.usefixtures("own_store")
@@ -39,13 +39,13 @@ def is_logged(folder, config=CONFIG):
 
 
 @pytest.fixture
-def teller(storage):
-    return new_teller(storage)
+def session(storage):
+    return new_session(storage)
 
 
 def test_run_has_name_tags_and_parameters(storage, store):
     record(storage, CONFIG, ROUNDS)
-    assert tell(new_teller(storage, text="dataset: digits\n"), CONFIG, "FINISHED") == ROUNDS
+    assert new_session(storage, text="dataset: digits\n").update(CONFIG) == ROUNDS
     run, parent = store.runs["fedavg s0 NB, digits-4"], store.runs["mine"]
     assert run.info.status == "FINISHED"
     tags = run.data.tags
@@ -73,14 +73,14 @@ def test_run_has_name_tags_and_parameters(storage, store):
 def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(storage, store):
     record(storage, CONFIG, ROUNDS)
     axes = ["training.local_epochs", "algorithm.cooldown"]
-    tell(new_teller(storage, axes=axes), CONFIG, "FINISHED")
+    new_session(storage, axes=axes).update(CONFIG)
     epochs = str(CONFIG.training.local_epochs)
     tags = store.runs[f"fedavg s0 NB, local_epochs {epochs}, digits-4"].data.tags
     assert tags["training.local_epochs"] == epochs
     assert "algorithm.cooldown" not in tags, "fedavg has no such setting"
 
 
-def test_run_with_cache_hits_has_its_time_without_them(storage, store, teller):
+def test_run_with_cache_hits_has_its_time_without_them(storage, store, session):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
     record(storage, CONFIG, ROUNDS)
     timings = pa.table(
@@ -94,7 +94,7 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, teller):
         }
     )
     write_timings(folder_of(storage, CONFIG), timings.to_pylist())
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     metrics = store.runs[run_name(CONFIG)].data.metrics
     assert [metrics[f"cost/{key}"] for key in ("seconds", "uncached_seconds", "rounds_computed")] == [
         6.5,
@@ -103,13 +103,13 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, teller):
     ]
 
 
-def test_folder_of_a_run_is_marked_as_logged(storage, store, teller, monkeypatch):
+def test_folder_of_a_run_is_marked_as_logged(storage, store, session, monkeypatch):
     folder = folder_of(storage, CONFIG)
     record(storage, CONFIG, 2)
-    tell(teller, CONFIG)
+    session.update(CONFIG)
     assert not is_logged(folder)
     record(storage, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     assert unseal(folder / "mlflow.json") == {
         "uri": default_uri(storage),
         "mlflow_run_id": store.runs[run_name(CONFIG)].info.run_id,
@@ -145,70 +145,73 @@ def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
         is_logged(tmp_path)
 
 
-def test_a_gap_in_the_records_is_refused(storage, teller, monkeypatch):
+def test_a_gap_in_the_records_is_refused(storage, session, monkeypatch):
     record(storage, CONFIG, ROUNDS)
-    monkeypatch.setattr("fedgrid.grids.following.teller.rounds_between", lambda *_: [(2, {}, 1)])
+    monkeypatch.setattr("fedgrid.grids.following.session.rounds_after", lambda *_: [(2, {}, 1)])
     with pytest.raises(TrackerFailed, match="round 1 is missing before round 2"):
-        tell(teller, CONFIG)
+        session.update(CONFIG)
 
 
-def test_rounds_follow_the_records(storage, store, teller):
+def test_rounds_follow_the_records(storage, store, session):
     for number in (1, 2, ROUNDS):
         record(storage, CONFIG, number)
-        tell(teller, CONFIG)
+        session.update(CONFIG)
         assert store.steps(CONFIG) == list(range(1, number + 1))
-    assert tell(teller, CONFIG, "FINISHED") == 0
+    assert session.update(CONFIG) == 0
 
 
-def test_run_of_a_killed_driver_is_continued(storage, store, teller):
+def test_run_of_a_killed_driver_is_continued(storage, store, session):
     """MLflow has round 1; the next driver finds three."""
     record(storage, CONFIG, 1)
-    tell(teller, CONFIG)
-    successor = new_teller(storage)
+    session.update(CONFIG)
+    successor = new_session(storage)
     record(storage, CONFIG, 3)
-    assert tell(successor, CONFIG) == 2
+    assert successor.update(CONFIG) == 2
     assert store.steps(CONFIG) == [1, 2, 3]
 
 
-def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, teller):
+def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, session):
     """Round 3's state was damaged: rounds 2 and 3 come again."""
     record(storage, CONFIG, 3)
-    tell(teller, CONFIG)
-    successor = new_teller(storage)
+    session.update(CONFIG)
+    successor = new_session(storage)
     for number in (1, 2, 3, 4):
         record(storage, CONFIG, number)
-        tell(successor, CONFIG)
-    tell(successor, CONFIG, "FINISHED")
+        successor.update(CONFIG)
+    successor.update(CONFIG)
     assert store.steps(CONFIG) == store.steps(CONFIG, "round") == [1, 2, 3, 4]
 
 
-def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, teller):
+def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, session):
     record(storage, CONFIG, 2)
-    tell(teller, CONFIG, "FAILED")
+    session.update(CONFIG, "FAILED")
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FAILED", [1, 2])
     assert not is_logged(folder_of(storage, CONFIG))
     record(storage, CONFIG, 3)
-    tell(teller, CONFIG)
+    session.update(CONFIG)
     assert store.status(CONFIG) == "RUNNING"
     record(storage, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
 
 
-def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, teller):
+def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, session):
     record(storage, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "KILLED")
+    done = folder_of(storage, CONFIG) / "done.json"
+    done.unlink()
+    session.update(CONFIG, "KILLED")
     assert not is_logged(folder_of(storage, CONFIG))
-    tell(teller, CONFIG, "FINISHED")
+    done.touch()
+    session.update(CONFIG)
     assert is_logged(folder_of(storage, CONFIG))
 
 
-def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, teller):
-    tell(teller, CONFIG, "FAILED")
+def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, session):
+    session.update(CONFIG, "FAILED")
     assert (store.status(CONFIG), store.runs[run_name(CONFIG)].data.metrics) == ("FAILED", {})
 
 
-def test_batch_repeated_after_a_failure_is_logged_once(storage, store, teller, monkeypatch):
+def test_batch_repeated_after_a_failure_is_logged_once(storage, store, session, monkeypatch):
     """The store fails after it has accepted the batch, which looks like any other failure."""
     record(storage, CONFIG, 2)
     plain = MlflowClient.log_batch
@@ -220,29 +223,29 @@ def test_batch_repeated_after_a_failure_is_logged_once(storage, store, teller, m
 
     monkeypatch.setattr(MlflowClient, "log_batch", lost_answer)
     with pytest.raises(TrackerFailed, match="timed out"):
-        tell(teller, CONFIG)
+        session.update(CONFIG)
     monkeypatch.setattr(MlflowClient, "log_batch", plain)
     record(storage, CONFIG, ROUNDS)
-    tell(teller, CONFIG)
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
+    session.update(CONFIG)
     assert store.steps(CONFIG) == store.steps(CONFIG, "clustering/ari") == [1, 2, 3, 4]
 
 
-def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, teller):
+def test_summary_and_counts_are_logged_to_the_run_of_the_grid(storage, store, session):
     (storage / "table.txt").write_text("a table")
-    teller.close(End("FINISHED", [storage / "table.txt"], {"grid/runs_done": 3, "grid/runs_failed": 1}))
+    session.close(End("FINISHED", [storage / "table.txt"], {"grid/runs_done": 3, "grid/runs_failed": 1}))
     parent = store.runs["mine"]
     assert parent.data.metrics == {"grid/runs_done": 3, "grid/runs_failed": 1}
     assert (parent.info.status, store.artifacts("mine")) == ("FINISHED", {"table.txt"})
 
 
-def test_report_that_another_user_has_logged_is_replaced(storage, teller, monkeypatch):
+def test_report_that_another_user_has_logged_is_replaced(storage, session, monkeypatch):
     """In a storage of a group files may be replaced, but only their owner may set their times."""
     report = storage / "report"
     (report / "tables").mkdir(parents=True)
     (report / "tables" / "a.md").write_text("old")
     (report / "index.html").write_text("page")
-    teller.close(End("FINISHED"))
+    session.close(End("FINISHED"))
     assert log_report("mine", Storage(storage), report)
     [kept] = storage.glob("mlartifacts/*/artifacts/report")
     others = set(kept.rglob("*"))
@@ -267,19 +270,19 @@ def test_report_goes_into_a_store_that_the_user_named(storage, tmp_path, monkeyp
     (report := tmp_path / "report").mkdir()
     (report / "index.html").write_text("page")
     assert log_report("mine", Storage(storage), report) is None
-    new_teller(storage).close(End("FINISHED"))
+    new_session(storage).close(End("FINISHED"))
     assert log_report("mine", Storage(storage), report)
     assert Store(uri).artifacts("mine", "report") == {"report/index.html"}
 
 
-def test_deleted_run_becomes_a_new_mlflow_run(storage, store, teller):
+def test_deleted_run_becomes_a_new_mlflow_run(storage, store, session):
     record(storage, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     before = store.runs[run_name(CONFIG)].info.run_id
-    teller.forget(CONFIG)
+    session.forget(CONFIG)
     assert run_name(CONFIG) not in store.runs
     assert not is_logged(folder_of(storage, CONFIG))
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     assert store.runs[run_name(CONFIG)].info.run_id != before
 
 
@@ -290,7 +293,7 @@ def test_two_storages_of_one_store_do_not_share_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     for storage, rounds in ((here, 3), (there, ROUNDS)):
         record(storage, CONFIG, rounds)
-        tell(new_teller(storage), CONFIG, "FINISHED")
+        new_session(storage).update(CONFIG)
     client = MlflowClient(tracking_uri=uri)
     [experiment] = [found for found in client.search_experiments() if found.name == "mine"]
     runs = client.search_runs([experiment.experiment_id])
@@ -308,26 +311,26 @@ def test_moved_storage_goes_on_with_its_runs(tmp_path, monkeypatch):
     uri = default_uri(here)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     record(here, CONFIG, 2)
-    tell(new_teller(here), CONFIG)
+    new_session(here).update(CONFIG)
     shutil.copytree(here, there, ignore=shutil.ignore_patterns("mlflow.db"))
     record(there, CONFIG, ROUNDS)
-    assert tell(new_teller(there), CONFIG, "FINISHED") == ROUNDS - 2
+    assert new_session(there).update(CONFIG) == ROUNDS - 2
     assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("copied", [shutil.copy2, os.link], ids=["files", "links"])
-def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, teller, tmp_path, capsys, copied):
+def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, session, tmp_path, capsys, copied):
     """A copy by hard links (`cp -al`) too."""
 
     def files():
         return {path: path.read_bytes() for path in storage.rglob("*") if path.is_file()}
 
     record(storage, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     before, copy = files(), shutil.copytree(storage, tmp_path / "copy", copy_function=copied)
     # Another run: MLflow remembers addresses by run as long as a process lives.
     record(copy, config_of(1), ROUNDS)
-    tell(new_teller(copy), config_of(1), "FINISHED")
+    new_session(copy).update(config_of(1))
     RunFolder(Storage(copy), CONFIG).log("continues")
     assert files() == before
     assert len(list(copy.glob("mlartifacts/*/artifacts/config.json"))) == 2

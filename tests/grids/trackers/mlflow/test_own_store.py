@@ -13,7 +13,6 @@ from fedgrid.grids.trackers.mlflow import own_store
 from fedgrid.grids.trackers.mlflow.own_store import ensure_file, keep_artifacts
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
-from tests.helpers.super_journal import super_journal
 
 RUN = "0123456789abcdef" * 2
 

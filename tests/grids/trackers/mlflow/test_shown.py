@@ -11,13 +11,13 @@ from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, seal_parts
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.grids.following.teller import End
+from fedgrid.grids.following.session import End
 from fedgrid.grids.trackers.mlflow.descriptions import KIND_TAG, of_run_ended
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
 from fedgrid.grids.trackers.names import run_name, source
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, new_teller, record, tell, unpacked
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, new_session, record, unpacked
 
 CONFIG = config_of(0)
 NAME = "fedavg s0 NB, digits-4"
@@ -36,17 +36,17 @@ def store(storage):
 
 
 @pytest.fixture
-def teller(storage):
-    return new_teller(storage)
+def session(storage):
+    return new_session(storage)
 
 
-def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, teller):
+def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, session):
     """Four rounds of half a second, the first of which began at STARTED_MS."""
     record(storage, CONFIG, ROUNDS)
     folder = folder_of(storage, CONFIG)
     parts = (Part(1, {CODE: "a digest", "images": DIGEST}),)
     (folder / MADE_WITH).write_text(seal_parts(parts, CONFIG.run_id))
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     run = store.runs[NAME]
     assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)
     points = store.client.get_metric_history(run.info.run_id, "clustering/ari")
@@ -67,17 +67,17 @@ def test_description_shows_the_figures_of_a_run(storage):
     assert "![run](get-artifact?path=figures%2Frun.png&run_uuid=abc)" in note
 
 
-def test_description_that_the_user_wrote_stays(storage, store, teller):
+def test_description_that_the_user_wrote_stays(storage, store, session):
     record(storage, CONFIG, 2)
-    tell(teller, CONFIG)
+    session.update(CONFIG)
     store.client.set_tag(store.runs[NAME].info.run_id, "mlflow.note.content", "mine")
     record(storage, CONFIG, ROUNDS)
-    tell(teller, CONFIG, "FINISHED")
+    session.update(CONFIG)
     assert store.runs[NAME].data.tags["mlflow.note.content"] == "mine"
 
 
-def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(storage, store, teller):
-    teller.close(End("FINISHED"))
+def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(storage, store, session):
+    session.close(End("FINISHED"))
     experiment = store.client.get_experiment_by_name("mine")
     assert unpacked(experiment.tags[VIEW_TAG])["groupBy"]
     assert (
@@ -86,7 +86,7 @@ def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(storage
     )
     assert experiment.tags[KIND_TAG] == "custom_model_development"
     store.client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "mine")
-    new_teller(storage).close(End("FINISHED"))
+    new_session(storage).close(End("FINISHED"))
     assert store.client.get_experiment_by_name("mine").tags["mlflow.note.content"] == "mine"
 
 

@@ -1,0 +1,179 @@
+"""A tracker at work: it is made, and gets from the folders of runs what it lacks. `sync` is one such pass."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.following.recorded import end_of, files_of, records_at_uri, rounds_after, started_ms
+from fedgrid.grids.following.registry import find_tracker
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
+from fedgrid.tracking.records import num_rounds
+
+
+@dataclass(frozen=True)
+class End:
+    """How a launch has ended."""
+
+    status: Status
+    files: Sequence[Path] = ()
+    """Of the grid."""
+    counts: Mapping[str, float] = field(default_factory=dict)
+    """As of `Tracker.close`."""
+
+
+class TrackerSession:
+    """Gives a tracker of a grid what the folders of its runs have. Not thread-safe.
+
+    Every method raises `TrackerFailed` if the tracker fails. The next call makes it anew.
+    """
+
+    def __init__(self, tracker: type[Tracker], grid: TrackedGrid) -> None:
+        self._class, self._grid = tracker, grid
+        self._made: Tracker | None = None
+        self.open_runs: dict[str, int] = {}
+        """Run id -> rounds that the tracker has, of the runs that it has as under way."""
+
+    def make(self) -> None:
+        """Make the tracker now, unless it is there."""
+        with self._tracker():
+            pass
+
+    def update(
+        self,
+        config: RunConfig,
+        status: Status | None = None,
+        *,
+        is_away: bool = False,
+        drawn: bool = False,
+    ) -> int | None:
+        """Give the tracker the rounds that it lacks of a run, and its end.
+
+        Args:
+            config: the run.
+            status: how it has ended; None: as its folder says, else it is under way.
+            is_away: whether its records are to be read at the storage's URI.
+            drawn: whether its figure is drawn, if it is finished.
+
+        Returns:
+            The number of rounds; None if records of a finished run are not to be seen here yet, as for
+            seconds on a shared disk.
+        """
+        storage = self._grid.storage
+        folder = folder_of(storage.root, config)
+        run = TrackedRun(config, folder, started_ms(folder))
+        status = status or end_of(folder)
+        away = records_at_uri(storage, config) if is_away else nullcontext(folder)
+        with self._tracker() as tracker, away as records:
+            added = self._add_rounds(tracker, run, records)
+            if status == "FINISHED" and self.open_runs[config.run_id] < config.training.rounds:
+                return None
+            if status is not None:
+                self._end(tracker, run, status, drawn=drawn and status == "FINISHED")
+        return added
+
+    def has(self, config: RunConfig) -> bool:
+        """Return whether the tracker has all of a run that has ended, and how it ended."""
+        run = TrackedRun.of(config, self._grid.storage)
+        with self._tracker() as tracker:
+            return tracker.has(run, end_of(run.folder) or "KILLED", num_rounds(run.folder))
+
+    def forget(self, config: RunConfig) -> None:
+        """Tell that the records of a run are deleted."""
+        with self._tracker() as tracker:
+            tracker.forget(TrackedRun.of(config, self._grid.storage))
+
+    def close(self, end: End) -> None:
+        """Tell that the launch has ended."""
+        with self._tracker() as tracker:
+            for path in end.files:
+                tracker.artifact(None, path)
+            tracker.close(end.status, end.counts)
+
+    def sync(self, configs: Sequence[RunConfig], *, drawn: bool = False) -> tuple[int, int]:
+        """Give the tracker what it lacks of runs that have records; return the numbers of runs and rounds.
+
+        If figures are to be `drawn`, it is told the end of all finished runs, with theirs.
+        """
+        folders = [folder_of(self._grid.storage.root, config) for config in configs]
+        ends = [end_of(folder) for folder in folders]
+        of_grid: Status = "FINISHED" if all(end == "FINISHED" for end in ends) else "KILLED"
+        lacking: list[tuple[RunConfig, Status]] = [
+            (config, end or "KILLED")
+            for config, folder, end in zip(configs, folders, ends, strict=True)
+            if (end or (folder / "rounds.parquet").exists())
+            and ((drawn and end == "FINISHED") or not self.has(config))
+        ]
+        with self._tracker() as tracker:
+            if not lacking and tracker.has(None, of_grid, 0):
+                return 0, 0
+        rounds = sum(self.update(config, end, drawn=drawn) or 0 for config, end in lacking)
+        self.close(End(of_grid))
+        return len(lacking), rounds
+
+    @contextmanager
+    def _tracker(self) -> Iterator[Tracker]:
+        """Yield the tracker. Whatever it raises is a `TrackerFailed`, and ends it."""
+        try:
+            if self._made is None:
+                self._made = self._class(self._grid)
+            yield self._made
+        except Exception as error:
+            # Also a bug, of ours or of a plugin's: training must not stop for it.
+            self._made = None
+            self.open_runs.clear()
+            if isinstance(error, TrackerFailed):
+                raise
+            raise TrackerFailed(f"{self._class.title()}: {error!r}") from error
+
+    def _add_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> int:
+        run_id = run.config.run_id
+        before = self.open_runs[run_id] if run_id in self.open_runs else tracker.opened(run)
+        new = rounds_after(records, before)
+        for number, (recorded, scores, ended_ms) in enumerate(new, before + 1):
+            if number != recorded:
+                raise ValueError(f"round {number} is missing before round {recorded}")
+            tracker.round(run, number, scores, ended_ms)
+        tracker.flush()
+        self.open_runs[run_id] = before + len(new)
+        return len(new)
+
+    def _end(self, tracker: Tracker, run: TrackedRun, status: Status, *, drawn: bool) -> None:
+        if type(tracker).artifact is not Tracker.artifact:
+            with files_of(run, drawn=drawn) as files:
+                for path, folder in files:
+                    tracker.artifact(run, path, folder)
+        if status == "FINISHED":
+            tracker.finished(run)
+        else:
+            tracker.failed(run, status)
+        del self.open_runs[run.config.run_id]
+
+
+def sync(
+    names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: Storage, *, drawn: bool = False
+) -> Iterator[str]:
+    """Give these trackers what they lack of finished, failed and unfinished `runs`; yield a line for each.
+
+    With the figures of finished runs, if these are to be `drawn`.
+
+    The trackers are asked, not the marks in the folders. No other process may write to them meanwhile.
+
+    Raises:
+        ConfigError: there is no such tracker.
+        RunError: if one fails; what it got before stays.
+    """
+    tracked = TrackedGrid(grid.name, storage, axes=grid.varied, text=grid.text, is_launch=False)
+    for tracker in map(find_tracker, names):
+        tracker.check(tracked)
+        try:
+            num_runs, rounds = TrackerSession(tracker, tracked).sync(runs, drawn=drawn)
+        except TrackerFailed as error:
+            raise RunError(f"{error}; run the same command again when it answers") from error
+        yield f"{rounds} rounds of {num_runs} runs logged; {tracker.title()} has all of {grid.name}"

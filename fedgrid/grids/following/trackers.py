@@ -1,0 +1,259 @@
+"""The trackers of a launch: each follows its runs in a process of its own, while the driver goes on."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import FedgridError
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.plugin import PluginSource
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.following.follow import FollowedLaunch, Follower, stamp_of
+from fedgrid.grids.following.process import TrackerProcess
+from fedgrid.grids.following.recorded import end_of
+from fedgrid.grids.following.registry import find_tracker
+from fedgrid.grids.following.session import End
+from fedgrid.grids.planning.options import DEFAULT_TRACKERS
+from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """Seconds."""
+
+    poll: float = 2.0
+    """Between looks into the folders of runs, so that fast rounds share a batch."""
+    poll_at_uri: float = 30.0
+    """The same, if runs under way are recorded at a URI."""
+    retry: float = 15.0
+    """Between attempts after a tracker has failed."""
+    flush: float = 30.0
+    """How long the end waits for a tracker that gives no sign."""
+    start: float = 300.0
+    """How much longer for one whose process still imports its modules, as on a busy machine."""
+
+
+class LaunchTracker:
+    """One tracker of a launch: followed in a thread, or by a process that this thread listens to."""
+
+    def __init__(self, name: str, grid: TrackedGrid, warn: Callable[[str], None], pauses: Pauses) -> None:
+        self.tracker = find_tracker(name)
+        self.tracker.check(grid)
+        self._title, self._warn, self._pauses = self.tracker.title(), warn, pauses
+        self._of_tracker = active.digests_of_tracker(self.tracker)
+        plugins = active.sources(self._of_tracker)
+        words = ["sync", grid.name, *([] if (name,) == DEFAULT_TRACKERS else ["--track", name])]
+        words += [word for plugin in plugins for word in ("--plugin", plugin.name)]
+        self._sync = command(grid.storage, *words)
+        self._process: TrackerProcess | None = None
+        self._thread = threading.Thread()
+        self._has_started, self._has_ended = threading.Event(), threading.Event()
+        self._end: End | None = None
+        self._signs = 0
+
+    def start_process(self) -> None:
+        """Have a process of its own follow; it begins to import what it needs."""
+        self._process = TrackerProcess(self.tracker.name)
+
+    def close(self) -> None:
+        """End the process, at once if a tracker keeps it waiting."""
+        self._has_ended.set()
+        if self._process is not None:
+            self._process.kill()
+
+    def follow(self, launch: FollowedLaunch, runs: Sequence[RunConfig]) -> None:
+        """Begin to follow a launch of `runs`."""
+        if self._process is None:
+            self._has_started.set()
+            self._thread = threading.Thread(
+                target=Follower(launch, self._hear).run, args=(self._wait,), daemon=True
+            )
+        else:
+            self._thread = threading.Thread(target=self._follow_there, args=(launch, runs), daemon=True)
+        self._thread.start()
+
+    def end(self, end: End) -> None:
+        """Say how the launch has ended, and wait for the tracker; a warning says what it lacks then."""
+        flush, start = self._pauses.flush, self._pauses.start
+        self._end = end
+        self._has_ended.set()
+        if not self._has_started.wait(flush):
+            self._warn(
+                f"{self._title} is still starting, as on a busy machine; waiting for it, at most "
+                f"{start:g} s more (Ctrl-C ends that)"
+            )
+            self._has_started.wait(start)
+        signs = -1
+        while self._thread.is_alive() and signs != self._signs:
+            signs = self._signs
+            self._thread.join(flush)
+        if self._thread.is_alive():
+            self._hear("lacking", "the grid is")
+
+    def ask(self, question: Callable[[], T], otherwise: T) -> T:
+        """Return the answer of a plugin's class, which may raise anything."""
+        try:
+            return question()
+        except FedgridError:
+            raise
+        except Exception as error:
+            self._warn(f"{self._title}: {error!r}")
+            return otherwise
+
+    def _follow_there(self, launch: FollowedLaunch, runs: Sequence[RunConfig]) -> None:
+        """Have the process follow; another one takes the place of one that dies."""
+        digests = [digest for run in runs for digest in run.plugin_digests]
+        plugins = active.sources([*digests, *self._of_tracker])
+        has_died = False
+        while not self._run_process(launch, plugins):
+            if self._has_ended.is_set():
+                self._hear("lacking", "the grid is")
+                return
+            if not has_died:
+                has_died = True
+                self._warn(f"{self._title}: its process died, and is started again; training goes on")
+            self._has_ended.wait(launch.retry)
+            self.start_process()
+
+    def _run_process(self, launch: FollowedLaunch, plugins: Sequence[PluginSource]) -> bool:
+        """Have the process follow to its end; return whether it has come to the launch's."""
+        process = self._process
+        assert process is not None
+        process.follow(launch, plugins, self._of_tracker)
+        threading.Thread(target=self._pass_end, args=(process,), daemon=True).start()
+        is_done = False
+        for kind, text in process.messages():
+            is_done = is_done or kind == "done"
+            self._hear(kind, text)
+        self._has_started.set()
+        return is_done
+
+    def _pass_end(self, process: TrackerProcess) -> None:
+        """Tell a process the launch's end, once there is one."""
+        self._has_ended.wait()
+        if self._end is not None:
+            process.end(self._end)
+
+    def _hear(self, kind: str, text: str) -> None:
+        self._signs += 1
+        self._has_started.set()
+        if kind == "warning":
+            self._warn(text)
+        elif kind == "lacking":
+            self._warn(
+                f"{text} not, or not completely, in {self._title}; `{self._sync}` logs what is missing"
+            )
+
+    def _wait(self, seconds: float) -> End | None:
+        self._has_ended.wait(seconds)
+        return self._end
+
+
+class Trackers:
+    """The trackers of a launch; within `following` they get what lies in the folders of its runs."""
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        warn: Callable[[str], None],
+        *,
+        names: Sequence[str] = DEFAULT_TRACKERS,
+        axes: Sequence[str] = (),
+        searched: Sequence[str] = (),
+        text: str = "",
+        at_uri: bool = False,
+        pauses: Pauses = Pauses(),
+    ) -> None:
+        """Have the trackers of these `names` follow the grid `name`; `warn` is called from any thread.
+
+        The others are as of `TrackedGrid`.
+
+        Raises:
+            ConfigError: there is no such tracker, or it cannot track the grid: MLFLOW_TRACKING_URI is
+                malformed, say.
+        """
+        self.grid = TrackedGrid(name, storage, axes, searched, text, at_uri)
+        self._pauses = pauses
+        self._trackers = [LaunchTracker(tracker, self.grid, warn, pauses) for tracker in names]
+        self._end: End | None = None
+
+    @contextmanager
+    def own_processes(self) -> Iterator[None]:
+        """Have each tracker follow in a process of its own, unless MLflow is imported here."""
+        with ExitStack() as stack:
+            if "mlflow" not in sys.modules:
+                for tracker in self._trackers:
+                    tracker.start_process()
+                    stack.enter_context(closing(tracker))
+            yield
+
+    def lacking(self, runs: Sequence[RunConfig]) -> list[RunConfig]:
+        """Return those of the finished runs that a tracker lacks, by what lies in their folders."""
+        found = [TrackedRun.of(run, self.grid.storage) for run in runs]
+        return [run.config for run in found if any(self._lacks(tracker, run) for tracker in self._trackers)]
+
+    def _lacks(self, tracker: LaunchTracker, run: TrackedRun) -> bool:
+        return tracker.ask(lambda: tracker.tracker.lacks(run, self.grid), otherwise=False)
+
+    @contextmanager
+    def following(self, runs: Sequence[RunConfig], forgotten: Sequence[RunConfig] = ()) -> Iterator[None]:
+        """Have the trackers follow the grid, whose folder is there, within the block.
+
+        They get what is written to the folders of its runs from now on, and the finished `runs` that they
+        lack. Of `forgotten` the records were deleted.
+        """
+        for tracker in self._trackers:
+            tracker.follow(self._launch(tracker, runs, forgotten), runs)
+        end = End("KILLED")
+        try:
+            yield
+            end = self._end or End("FINISHED")
+        finally:
+            for tracker in self._trackers:
+                tracker.end(end)
+
+    def _launch(
+        self, tracker: LaunchTracker, runs: Sequence[RunConfig], forgotten: Sequence[RunConfig]
+    ) -> FollowedLaunch:
+        grid, found = self.grid, [TrackedRun.of(run, self.grid.storage) for run in runs]
+        return FollowedLaunch(
+            tracker.tracker.name,
+            grid.name,
+            grid.storage.uri or str(grid.storage.root),
+            grid.axes,
+            grid.searched,
+            grid.text,
+            grid.at_uri,
+            before={
+                run.config.run_id: stamp_of(run.folder)
+                for run in found
+                if end_of(run.folder) != "FINISHED" or not self._lacks(tracker, run)
+            },
+            forgotten=[run.canonical_json() for run in forgotten],
+            poll=self._pauses.poll_at_uri if grid.at_uri else self._pauses.poll,
+            retry=self._pauses.retry,
+        )
+
+    def summary(self, files: Sequence[Path], done: int, failed: int, *, stopped: bool = False) -> None:
+        """Note, for the end: files of the grid, its numbers of finished and failed runs.
+
+        It ends as KILLED if it was `stopped` before its runs were finished.
+        """
+        counts = {"grid/runs_done": done, "grid/runs_failed": failed}
+        self._end = End("KILLED" if stopped else "FINISHED", tuple(files), counts)
+
+    def lines(self) -> list[str]:
+        """Return the lines that say where to look."""
+        none: list[str] = []
+        found = [tracker.ask(partial(tracker.tracker.lines, self.grid), none) for tracker in self._trackers]
+        return [line for lines in found for line in lines]
