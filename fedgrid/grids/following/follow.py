@@ -67,7 +67,7 @@ class Follower:
         activate: Callable[[RunConfig], None] = lambda config: None,
     ) -> None:
         """Follow a launch; `activate` puts the plugins of a run into use before its records are read."""
-        tracker, self._storage = find_tracker(launch.tracker), Storage.named(launch.storage)
+        tracker, self._storage = find_tracker(launch.tracker), Storage.of(launch.storage)
         self._launch, self._say, self._activate = launch, say, activate
         self._session = TrackerSession(
             tracker,
