@@ -127,11 +127,14 @@ class ServerTrainable(tune.Trainable):
         if self._server is None:
             placement = context.placement(self._index)
             pool = self._pool = pool_of_server(placement)
+            gc.disable()  # What is imported stays: to look through it for garbage takes half a second.
+            # What clustering and the run's scores need.
+            import_meanwhile("sklearn.metrics", "sklearn.cluster")
             # Imports torch, while the client actors do. The driver, which imports this module, needs none.
             from fedgrid.engine.runtime.run.session import Session
 
-            # What the first round's scores need, while the client actors import torch.
-            import_meanwhile("sklearn.metrics", "sklearn.cluster")
+            gc.freeze()
+            gc.enable()
             active.know(context.plugins)
             self._server = Session(
                 pool,
