@@ -4,8 +4,9 @@
 
 Trains a list of small runs on digits (`same_bytes_runs`) with the code of that commit, in a worktree, and
 with this checkout, on this machine, one beside the other; then explains, attacks and trains centrally. Prints
-what differs in records and states. Bits differ between processors, so the repository holds nothing to compare
-with. Exit code 0 if nothing differs, 1 if something does, 2 if a side did not run.
+what differs in records and states, by column and tensor, whatever files a run's folder has them in. Bits
+differ between processors, so the repository holds nothing to compare with. Exit code 0 if nothing differs, 1
+if something does, 2 if a side did not run.
 
 A difference that is meant stands in `MEANT`; a column with another name than in earlier commits in `COLUMNS`.
 """
@@ -23,6 +24,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
@@ -34,12 +37,17 @@ NOT_COMPARED = {"cache", "store", "mlartifacts"}
 """Folders of a storage. The round cache holds what was slow to compute, so not the same every time."""
 CLOCKS = ("timings", "seconds", "computed_by")
 """Beginnings of names of files and columns that differ from run to run."""
-IDS = ("seconds", "sha256", "run_id", "format", "state")
-"""Ends of keys of JSON files that differ from run to run, or with the format: a state file's digest has
-its number in it, the state itself is compared."""
+IDS = ("seconds", "sha256", "run_id", "format", "layout", "state")
+"""Ends of keys of JSON files that differ from run to run, or with the format or the layout: the state itself
+is compared."""
 CHECKSUMS = "files."
 """Beginning of keys with the checksums of further files of an analysis, which earlier commits lack."""
 DIGEST = re.compile(r"[0-9a-f]{12}")
+RECORDS = re.compile(r"(rounds|clients)(-\d{6,})?(-\d{6,}-[0-9a-f]{8})?\.parquet")
+"""The files of a table of a run: one, or several of a run that is not finished, by their first rounds."""
+OF_RUN = re.compile(rf"{RECORDS.pattern}|state-.+\.safetensors")
+MANIFEST = "manifest.json"
+"""Lists the files of a run; earlier commits have none, and all files of a run's folder are its own."""
 COLUMNS: dict[str, str] = {
     f"{test}_{score}": f"{now}_{score.replace('f1_own', 'f1')}"
     for test, now in {
@@ -93,8 +101,9 @@ def contents(folder: Path) -> dict[File, Content]:
     Raises:
         ValueError: two files of a run have the same name but for ids.
     """
+    paths: dict[File, list[Path]] = {}
     found: dict[File, Content] = {}
-    for path in sorted(path for pattern in FILES for path in folder.rglob(pattern)):
+    for path in sorted(path for pattern in FILES for path in folder.rglob(pattern) if _is_listed(path)):
         name, *rooms = path.relative_to(folder).parts
         if NOT_COMPARED & {*rooms} or path.name.startswith(CLOCKS):
             continue
@@ -103,11 +112,21 @@ def contents(folder: Path) -> dict[File, Content]:
                 found[name, "centralised, epochs"] = _epochs(path)
             continue
         run = next((above for above in path.parents if (above / "config.json").exists()), path.parent)
-        file = name, DIGEST.sub("ID", f"{_algorithm(run)}, {path.relative_to(run)}")
-        if file in found:
+        record = RECORDS.fullmatch(path.name)
+        shown = path.with_name(f"{record[1]}.parquet") if record else path
+        file = name, DIGEST.sub("ID", f"{_algorithm(run)}, {shown.relative_to(run)}")
+        if file in paths and (not record or path.parent != paths[file][0].parent):
             raise ValueError(f"{name}: two files {file[1]}")
-        found[file] = _content(path)
-    return found
+        paths.setdefault(file, []).append(path)
+    return found | {file: _content(of_file) for file, of_file in paths.items()}
+
+
+def _is_listed(path: Path) -> bool:
+    """Return whether a file counts: those of a run do if its manifest, if it has one, lists them."""
+    manifest = path.with_name(MANIFEST)
+    if not OF_RUN.fullmatch(path.name) or not manifest.exists():
+        return True
+    return path.name in json.loads(manifest.read_text())["files"]
 
 
 def _epochs(path: Path) -> Content:
@@ -129,7 +148,8 @@ def _algorithm(run: Path) -> str:
     return next((name for name, old in OLD_NAMES.items() if old == found), found)
 
 
-def _content(path: Path) -> Content:
+def _content(paths: Sequence[Path]) -> Content:
+    path = paths[0]
     if path.suffix == ".safetensors":
         return {
             name: Column(f"{array.dtype} {array.shape}", array.ravel())
@@ -137,12 +157,22 @@ def _content(path: Path) -> Content:
         }
     if path.suffix == ".json":
         return {key: _column("value", [value]) for key, value in _leaves(json.loads(path.read_text()), "")}
-    table = pq.read_table(path)
+    table = _joined(paths)
     return {
         COLUMNS.get(name, name): _column(str(table[name].type), table[name].to_pylist())
         for name in table.column_names
         if not name.startswith(CLOCKS) and name not in NEW_COLUMNS
     }
+
+
+def _joined(paths: Sequence[Path]) -> pa.Table:
+    """Return the rows of a table that may be in several files; rounds of an earlier file count once."""
+    first, *others = sorted(paths, key=lambda path: (not path.stem.isalpha(), path.name))
+    table = pq.read_table(first)
+    for path in others:
+        rows = pq.read_table(path)
+        table = pa.concat_tables([table, rows.filter(pc.field("round") > pc.max(table["round"]))])
+    return table
 
 
 def _column(type_: str, values: Sequence[Any]) -> Column:
