@@ -20,10 +20,7 @@ from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
-from fedgrid.engine.runtime.integrity.mark import mark_of, times_mark_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.planning.options import LaunchOptions
@@ -32,10 +29,11 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK
-from fedgrid.record_columns import DONE
+from fedgrid.manifest import CLIENTS, CONFIG, MANIFEST, ROUNDS, TIMES, FileEntry, read_manifest
+from fedgrid.sealed_json import seal
 
 REAL = 3
-COPIED = ("rounds.parquet", "clients.parquet", "timings.parquet", MADE_WITH, SCORES)
+COPIED = (ROUNDS, CLIENTS, TIMES, SCORES)
 GRID = {
     "clients": 3,
     "algorithm": "fedavg",
@@ -97,9 +95,10 @@ def copy(storage: Storage, source: RunConfig, run: RunConfig) -> None:
     folder.mkdir()
     for name in COPIED:
         copyfile(before / name, folder / name)
-    (folder / "config.json").write_text(RunFolder(storage, run)._config_text())
-    (folder / "timings.sha256").write_text(times_mark_of(folder))
-    (folder / DONE).write_text(mark_of(folder, run))
+    (folder / CONFIG).write_text(RunFolder(storage, run)._config_text())
+    config = FileEntry.of((folder / CONFIG).read_bytes())
+    manifest = read_manifest(before).with_files({CONFIG: config}, run_id=run.run_id)
+    (folder / MANIFEST).write_text(manifest.text())
     uri = f"sqlite:///{storage.root / 'mlflow.db'}"
     (folder / MARK).write_text(seal({"uri": uri, "mlflow_run_id": "copied", "rounds": 1}))
 

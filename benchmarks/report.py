@@ -10,26 +10,23 @@ import tempfile
 import time
 from collections.abc import Iterator
 from hashlib import sha256
-from json import dumps
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.partition.ocfl import sizes_of
 from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.data.datasets import default_data_dir
-from fedgrid.engine.runtime.run.run_folder import DONE, folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.execution.run_events import write_scores
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import SCORES as FINAL_SCORES
 from fedgrid.record_columns import schemas
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.scores import score_run
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
 EVERY = 0.1
@@ -64,13 +61,12 @@ def make_grid(storage: Storage) -> tuple[RunConfig, ...]:
     """Write the paper's runs as if they had been run, 50 rounds each whatever the data set."""
     grid = load_grid("paper", {}, [f"training.rounds={NUM_ROUNDS}"], default_data_dir())
     for index, run in enumerate(grid.runs):
-        folder = folder_of(storage.root, run)
-        folder.mkdir(parents=True)
+        folder = RunFolder(storage, run)
+        folder.open()
         rounds, clients = make_records(run, np.random.default_rng(index))
-        pq.write_table(rounds, folder / "rounds.parquet")
-        pq.write_table(clients, folder / "clients.parquet")
-        (folder / FINAL_SCORES).write_text(dumps(score_run(folder), sort_keys=True))
-        (folder / DONE).write_text(dumps({"run_id": run.run_id, "rounds": NUM_ROUNDS}))
+        folder.put_tables({"rounds": rounds, "clients": clients})
+        write_scores(run, storage)
+        folder.finish()
     GridFolder(storage, grid.name).keep(grid.runs, grid.text)
     return grid.runs
 

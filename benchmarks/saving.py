@@ -13,12 +13,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.record_names import SCORES, TESTS
-from fedgrid.engine.runtime.integrity import record_files
-from fedgrid.engine.runtime.integrity.files import stamped
-from fedgrid.engine.runtime.integrity.record_files import RecordFiles, Rows
+from fedgrid.engine.runtime.run import records as module
+from fedgrid.engine.runtime.run.records import Records, Rows
 from fedgrid.record_columns import schemas
 
 MEASURED, CLASSES = 20, 10
@@ -32,13 +30,13 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fedgrid-saving-") as name:
         folder = Path(name)
-        sides = {"whole files": 1 << 60, "segments": record_files.SEGMENT_ROWS}
-        records = {title: RecordFiles(folder, schemas()) for title in sides}
+        sides = {"whole files": 1 << 60, "segments": module.SEGMENT_ROWS}
+        records = {title: Records(folder, schemas()) for title in sides}
         milliseconds, size = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0)
         for number in range(1, given.rounds + 1):
             rows = rows_of(number, given.clients)
             for title, limit in sides.items():
-                with patch.object(record_files, "SEGMENT_ROWS", limit):
+                with patch.object(module, "SEGMENT_ROWS", limit):
                     began = time.process_time()
                     records[title].add(number, rows)
                     if number > given.rounds - MEASURED:
@@ -52,11 +50,12 @@ def main() -> None:
     print(f"segments over whole files: {milliseconds['segments'] / milliseconds['whole files']:.3f}")
 
 
-def write(records: RecordFiles, folder: Path) -> int:
+def write(records: Records, folder: Path) -> int:
     """Write the files of the last round; return their size in bytes."""
-    for name, table in records.newest().items():
-        pq.write_table(stamped(table), folder / name, write_page_checksum=True)
-    return sum((folder / name).stat().st_size for name in records.newest())
+    files = records.newest()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return sum(map(len, files.values()))
 
 
 def rows_of(number: int, clients: int) -> Rows:

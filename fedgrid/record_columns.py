@@ -17,10 +17,6 @@ LARGEST = 1e50
 """Far beyond a norm of float32 numbers."""
 MOST = 1 << 31
 """Rounds, clients or clusters."""
-RUN = "fedgrid_run"
-"""Key of a run's id in the metadata of its files."""
-DONE = "done.json"
-"""The mark of a finished run in its folder."""
 
 
 @dataclass(frozen=True)

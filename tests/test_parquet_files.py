@@ -5,23 +5,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid import parquet_files
-from fedgrid.engine.runtime.integrity.files import read_table, stamped
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.integrity.record_files import read_records as read_rows
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal
-from fedgrid.parquet_files import memory, read_parquet, run_id_of, wrong_type, wrong_value
+from fedgrid.engine.runtime.integrity.made_with import parts_of
+from fedgrid.engine.runtime.integrity.tables import read_table, stamped
+from fedgrid.engine.runtime.run.records import read_records as read_rows
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
+from fedgrid.parquet_files import memory, read_parquet, wrong_type, wrong_value
 from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, schema_of
 from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.records import table as records
+from tests.helpers.manifests import edit_table, list_files
 from tests.helpers.run_records import write_records
 
 
 def changed(folder, name, column, values):
     """Put other values into a column of a table of two rounds and two clients."""
-    path = folder / f"{name}.parquet"
-    table = pq.read_table(path)
-    place = table.column_names.index(column)
-    pq.write_table(stamped(table.set_column(place, column, pa.array(values))), path)
+
+    def change(table):
+        return table.set_column(table.column_names.index(column), column, pa.array(values))
+
+    edit_table(folder, name, change)
 
 
 @pytest.fixture
@@ -90,9 +92,9 @@ def test_name_in_two_files_allows_the_same_in_both():
     ],
 )
 def test_parts_of_other_types_are_damage(tmp_path, part):
-    (tmp_path / MADE_WITH).write_text(seal({"run_id": run_id_of(tmp_path), "parts": [part]}))
+    list_files(tmp_path, made_with=[part])
     with pytest.raises(DamagedFile, match="it does not list parts"):
-        parts_of(tmp_path / MADE_WITH)
+        parts_of(tmp_path)
 
 
 MANY = 300_000
@@ -153,5 +155,6 @@ def test_table_that_is_too_large_here_is_not_taken_for_damaged(tmp_path):
     pq.write_table(stamped(table), tmp_path / "rounds.parquet")
     with pytest.raises(UnreadableFile, match=r"rounds\.parquet cannot be read: it would .* of memory"):
         read_table(tmp_path / "rounds.parquet", table.schema)
+    list_files(tmp_path)
     with pytest.raises(RecordsError, match=r"cannot read .*rounds\.parquet: it would .* of memory"):
         records(tmp_path, "rounds")

@@ -54,15 +54,14 @@ def pages() -> dict[str, str]:
 
 FOLDER = {
     "config.json": "Which run it is: the id is its digest.",
-    "made_with.json": "Images, code, versions and processor, by round: compared by each launch.",
+    "manifest.json": "How many rounds are done, whether all are; what they were made with (images, code, "
+    "versions, processor); size and checksum of each file above and below it. Written last.",
+    "manifest-before.json": "The manifest before that one.",
     "rounds.parquet": "A row a round.",
     "clients.parquet": "A row a round and client: all scores of clients come from it.",
-    "timings.parquet": "A row a round: the one table that differs when the run is repeated; "
-    "`timings.sha256` is its checksum.",
-    "state-N.safetensors": "Models, labels and memories after round N: the last two rounds. The file "
-    "`.sha256` beside it makes it valid.",
+    "timings.parquet": "A row a round: the one table that differs when the run is repeated.",
+    "state-N.safetensors": "Models, labels and memories after round N: the last two rounds.",
     "scores.json": "The final scores.",
-    "done.json": "The mark of a finished run, with sizes and checksums of its files and its last state.",
     "mlflow.json": "That MLflow has all rounds, and which store.",
     "tags.json": "Your note and tags (`fedgrid show RUN --note`).",
     "log.txt": "When it started and ended, and its warnings.",

@@ -1,12 +1,10 @@
 """Reads a run's Parquet records into arrays by column, nulls as NaN.
 
 All numbers of `rounds.parquet` are read, whatever their names, so that a new one needs no change here. A
-column that a file lacks is all NaN. A run that goes on may have more rounds in segments:
-`clients-000069.parquet` starts with round 69. Shapes: R rounds, K clients.
+column that a file lacks is all NaN. Which files a run has says its manifest. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.parquet_files import BadTable, is_number, read_parquet, run_id_of, wrong_type, wrong_value
-from fedgrid.record_columns import DONE, RECALL, RUN, SCORES, TESTS, declared
+from fedgrid.manifest import BadRun, Manifest, last_round, read_segment, rows_after, with_manifest
+from fedgrid.parquet_files import BadTable, is_number, wrong_type, wrong_value
+from fedgrid.record_columns import RECALL, SCORES, TESTS, declared
+from fedgrid.sealed_json import BadFile
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import nearest_score
 
@@ -194,9 +194,10 @@ def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
 
 def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
     """Return round -> its row of `timings.parquet`, with those columns that are read; empty without one."""
-    if not (run_folder / "timings.parquet").exists():
+    try:
+        timings = table(run_folder, "timings", columns=("uncached_seconds", *OF_MESSAGES))
+    except NoRecords:
         return {}
-    timings = table(run_folder, "timings", columns=("uncached_seconds", *OF_MESSAGES))
     return {row["round"]: row for row in timings.to_pylist()}
 
 
@@ -213,29 +214,29 @@ def table(
     Raises:
         RecordsError: it is missing, or cannot be read.
     """
-    later = {}
-    # Those of a finished run are joined: whatever else lies there is not read.
-    is_done = (run_folder / DONE).exists()
-    for path in () if is_done else sorted(run_folder.glob(f"{name}-[0-9]*[0-9].parquet")):
-        with suppress(FileNotFoundError):  # The run has just ended, and its first file is whole by now.
-            later[path] = _read(path, keys, columns)
-    first = run_folder / f"{name}.parquet"
-    try:
-        tables = [_read(first, keys, columns)]
-    except FileNotFoundError as error:
-        others = sorted(path.stem for path in run_folder.glob("*.parquet"))
-        step = f"there are {', '.join(others)}" if others else "a run has one after its first round"
-        raise NoRecords(f"no {first.name} in {run_folder}; {step}") from error
-    for rows in later.values():
-        # After a crash, or while a run ends, several files have the same rounds.
-        if len(new := rows.filter(pc.field("round") > pc.max(tables[-1]["round"]))):
-            tables.append(new)
-    try:
+
+    def read(manifest: Manifest) -> pa.Table:
+        tables: list[pa.Table] = []
+        for each in manifest.segments(name):
+            rows = _read(run_folder, manifest, each, keys, columns)
+            # Of two files with the same rounds the first counts.
+            if len(new := rows_after(rows, last_round(tables[-1]) if tables else 0)) or not tables:
+                tables.append(new)
+        if not tables:
+            raise NoRecords(f"no {name}.parquet in {run_folder}; a run has one after its first round")
         return pa.concat_tables(tables)
+
+    try:
+        return with_manifest(run_folder, read)
+    except FileNotFoundError as error:
+        raise NoRecords(f"no {name}.parquet in {run_folder}; a run has one after its first round") from error
+    except BadRun as error:
+        raise RecordsError(f"cannot read {error.path}: {error}") from error
     except pa.ArrowInvalid as error:
-        raise RecordsError(
-            f"the {name}-*.parquet of {run_folder} have other columns than {first.name}"
-        ) from error
+        raise RecordsError(f"the files of {name} in {run_folder} have other columns") from error
+    except (OSError, BadFile) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RecordsError(f"cannot read {getattr(error, 'filename', None) or run_folder}: {why}") from error
 
 
 def num_rounds(run_folder: Path) -> int:
@@ -246,26 +247,23 @@ def num_rounds(run_folder: Path) -> int:
         return 0
 
 
-def _read(path: Path, keys: Sequence[str], columns: Sequence[str] | None) -> pa.Table:
+def _read(
+    run_folder: Path, manifest: Manifest, name: str, keys: Sequence[str], columns: Sequence[str] | None
+) -> pa.Table:
+    path = run_folder / name
+
     def chosen(schema: pa.Schema) -> list[str]:
         if (why := wrong_type(schema, declared)) is not None:
             raise RecordsError(f"cannot read {path}: {why}")
-        run_id = (schema.metadata or {}).get(RUN.encode(), b"").decode("ascii", "replace")
-        if run_id not in ("", run_id_of(path.parent)):
-            raise RecordsError(f"cannot read {path}: it is of run {run_id}")
-        if missing := [name for name in keys if name not in schema.names]:
+        if missing := [key for key in keys if key not in schema.names]:
             raise RecordsError(f"cannot read {path}: it has no column {missing[0]!r}")
-        names = [name for name in schema.names if columns is None or name in columns]
+        names = [column for column in schema.names if columns is None or column in columns]
         return [*dict.fromkeys((*keys, *names))]
 
     try:
-        with path.open("rb") as data:
-            rows = read_parquet(data, chosen)
-    except FileNotFoundError:
-        raise
-    except (OSError, BadTable) as error:
-        why = getattr(error, "strerror", None) or error
-        raise RecordsError(f"cannot read {path}: {why}") from error
+        rows = read_segment(run_folder, manifest, name, chosen)
+    except BadTable as error:
+        raise RecordsError(f"cannot read {path}: {error}") from error
     if (why := wrong_value(rows, declared)) is not None:
         raise RecordsError(f"cannot read {path}: {why}")
     return rows

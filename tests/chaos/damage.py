@@ -30,8 +30,8 @@ from unittest.mock import patch
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.integrity import record_files
 from fedgrid.engine.runtime.leases.lease import Lease
+from fedgrid.engine.runtime.run import records
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.commands.app import INTERRUPTED
 from fedgrid.grids.execution.run_events import RoundDone, RunEvent
@@ -274,7 +274,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place, pauses_skipped():
         folder = Path(place)
         if given.interrupted:
-            record_files.SEGMENT_ROWS = SEGMENT_ROWS
+            records.SEGMENT_ROWS = SEGMENT_ROWS
             stopped, whole = interrupt(folder)
             names, checked = of_the_interrupted(stopped), partial(check_interrupted, stopped, whole)
         else:

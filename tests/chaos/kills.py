@@ -27,6 +27,7 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
+from tests.helpers.manifests import finished_in
 from tests.helpers.processes import TITLES, of_kind, processes
 from tests.helpers.stored_runs import contents
 
@@ -130,7 +131,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 def truncate_a_state(runs: Sequence[Path], rng: random.Random) -> None:
     """Cut the newest state of a run that is under way in half; its only one would have the run refused."""
-    under_way = [run for run in runs if run.exists() and not (run / "done.json").exists()]
+    under_way = [run for run in runs if run.exists() and run not in finished_in(run.parent)]
     states = [sorted(run.glob("state-*.safetensors")) for run in under_way]
     newest = [of_run[-1] for of_run in states if len(of_run) > 1]
     if newest:

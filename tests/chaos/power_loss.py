@@ -28,16 +28,16 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity import record_files
 from fedgrid.engine.runtime.leases.processes import start_time
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
+from fedgrid.engine.runtime.run import records
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt")
+CLOCKS = ("timings.parquet", "manifest.json", "manifest-before.json", "log.txt")
 GRID = "power"
 SEGMENT_ROWS = 8
 """Of six clients a round: the last round of three is in a segment, and joined at the end."""
@@ -202,7 +202,7 @@ def main() -> None:
     options.add_argument("--cuts", type=int, help="this many of the cuts, drawn with the seed; or all")
     given = options.parse_args()
     rng = random.Random(given.seed)
-    record_files.SEGMENT_ROWS = SEGMENT_ROWS
+    records.SEGMENT_ROWS = SEGMENT_ROWS
     with tempfile.TemporaryDirectory(prefix="fedgrid-power-") as name:
         root = Path(name, "runs")
         root.mkdir()

@@ -27,6 +27,7 @@ from pathlib import Path
 from mlflow.tracking import MlflowClient
 
 from tests.chaos.kills import WITHOUT_RAY, Seen, command, kill, start, undamaged
+from tests.helpers.manifests import finished_in
 from tests.helpers.processes import processes
 
 ROOT = Path(__file__).parents[2]
@@ -249,7 +250,7 @@ def faults(soak: Soak, runs: int, began: float) -> list[str]:
     for what, (value, bound) in measured.items():
         print(f"{value:.1f} {what}, bound {bound:g}")
     wrong = [f"{what}: {value:.1f}" for what, (value, bound) in measured.items() if value > bound]
-    done = len(list(soak.storage.glob("digits-*/done.json")))
+    done = len(finished_in(soak.storage, "digits-*"))
     wrong += [f"{done} of {runs} runs are finished"] if done != runs else []
     wrong += [f"{path.name} is left in the temporary folder" for path in soak.temporary.glob("fedgrid-*")]
     wrong += [f"{path} is left" for path in soak.storage.rglob("*.writing-*")]

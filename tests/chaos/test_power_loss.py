@@ -19,23 +19,29 @@ def undisturbed(tmp_path_factory):
     return disk.moments, results(root)
 
 
-def first(moments: list[Moment], name: str) -> int:
-    """Return the first step after which a file of that name is there."""
-    return next(at for at, each in enumerate(moments) if any(path.endswith(name) for path in each.files))
+def first(moments: list[Moment], name: str, rounds_done: int = 0) -> int:
+    """Return the first step after which a file of that name is there, or a manifest with so many rounds."""
+    words = f'"rounds_done": {rounds_done}'.encode() if rounds_done else b""
+    return next(
+        at
+        for at, each in enumerate(moments)
+        if any(path.endswith(f"/{name}") and words in each.files[path].data for path in each.files)
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "loses_rename"),
+    ("name", "rounds_done", "loses_rename"),
     [
-        ("state-000002.sha256", False),
-        ("state-000002.sha256", True),
-        ("done.json", True),
-        ("scores.json", False),
+        ("state-000002.safetensors", 0, False),
+        ("manifest.json", 2, False),
+        ("manifest.json", 2, True),
+        ("manifest.json", 3, True),
+        ("scores.json", 0, False),
     ],
 )
-def test_power_cut_changes_no_file(undisturbed, name, loses_rename):
+def test_power_cut_changes_no_file(undisturbed, name, rounds_done, loses_rename):
     moments, expected = undisturbed
-    left = cut(moments, first(moments, name), random.Random(0), loses_rename=loses_rename)
+    left = cut(moments, first(moments, name, rounds_done), random.Random(0), loses_rename=loses_rename)
     assert restarted(left, expected) == []
 
 

@@ -37,8 +37,8 @@ OTHER_TORCH = (
     "import importlib.metadata as m; known = m.version; "
     "m.version = lambda name: '99.1' if name == 'torch' else known(name); "
 )
-NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json", "made_with.json")
-SAID = {"images": "other images", "torch": "torch", "newer": "format", "later": "newer fedgrid"}
+NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json")
+SAID = {"images": "other images", "torch": "torch", "newer": "format", "later": "another fedgrid"}
 """Turn -> what its one line says; `later` is this code after a newer one's launch."""
 
 

@@ -76,8 +76,8 @@ with_ray() {
         -e 'cached provider' -e no-config-cache -e 'cluster state:' -e '^Shared connection' -e '^Fetched IP'
 }
 
-# Print how many runs have a file of this name.
-runs_with() { find /srv/fedgrid/runs -mindepth 2 -maxdepth 2 -name "$1" 2> /dev/null | wc -l; }
+# Print in how many runs' manifests there is a line like this.
+runs_with() { grep -lsE "$1" /srv/fedgrid/runs/*/manifest.json | wc -l; }
 
 laptop() {
     settle laptop
@@ -100,16 +100,16 @@ laptop() {
 
     show fedgrid submit "$grid" --cluster cluster.yaml > "$HOME/submit.log" 2>&1 &
     submit=$!
-    until [ "$(runs_with rounds.parquet)" = 4 ]; do
+    until [ "$(runs_with '"rounds_done": [1-9]')" = 4 ]; do
         kill -0 "$submit" 2> /dev/null || { cat "$HOME/submit.log"; fail "the job ended too early"; }
         sleep 0.2
     done
     kill -KILL "$worker"
-    say "All four runs have started, $(runs_with done.json) are finished. The worker was killed."
+    say "All four runs have started, $(runs_with '"finished": true') are finished. The worker was killed."
     code=0
     wait "$submit" || code=$?
     cat "$HOME/submit.log"
-    say "Exit code $code; $(runs_with done.json) runs are finished."
+    say "Exit code $code; $(runs_with '"finished": true') runs are finished."
     [ "$code" = 0 ] || fail "the grid should have succeeded"
     ! grep 'not in MLflow yet' "$HOME/submit.log" || fail "MLflow should have all runs"
 

@@ -12,6 +12,7 @@ from PIL import Image
 from fedgrid.engine.federation.data.made_by_code import MADE_BY_CODE
 from fedgrid.grids.display import blueprint
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.manifests import finished_in
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
@@ -143,7 +144,7 @@ def test_run_without_a_reachable_mlflow_server_warns_and_finishes(tmp_path):
     assert "`fedgrid sync runs --storage " in second
     assert f" {storage} " in result.out
     assert f"  fedgrid ui runs --storage '{storage}'\n" in result.out
-    assert len(list(storage.glob("*/done.json"))) == 1
+    assert len(finished_in(storage)) == 1
 
 
 def test_run_does_not_print_the_password_of_the_tracking_uri(tmp_path):

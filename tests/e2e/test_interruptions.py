@@ -9,6 +9,8 @@ from mlflow.tracking import MlflowClient
 
 from fedgrid.grids.trackers.mlflow.view import TOTALS
 from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
+from tests.helpers.manifests import finished_in
+from tests.helpers.stored_runs import CLOCKS
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
@@ -27,8 +29,6 @@ OTHER = (
     "--json",
 )
 """A grid of its own, with FedAvg: it shares rounds with the first."""
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
-"""Files with wall-clock times; all others in a run's folder are the same bytes every time."""
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of
             process.send_signal(signal.SIGCONT)
             wait_for_round(process, 2)
             assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
-        assert not list(storage.glob("*kmeans*/done.json"))
+        assert finished_in(storage, "*kmeans*") == []
         again = fedgrid(*command)
         assert (again.code, again.err) == (0, "")
         assert again.events[0]["event"] == "start"

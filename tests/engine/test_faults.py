@@ -21,6 +21,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.client_actors import client_actors, pids
+from tests.helpers.stored_runs import CLOCKS
 
 pytestmark = pytest.mark.ray
 
@@ -111,7 +112,7 @@ def numbers(storage):
     return {
         path.name: path.read_bytes()
         for path in sorted(folder_of(storage, RUN).iterdir())
-        if path.name not in ("timings.parquet", "timings.sha256", "log.txt", "lock")
+        if path.name not in (*CLOCKS, "lock")
     }
 
 

@@ -8,16 +8,15 @@ from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.mark import TIMES_CHECKSUM, mark_of
-from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, list_files, pack
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.record_columns import DONE
+from fedgrid.sealed_json import seal
 from tests.helpers.command_line import fedgrid
+from tests.helpers.manifests import edit_table
 from tests.helpers.plugin_files import ALGORITHM
 from tests.helpers.undrawn import undrawn
 
@@ -82,17 +81,6 @@ def run_in(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunCo
     raise LookupError(f"no run of {dataset}, {algorithm}, seed {seed}")
 
 
-def forge(run: RunConfig, folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Change a table of a run's records, and write the run's mark anew."""
-    path = folder / f"{table}.parquet"
-    before = pq.read_table(path)
-    pq.write_table(
-        change(before).replace_schema_metadata(before.schema.metadata), path, write_page_checksum=True
-    )
-    mark_again(run, folder)
-
-
-def mark_again(run: RunConfig, folder: Path) -> None:
-    """Write the mark of a run for the files that it has now."""
-    assert (folder / TIMES_CHECKSUM).exists()
-    (folder / DONE).write_text(mark_of(folder, run, run.training.rounds))
+def forge(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
+    """Change a table of a run's records, and write the run's manifest anew."""
+    edit_table(folder, table, change)

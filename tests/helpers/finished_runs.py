@@ -3,16 +3,15 @@
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.mark import TIMES, TIMES_CHECKSUM, mark_of, times_mark_of
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.grids.results.outcome import RUN_ID, SCORES
-from fedgrid.record_columns import DONE
+from fedgrid.sealed_json import seal
 from fedgrid.tracking.scoring.scores import score_run
+from tests.helpers.manifests import list_files
 
 
 def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | None = None) -> Path:
-    """Write the files by which a finished run is recognised; return its folder.
+    """Write scores and the manifest of a finished run; return its folder.
 
     Without `scores` they are those of its records, if it has any.
     """
@@ -21,7 +20,5 @@ def mark_finished(storage: Path, config: RunConfig, scores: dict[str, float] | N
     if scores is None:
         scores = score_run(folder) if (folder / "rounds.parquet").exists() else {}
     (folder / SCORES).write_text(seal({RUN_ID: config.run_id, **scores}))
-    if (folder / TIMES).exists():
-        (folder / TIMES_CHECKSUM).write_text(times_mark_of(folder))
-    (folder / DONE).write_text(mark_of(folder, config, config.training.rounds))
+    list_files(folder, rounds=config.training.rounds, rounds_done=config.training.rounds, is_finished=True)
     return folder

@@ -18,6 +18,7 @@ from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.names import run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, Tracker
+from tests.helpers.manifests import list_files
 from tests.helpers.run_records import write_records, write_timings
 
 ROUNDS = 4
@@ -45,7 +46,6 @@ def record(storage: Path, config: RunConfig, rounds: int) -> None:
     write_records(folder, LABELS[:rounds], TRUTH, temperature_R=[0.4, 0.3, 0.2, 0.1])
     (folder / "config.json").write_text("{}\n")
     if rounds == ROUNDS:
-        (folder / "done.json").write_text("{}\n")
         (folder / "scores.json").write_text("{}\n")
     ends = {number: STARTED_MS + 500 * number for number in range(1, rounds + 1)}
     write_timings(
@@ -55,6 +55,7 @@ def record(storage: Path, config: RunConfig, rounds: int) -> None:
             for number, at in ends.items()
         ],
     )
+    list_files(folder, rounds=ROUNDS, is_finished=rounds == ROUNDS)
     os.utime(folder)  # As when a file is replaced whole.
 
 

@@ -1,5 +1,6 @@
 """Folders of runs of three clients whose rounds are made up, as a federation would have them saved."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from fedgrid.engine.federation.training.confusion import Counts, scores
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.manifest import read_manifest
 from fedgrid.record_columns import schemas
 
 NUM_CLIENTS, ROUNDS = 3, 4
@@ -26,8 +28,8 @@ def run_folder(root, **given):
     return RunFolder(Storage.of(root), config(**given))
 
 
-def open_folder(root):
-    folder = run_folder(root)
+def open_folder(root, rounds=ROUNDS):
+    folder = run_folder(root, training={"rounds": rounds})
     return folder, folder.open()
 
 
@@ -98,10 +100,25 @@ def save(folder, *numbers):
 
 
 def content(path):
-    """Return the bytes of everything but the log, and what was set aside."""
-    return {
-        kept.name: kept.read_bytes() for kept in path.iterdir() if kept.is_file() and kept.name != "log.txt"
+    """Return the bytes of every file that the manifest of a run lists, and what else the manifest says.
+
+    Files of a run that is not finished are there by the table and their last round.
+    """
+    manifest = read_manifest(path)
+    files = {short(name): (path / name).read_bytes() for name in manifest.files}
+    return files | {
+        "manifest": (manifest.rounds_done, manifest.is_finished, sorted(manifest.states), manifest.made_with)
     }
+
+
+def short(name):
+    """Return the name of a file of records without its checksum."""
+    return re.sub(r"-[0-9a-f]{8}\.parquet", ".parquet", name)
+
+
+def records_in(path):
+    """Return table -> its newest file."""
+    return {table: path / read_manifest(path).segments(table)[-1] for table in schemas()}
 
 
 def aside(path):

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedgrid.engine.federation.record_names import SCORES, TESTS
-from fedgrid.engine.runtime.integrity.files import stamped
-from fedgrid.parquet_files import run_id_of
 from fedgrid.record_columns import schemas
+from tests.helpers.manifests import list_files
 
 WHOLE = ("round", "client", "cluster", "true_cluster")
 TESTED = tuple(f"{test}_{score}" for test in TESTS for score in SCORES if score != "recall")
@@ -81,8 +80,8 @@ def write_records(
 
 
 def write_timings(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write `timings.parquet` with the columns that the first row has, and rounds from 1 on."""
+    """Write `timings.parquet` with the columns that the first row has, rounds from 1 on, and list it."""
     rows = [{"round": number, **row} for number, row in enumerate(rows, start=1)]
     schema = pa.schema([field for field in schemas()["timings"] if field.name in rows[0]])
-    table = stamped(pa.Table.from_pylist(rows, schema=schema), run_id_of(folder))
-    pq.write_table(table, folder / "timings.parquet")
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "timings.parquet")
+    list_files(folder)

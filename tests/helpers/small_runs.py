@@ -20,6 +20,7 @@ from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
+from tests.helpers.stored_runs import CLOCKS
 
 NOWHERE = Path("no-data-needed")
 CLIENTS, ROUNDS = 6, 3
@@ -84,12 +85,8 @@ def play(run, root, pool=None, cache=CACHE, until=None):
 
 
 def numbers(folder):
-    """Return the bytes of all files but the timings and the log."""
-    return {
-        path.name: path.read_bytes()
-        for path in sorted(folder.iterdir())
-        if path.name not in ("timings.parquet", "timings.sha256", "log.txt")
-    }
+    """Return the bytes of all files but the timings, the manifest that has their checksum, and the log."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name not in CLOCKS}
 
 
 def content(path):
@@ -102,7 +99,7 @@ def content(path):
 def contents(folder):
     """Return the `content` of the records and states of a run, which has other bytes in another run."""
     names = [path for path in sorted(folder.iterdir()) if path.suffix in (".parquet", ".safetensors")]
-    return {path.name: content(path) for path in names if path.name != "timings.parquet"}
+    return {path.name: content(path) for path in names if not path.name.startswith("timings")}
 
 
 _alone = {}
@@ -119,7 +116,7 @@ def alone(run, pool=InProcessPool):
 def differing(run, root, pool=InProcessPool):
     """Return the names of the files of a run under `root` that differ from those without a round cache."""
     kept, expected = numbers(folder_of(Path(root), run)), alone(run, pool)
-    assert "done.json" in expected
+    assert "rounds.parquet" in expected
     return sorted(name for name in kept | expected if kept.get(name) != expected.get(name))
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", "mlflow.json")
+CLOCKS = ("timings.parquet", "manifest.json", "manifest-before.json", "log.txt", "mlflow.json")
 """Files with wall-clock times; all others in a run's folder are the same bytes every time."""
 
 

@@ -5,8 +5,8 @@
 Made once a version, before its release, and never again. `kept.yaml`, `kept-search.yaml` and `halves.py` lie
 there before. Written are
 
-- `storage/`, where the search has finished, and the grid was interrupted (Ctrl-C) in the second round of its
-  third run; without MLflow's files and figures, which are made from the others;
+- `storage/`, where the search has finished, and the grid was interrupted (Ctrl-C) after the second round of
+  its third run; without MLflow's files and figures, which are made from the others;
 - `whole/`, records and last state of the interrupted run as they are without the interruption;
 - `kept.zip`, a bundle of the grid's finished runs, with empty figures;
 - `expected.json`: the ids of all runs, those of the grid with `--tuned kept-search`, the scores of the
@@ -27,15 +27,14 @@ from unittest.mock import patch
 
 from fedgrid import load
 from fedgrid.algorithms.registry import ALGORITHMS
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS
+from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.run_events import RoundDone, RunEvent
-from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.tuned import read_tuned
@@ -53,15 +52,17 @@ NEEDED = {"fednova": {"training": {"optimizer": "sgd"}}, "flis": {"split": {"ref
 
 @contextmanager
 def interrupted(name: str, number: int) -> Iterator[None]:
-    """Within the block, a driver gets Ctrl-C during round `number` of a run, and hears of the one before."""
-    handle = Watch.handle
+    """Within the block, a driver gets Ctrl-C at the end of round `number` of a run."""
+    plain = Session.next_round
 
-    def handled(watch: Watch, config: RunConfig, event: RunEvent) -> None:
-        handle(watch, config, event)
-        if config.name == name and isinstance(event, RoundDone) and event.number == number - 1:
+    def next_round(session: Session) -> RoundRecord:
+        record = plain(session)
+        assert session._run is not None
+        if session._run.folder.config.name == name and record.round["round"] == number:
             os.kill(os.getpid(), signal.SIGINT)
+        return record
 
-    with patch.object(Watch, "handle", handled):
+    with patch.object(Session, "next_round", next_round):
         yield
 
 

@@ -34,6 +34,8 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.definition import load_search
 from fedgrid.grids.search.progress import SearchProgress
+from fedgrid.manifest import MANIFEST
+from fedgrid.tracking.records import table as read_table
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.undrawn import undrawn
 from tests.kept.make import BUNDLE, GIVEN, INTERRUPTED, ROUND, default_ids, tuned_ids
@@ -80,14 +82,16 @@ def interrupted(folder: Path) -> RunConfig:
 
 def made_elsewhere(folder: Path, run: RunConfig) -> list[str]:
     """Return in words what libraries and processor of a run are not those of this process."""
-    before = made_with.parts_of(folder_of(folder / "runs", run) / made_with.MADE_WITH)[-1].made_with
+    before = made_with.parts_of(folder_of(folder / "runs", run))[-1].made_with
     machines = relevant_machines(InProcessPool().machines(), run.training.precision)
     now = made_with.made_with(algorithm_of(run), digest_of_dataset(run.dataset, NOWHERE), machines)
     return made_with.differing({name: before[name] for name in before if name not in OURS}, now)
 
 
 def records(folder: Path, table: str) -> DataFrame:
-    return pq.read_table(folder / f"{table}.parquet").to_pandas()
+    has_manifest = (folder / MANIFEST).exists()
+    rows = read_table(folder, table) if has_manifest else pq.read_table(folder / f"{table}.parquet")
+    return rows.to_pandas()
 
 
 def states(folder: Path, number: int) -> dict[str, np.ndarray]:

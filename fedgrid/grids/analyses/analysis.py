@@ -19,10 +19,10 @@ from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data.datasets import find
-from fedgrid.engine.runtime.integrity.mark import last_round
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
+from fedgrid.engine.runtime.storage.format import manifest_of
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.default_table import table_of
@@ -137,7 +137,14 @@ class Context:
 
     def stored(self, config: RunConfig) -> list[int]:
         """Return the rounds after which there is a state of the run, in ascending order."""
-        return sorted(checkpoint.stored_rounds(self.folder(config)))
+        folder = self.folder(config)
+        try:
+            states = manifest_of(folder).states
+        except FileNotFoundError:
+            return []
+        return sorted(
+            number for number, names in states.items() if all((folder / name).exists() for name in names)
+        )
 
     def state(self, job: Job, number: int | None = None) -> RunState:
         """Return the run's state after the job's round, or after round `number`.

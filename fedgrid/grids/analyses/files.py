@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.mark import state_names
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, checksum, manifest_of, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Job, JobResult
+from fedgrid.sealed_json import seal
 from fedgrid.tracking.scoring.run import Run
 
 OWN_KEYS = ("run_id", "settings", "state", "files")
@@ -59,7 +58,7 @@ class JobFiles:
         """Return what the mark says; None if there is none, or it is of an older state of the run.
 
         Raises:
-            NewerFormat: a newer fedgrid wrote it.
+            OtherVersion: another fedgrid wrote it.
             DamagedFile: it, or a file that it lists, is not what was written, or is another run's.
             UnreadableFile: the disk does not give one of them.
         """
@@ -104,6 +103,10 @@ class JobFiles:
         self.storage.push(*(path.relative_to(self.storage.root).as_posix() for path in paths))
 
     def _state(self) -> str | None:
-        """Return a digest of the state's checksums, None if there is no such state."""
-        path = self.run / state_names(self.job.round)[1]
-        return sha256(path.read_bytes()).hexdigest() if path.exists() else None
+        """Return a digest of the state's checksums, None if the run has no such state."""
+        try:
+            manifest = manifest_of(self.run)
+        except FileNotFoundError:
+            return None
+        sums = [manifest.files[name].sha256 for name in manifest.states.get(self.job.round, ())]
+        return sha256("\n".join(sums).encode()).hexdigest() if sums else None

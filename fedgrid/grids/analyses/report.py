@@ -13,13 +13,14 @@ from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.runtime.storage.format import DamagedFile, next_step, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, next_step, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.runs import describe
+from fedgrid.sealed_json import seal
 from fedgrid.tracking.report.page import PageSection
 from fedgrid.tracking.scoring.run import Run
 
@@ -59,7 +60,7 @@ def _asked_names(grid: GridFolder) -> list[str]:
     """Return the names of the analyses that were asked for.
 
     Raises:
-        RunError, NewerFormat: as `asked_jobs`.
+        RunError, OtherVersion: as `asked_jobs`.
     """
     return list(_read(grid))
 
@@ -69,7 +70,7 @@ def asked_jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) 
 
     Raises:
         RunError: the file is damaged.
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
     """
     of_runs = _read(grid).get(analysis.name, {})
     entries = ((run, entry) for run in runs for entry in of_runs.get(run.run_id, {}).values())
@@ -138,7 +139,7 @@ def sections(
 
     Raises:
         RunError: a file is damaged.
-        NewerFormat: a newer fedgrid wrote one.
+        OtherVersion: another fedgrid wrote one.
     """
     configs = grid.runs()
     for name in _asked_names(grid):

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
+from fedgrid.engine.runtime.integrity.tables import parquet_bytes, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.archive.csv_files import CsvTable, whole
 from fedgrid.grids.archive.layout import FoundExplanations
@@ -68,7 +68,7 @@ def of_grid(grid: GridFolder) -> list[dict[str, Any]]:
 
     Raises:
         RunError: the file is damaged.
-        ConfigError: it is of a newer fedgrid.
+        ConfigError: it is of another fedgrid.
     """
     try:
         rows: list[dict[str, Any]] = read_table(grid.path / FILE, SCHEMA).to_pylist()

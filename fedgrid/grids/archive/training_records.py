@@ -17,11 +17,12 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.section import Section
 from fedgrid.engine.federation.errors import DataError, RunError
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.grids.archive.csv_files import CsvTable, malformed
 from fedgrid.grids.archive.layout import FINAL, LOSS, SETUP, VALIDATION, FoundTraining
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.regular_files import read_file
+from fedgrid.sealed_json import seal
 
 FILE = "centralised.json"
 TestSet = Literal["validation", "test"]
@@ -88,7 +89,7 @@ def of_dataset(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
 
     Raises:
         RunError: a file is damaged.
-        ConfigError: it is of a newer fedgrid.
+        ConfigError: it is of another fedgrid.
     """
     named = []
     for path in sorted((root / GRIDS).glob(f"*/{FILE}")):

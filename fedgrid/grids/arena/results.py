@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, has_diverged, outcome_of
@@ -19,7 +19,7 @@ def read_outcomes(
     made = {
         run_id: dict(parts[-1].made_with)
         for run_id, result in results.items()
-        if (parts := parts_of(result.folder / MADE_WITH))
+        if (parts := parts_of(result.folder))
     }
     return [
         outcome_of(row, results[run.run_id], made.get(run.run_id, {}), has_held_out=run.held_out > 0)

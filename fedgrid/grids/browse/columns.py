@@ -31,7 +31,7 @@ def read_rows(
     for config in configs if storage.uri else ():
         folder = folder_of(storage.root, config).name
         if is_finished(storage, config):
-            storage.pull(folder, only="timings")
+            storage.pull(folder, only=("timings",))
         else:
             storage.pull(folder, skip=("state-",))
     return tuple(map(_add_notes, read_runs(configs, storage, old)))

@@ -8,12 +8,11 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, hint
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.mark import CONFIG
-from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import OWN, Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.manifest import CONFIG
 
 SHORTEST_ID = 4
 """Digits of the beginning of an id."""
@@ -64,8 +63,8 @@ def _read_stored(storage: Storage) -> list[RunConfig]:
             continue
         try:
             values = json.loads(path.read_bytes())
-            if values[VERSION] == FORMAT:
-                del values[VERSION]
+            if values["format"] == FORMAT:
+                del values["format"]
                 configs.append(RunConfig.model_validate(values))
                 own_images.know_from(path.parent)
         except (OSError, ValueError, LookupError, TypeError, RecursionError, FedgridError) as error:

@@ -15,11 +15,11 @@ from typing import Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import on_hub
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, parts_of
-from fedgrid.engine.runtime.integrity.mark import BYTES, Listed, last_round
-from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.grids.bundles.layout import CRATE, ENVIRONMENT, README
+from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, parts_of
+from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
+from fedgrid.grids.bundles.layout import CRATE, ENVIRONMENT, README, Listed
 from fedgrid.grids.results.times import round_ends
+from fedgrid.manifest import BYTES
 
 ROCRATE = "https://w3id.org/ro/crate/1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"
@@ -57,7 +57,7 @@ def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, wit
     ends = []
     for run in runs:
         folder = folder_of(root, run)
-        for part in parts_of(folder / MADE_WITH):
+        for part in parts_of(folder):
             data[run.dataset] = part.made_with.get(IMAGES, "")
             kept = {key: value for key, value in part.made_with.items() if key not in (IMAGES, CODE)}
             versions |= dict.fromkeys(f"{key} {value}" for key, value in kept.items())

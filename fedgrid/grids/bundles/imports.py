@@ -9,13 +9,11 @@ from rich.console import Console
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH
-from fedgrid.engine.runtime.integrity.mark import CONFIG, TIMES
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
+from fedgrid.engine.runtime.storage.format import checksum
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import RECORDS, RUN_FILES, STORAGE, group_names
@@ -27,6 +25,7 @@ from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 from fedgrid.grids.results.imported import IMPORTED, grid_of, seal_import
 from fedgrid.grids.results.outcome import read_scores
+from fedgrid.manifest import CONFIG, MANIFEST, TIMES
 from fedgrid.redaction import printable
 
 BUNDLE = "bundle "
@@ -95,7 +94,7 @@ def _lines_on_scores(bundle: Bundle) -> Iterator[str]:
 
 def _files_on_word(bundle: Bundle) -> tuple[list[str], list[str]]:
     """Return the files that are imported as the author wrote them, and those that are not imported."""
-    taken = (*RECORDS[1:], MADE_WITH, TIMES, PRESET)
+    taken = (*RECORDS[1:], MANIFEST, TIMES, PRESET)
     on_word = (name for name in bundle.files if PurePosixPath(name).name in taken)
     beside = (name for name in bundle.files if not name.startswith(f"{STORAGE}/"))
     return group_names(on_word), group_names(beside)

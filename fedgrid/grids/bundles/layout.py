@@ -6,25 +6,29 @@ large, below `report/` the grid's report. `bundle.json` lists all other files wi
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.mark import BYTES, CLIENTS, CONFIG, ROUNDS, SHA256, Listed
 from fedgrid.engine.runtime.storage.atomic import replacing
+from fedgrid.engine.runtime.storage.format import checksum
 from fedgrid.grids.results.grid_folder import GRIDS, PRESET, RUNS
 from fedgrid.grids.results.imported import IMPORTED
 from fedgrid.grids.results.kept_plugins import FOLDER, INDEX
-from fedgrid.grids.results.outcome import FILES
+from fedgrid.grids.results.outcome import SCORES
+from fedgrid.manifest import BYTES, CLIENTS, CONFIG, ROUNDS, SHA256, TIMES
+from fedgrid.manifest import MANIFEST as RUN_MANIFEST
 
 SUFFIX = ".zip"
 MANIFEST, CRATE, README, ENVIRONMENT = "bundle.json", "ro-crate-metadata.json", "README.md", "environment.txt"
 STORAGE, REPORT = "storage", "report"
 RECORDS = (CONFIG, ROUNDS, CLIENTS)
 """What a run was asked for, and what came of it."""
-RUN_FILES = FILES[::-1]
-"""Files of a run, its mark last; `IMPORTED` if others computed it; with models, its last state."""
+RUN_FILES = (*RECORDS, TIMES, SCORES, RUN_MANIFEST)
+"""Files of a run, its manifest last; `IMPORTED` if others computed it; with models, its last states."""
+Listed = Mapping[str, Mapping[str, Any]]
+"""File -> its `SHA256` and its `BYTES`."""
 
 _ABOUT, _OF_GRID, _OF_RUN = (
     "|".join(map(re.escape, names))
@@ -33,7 +37,7 @@ _ABOUT, _OF_GRID, _OF_RUN = (
 MEMBER = re.compile(
     rf"{_ABOUT}|{REPORT}/(index\.html|(tables|figures)/\w[\w.+-]*)"
     rf"|{STORAGE}/{GRIDS}/\w[\w .+-]*/({_OF_GRID}|{FOLDER}/(?P<plugin>[0-9a-f]{{64}})\.py)"
-    rf"|{STORAGE}/[^/\\.][^/\\]*-[0-9a-f]{{12}}/({_OF_RUN}|state-[\w-]+\.(safetensors|sha256))"
+    rf"|{STORAGE}/[^/\\.][^/\\]*-[0-9a-f]{{12}}/({_OF_RUN}|state-[\w-]+\.safetensors)"
 )
 """The names that files of a bundle can have, beside `MANIFEST`: none leads out of a folder."""
 ALIKE = re.compile(

@@ -19,25 +19,17 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
-from fedgrid.engine.runtime.integrity.files import checksum
-from fedgrid.engine.runtime.integrity.mark import (
-    BYTES,
-    CLIENTS,
-    ROUNDS,
-    SHA256,
-    Listed,
-    last_round,
-    listed_files,
-)
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of, last_round
+from fedgrid.engine.runtime.storage.format import checksum, manifest_of, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, RECORDS, STORAGE, SUFFIX
+from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, RECORDS, STORAGE, SUFFIX, Listed
 from fedgrid.grids.bundles.texts import check_texts
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
 from fedgrid.grids.results.outcome import look, read_scores, write_scores
+from fedgrid.manifest import BYTES, CLIENTS, CONFIG, ROUNDS, SHA256, STATE, TIMES, Manifest
+from fedgrid.manifest import MANIFEST as RUN_MANIFEST
 from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 from fedgrid.tracking.records import RecordsError, read_records, table
 
@@ -215,13 +207,16 @@ def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage
         raise ConfigError(f"{path} has a run {min(other)}, which is not of its grid")
     for run in runs:
         RunFolder(storage, run).check_config()
-        how, folder = look(storage, run), folder_of(storage.root, run)
+        folder = folder_of(storage.root, run)
+        manifest = manifest_of(folder)
+        _check_manifest(path, run, manifest)
+        how = look(storage, run)
         if not how.is_finished or not all((folder / name).exists() for name in RECORDS):
             raise ConfigError(f"{path}: {run.name}: {how.damage or 'its files are not all there'}")
-        for name, entry in listed_files(folder, run).items():
+        for name, entry in manifest.files.items():
             there = about["files"].get(f"{STORAGE}/{folder.name}/{name}")
-            if there is not None and there[SHA256] != entry[SHA256]:
-                raise ConfigError(f"{path}: {run.name}: {name} is not the file that its mark lists")
+            if there is not None and there[SHA256] != entry.sha256:
+                raise ConfigError(f"{path}: {run.name}: {name} is not the file that its {RUN_MANIFEST} lists")
         check_paths(path, run)
         _check_rows(path, run, folder)
         scores[run.run_id] = read_scores(folder, run.run_id)
@@ -246,6 +241,26 @@ def _check_rows(path: Path, run: RunConfig, folder: Path) -> None:
         read_records(folder)
     except RecordsError as error:
         raise ConfigError(f"{path}: {error}".replace(f"{folder.parent}/", "")) from error
+
+
+def _check_manifest(path: Path, run: RunConfig, manifest: Manifest) -> None:
+    """Check that a manifest is a finished run's, and names its files: names are joined to paths.
+
+    A run that stops early (`training.stop_after`) has fewer rounds than its configuration asks for.
+    """
+    names = {CONFIG, ROUNDS, CLIENTS, TIMES}
+    fewest = run.training.rounds if run.training.stop_after is None else 1
+    if (
+        not manifest.is_finished
+        or manifest.rounds != run.training.rounds
+        or not isinstance(manifest.rounds_done, int)
+        or not fewest <= manifest.rounds_done <= manifest.rounds
+        or not isinstance(manifest.made_with, list)
+        or not all(name in names or STATE.fullmatch(name) for name in manifest.files)
+        or not all(isinstance(each.size, int) for each in manifest.files.values())
+        or not all(name in manifest.files for of_state in manifest.states.values() for name in of_state)
+    ):
+        raise ConfigError(f"{path}: {run.name}: {RUN_MANIFEST} does not list the files of this run")
 
 
 def check_paths(path: Path, run: RunConfig) -> None:

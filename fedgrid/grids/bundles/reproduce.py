@@ -18,10 +18,10 @@ from rich.console import Console
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset
-from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, differing, parts_of
-from fedgrid.engine.runtime.integrity.mark import CONFIG, listed_files
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, differing, parts_of
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import manifest_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE, group_names
 from fedgrid.grids.bundles.needed import check_plugins, know_data, lacking
@@ -34,7 +34,7 @@ from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
 from fedgrid.grids.results.kept_plugins import FOLDER
 from fedgrid.grids.results.outcome import SCORES
-from fedgrid.record_columns import DONE
+from fedgrid.manifest import CONFIG
 from fedgrid.tracking.tables.table import Table
 
 CONFIDENCE = 0.95
@@ -141,7 +141,7 @@ def _before(run: RunConfig, bundle: Bundle, data_dir: Path) -> Verdict | None:
     """Return why a run is not computed, None if it can be."""
     if why := lacking(run, bundle):
         return Verdict("not tried", why)
-    parts = parts_of(folder_of(bundle.storage.root, run) / MADE_WITH)
+    parts = parts_of(folder_of(bundle.storage.root, run))
     then = parts[-1].made_with.get(IMAGES, "none") if parts else "none"
     try:
         now = digest_of_dataset(run.dataset, data_dir)
@@ -184,9 +184,9 @@ def _after(run: RunConfig, bundle: Bundle, storage: Storage, failure: str | None
     if failure is not None:
         return Verdict("not tried", failure)
     theirs, ours = folder_of(bundle.storage.root, run), folder_of(storage.root, run)
-    if not (here := parts_of(ours / MADE_WITH)):
+    if not (here := parts_of(ours)):
         return Verdict("not tried", "its files are not here: name a --storage that all machines reach")
-    parts = [differing(part.made_with, here[-1].made_with) for part in parts_of(theirs / MADE_WITH)]
+    parts = [differing(part.made_with, here[-1].made_with) for part in parts_of(theirs)]
     return compare_run(run, theirs, ours, list(dict.fromkeys(line for part in parts for line in part)))
 
 
@@ -260,10 +260,10 @@ def _unchecked(
         checked |= {f"{grid}/{FOLDER}/{digest}.py" for digest in run.plugin_digests}
     for run, verdict in verdicts:
         if verdict.outcome != "not tried":
-            checked |= {f"{_place(run)}/{name}" for name in (*RECORDS, DONE)}
+            checked |= {f"{_place(run)}/{name}" for name in RECORDS}
         if verdict.outcome == "same bytes":
-            models = listed_files(folder_of(bundle.storage.root, run), run)
-            checked |= {f"{_place(run)}/{name}" for name in models if name.startswith("state-")}
+            models = manifest_of(folder_of(bundle.storage.root, run)).states[run.training.rounds]
+            checked |= {f"{_place(run)}/{name}" for name in models}
     if with_tables:
         checked |= {name for name in bundle.files if re.fullmatch(rf"{REPORT}/{TABLES}/.*\.csv", name)}
     return group_names(name for name in bundle.files if name not in checked)
@@ -275,7 +275,7 @@ def _place(run: RunConfig) -> str:
 
 def _version_of(run: RunConfig, bundle: Bundle) -> str:
     """Return the version of fedgrid that made a run, as the bundle says; this one if it does not."""
-    parts = parts_of(folder_of(bundle.storage.root, run) / MADE_WITH)
+    parts = parts_of(folder_of(bundle.storage.root, run))
     return parts[-1].made_with.get("fedgrid", HERE) if parts else HERE
 
 

@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 
 from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.mark import CLIENTS, ROUNDS, TENSORS, last_round, listed_files
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
+from fedgrid.engine.runtime.storage.format import manifest_of
 from fedgrid.grids.bundles.read import Bundle
 from fedgrid.grids.results.outcome import read_scores
+from fedgrid.manifest import CLIENTS, ROUNDS
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.records import table
 from fedgrid.tracking.scoring.scores import score_run
@@ -121,10 +122,10 @@ def _order(difference: Difference) -> tuple[int, bool]:
 
 
 def _other_models(run: RunConfig, theirs: Path, ours: Path) -> list[str]:
-    """Return the files of the final state whose checksums, which the marks list, differ."""
-    one, other = listed_files(theirs, run), listed_files(ours, run)
-    models = filter(TENSORS.fullmatch, sorted(one.keys() | other.keys()))
-    return [name for name in models if one.get(name) != other.get(name)]
+    """Return the files of the final state whose checksums, which the manifests list, differ."""
+    one, other = manifest_of(theirs), manifest_of(ours)
+    names = (name for each in (one, other) for name in each.states.get(each.rounds_done, ()))
+    return sorted({name for name in names if one.files.get(name) != other.files.get(name)})
 
 
 def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Difference]:

@@ -12,11 +12,10 @@ from shutil import copyfile
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data.own_images import PLACES
-from fedgrid.engine.runtime.integrity.mark import listed_files
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors
-from fedgrid.engine.runtime.storage.format import seal
+from fedgrid.engine.runtime.storage.format import manifest_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import absolute, check_output
 from fedgrid.grids.analyses.choose import find_runs, split_finished
@@ -38,6 +37,7 @@ from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.imported import IMPORTED
 from fedgrid.redaction import redacted
+from fedgrid.sealed_json import seal
 
 FOLDERS = re.compile(r"(?<![\w./~-])(?:~\w*|[A-Za-z]:)?/(?:[^\s/'\",\]}]+/)*(?=[^\s/'\",\]}])")
 """The folders of a path that holds on one machine only: `/home/me/` of `/home/me/mine.csv`."""
@@ -96,7 +96,7 @@ def write_bundle(
 def _stage_run(run: RunConfig, storage: Storage, staged: Storage, *, with_models: bool) -> None:
     folder, copy = folder_of(storage.root, run), folder_of(staged.root, run)
     storage.pull(folder.name, skip=() if with_models else ("state-",))
-    states = [name for name in listed_files(folder, run) if name.startswith("state-")]
+    states = [name for name in manifest_of(folder).files if name.startswith("state-")]
     copy.mkdir(parents=True)
     for name in (*RUN_FILES, IMPORTED, *(states if with_models else ())):
         if (folder / name).exists():

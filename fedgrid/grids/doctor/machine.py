@@ -11,6 +11,7 @@ from platform import platform, python_version
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.integrity.commit import commit, version_of
 from fedgrid.engine.runtime.plugins.active import installed
+from fedgrid.sealed_json import LAYOUT
 
 PACKAGES = ("torch", "torchvision", "ray", "mlflow", "numpy", "scipy", "scikit-learn", "hdbscan", "optuna")
 GIB = 2**30
@@ -36,7 +37,7 @@ def look_at_versions() -> Findings:
     """Return the versions of fedgrid, Python, packages and installed plugins."""
     plugins = ", ".join(plugin.source.name for plugin in installed())
     facts = {
-        "fedgrid": f"{version_of('fedgrid')}, commit {commit()}, format {FORMAT} of runs",
+        "fedgrid": f"{version_of('fedgrid')}, commit {commit()}, format {FORMAT} of runs, layout {LAYOUT}",
         "python": f"{python_version()} on {platform()}",
         "packages": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
         "installed plugins": plugins or "none",

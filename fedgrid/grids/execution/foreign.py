@@ -7,7 +7,6 @@ from shutil import rmtree
 import pyarrow as pa
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.files import parquet_bytes
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -73,24 +72,16 @@ class ForeignGrid:
             RunError: if it cannot be written.
         """
         self.runs.append(config)
-        folder = folder_of(self._storage.root, config)
-        files = {f"{name}.parquet": parquet_bytes(table, config.run_id) for name, table in records.items()}
-        paths = [f"{folder.name}/{name}" for name in files]
-        self._storage.refresh(*paths)
-        if is_finished(self._storage, config) and all(
-            (folder / name).exists() and (folder / name).read_bytes() == data for name, data in files.items()
-        ):
+        run_folder = RunFolder(self._storage, config)
+        self._storage.refresh(*(f"{run_folder.path.name}/{name}.parquet" for name in records))
+        if is_finished(self._storage, config) and run_folder.has_tables(records):
             return False
         self._forget(config)
-        run_folder = RunFolder(self._storage, config)
         run_folder.open()
-        with disk_errors(folder):
-            for name, data in files.items():
-                (folder / name).write_bytes(data)
-            run_folder.log(*log)
-            write_scores(config, self._storage)
-            self._storage.push(*paths)
-            run_folder.finish()
+        run_folder.put_tables(records)
+        run_folder.log(*log)
+        write_scores(config, self._storage)
+        run_folder.finish()
         return True
 
     def conclude(self) -> None:

@@ -94,7 +94,7 @@ def run_to_end(
         rounds_done = runner.open(config, storage)
     yield RunStarted(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
-        if RunFolder(storage, config).is_done:  # It has stopped early (`training.stop_after`).
+        if config.training.stop_after is not None and RunFolder(storage, config).is_done:
             break
         if storage.patiently(stop_asked) or number > (until or number):
             runner.settle()

@@ -1,29 +1,29 @@
 """What the folder of a run has for trackers: its rounds, its files, its figure, how it ended."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.record_files import write_joined
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
-from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.engine.runtime.run.records import write_joined
+from fedgrid.engine.runtime.run.run_folder import FAILED, LOG, folder_of
+from fedgrid.engine.runtime.storage.format import DamagedFile, manifest_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.results.times import round_ends
 from fedgrid.grids.trackers.tracker import Status, TrackedRun
-from fedgrid.record_columns import DONE, schemas
+from fedgrid.manifest import CLIENTS, CONFIG, ROUNDS, TIMES
+from fedgrid.record_columns import schemas
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import score_rounds
 
-FILES = ("config.json", "rounds.parquet", "clients.parquet", "timings.parquet", "log.txt")
+FILES = (CONFIG, ROUNDS, CLIENTS, TIMES, LOG)
 """A run's artifacts."""
-RECORDS = re.compile(r"(rounds|clients|timings)(-\d+)?\.parquet")
-"""Whole files, and segments."""
+RECORDS = ("rounds", "clients", "timings")
+"""Beginnings of the names of files with records."""
 
 Round: TypeAlias = tuple[int, Mapping[str, Any], int]
 """Number, scores, and the Unix time of its end in milliseconds."""
@@ -72,22 +72,20 @@ def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
     with scratch_folder() as scratch:
         copy = scratch / folder
         copy.mkdir()
-        for name in storage.sizes(folder):
-            path = copy / Path(name).name
-            if RECORDS.fullmatch(path.name) and (data := storage.read(name)) is not None:
-                path.write_bytes(data)
+        Storage(scratch, storage.uri).pull(folder, only=RECORDS)
         yield copy
 
 
 def end_of(folder: Path) -> Status | None:
     """Return how the run in a folder has ended; None if it is under way, interrupted, or not started."""
-    if (folder / DONE).exists() and (folder / SCORES).exists():
-        return "FINISHED"  # The scores are written last.
-    return "FAILED" if (folder / "failed.json").exists() else None
+    with suppress(FileNotFoundError, DamagedFile):  # The next launch says what is wrong.
+        if manifest_of(folder).is_finished and (folder / SCORES).exists():
+            return "FINISHED"  # The scores are written last.
+    return "FAILED" if (folder / FAILED).exists() else None
 
 
 def started_ms(folder: Path) -> int | None:
     """Return the Unix time in milliseconds at which a run's folder was made, None if it is not there."""
     with suppress(FileNotFoundError):
-        return int((folder / "config.json").stat().st_mtime * 1000)
+        return int((folder / CONFIG).stat().st_mtime * 1000)
     return None

@@ -19,7 +19,6 @@ from fedgrid.engine.runtime.data.partition_files import with_file
 from fedgrid.engine.runtime.integrity.made_with import (
     ACCEPT,
     IMAGES,
-    MADE_WITH,
     check_images,
     differing,
     made_with,
@@ -156,7 +155,7 @@ def check_origins(
     Raises:
         DataError: the images of a run have changed.
         ConfigError: code or versions have, and `accept` is false; or runs are imported, unasked.
-        NewerFormat: a newer fedgrid made them.
+        OtherVersion: a newer fedgrid made them.
     """
     folders = [folder_of(storage.root, run) for run in runs]
     if imported is not None:
@@ -203,7 +202,7 @@ def _differences(
     run: RunConfig, storage: Storage, data_dir: Path, digests: dict[str, str | None]
 ) -> list[str]:
     """Return in words what has changed since a run was made; `digests` are those of data sets so far."""
-    parts = parts_of(folder_of(storage.root, run) / MADE_WITH)
+    parts = parts_of(folder_of(storage.root, run))
     if not parts:
         return []
     before = parts[-1].made_with

@@ -15,12 +15,13 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.hints import no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import DICT, Asks, Grid
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.asked import Asked
+from fedgrid.sealed_json import seal
 
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"

@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.parquet_files import run_id_of
+from fedgrid.sealed_json import seal
 
 IMPORTED = "imported.json"
 
@@ -23,7 +24,7 @@ def grid_of(folder: Path) -> str | None:
     """Return as which grid a run was imported, None if it was computed here.
 
     Raises:
-        NewerFormat, DamagedFile: the file cannot be read.
+        OtherVersion, DamagedFile: the file cannot be read.
     """
     try:
         return str(unseal(folder / IMPORTED)["grid"])

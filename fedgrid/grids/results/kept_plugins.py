@@ -15,8 +15,9 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource, digest_of
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.sealed_json import seal
 
 FOLDER, INDEX = "plugins", "plugins.json"
 
@@ -79,7 +80,7 @@ def read_index(folder: Path) -> dict[str, PluginEntry]:
     """Return the index, by digest; empty if there is none.
 
     Raises:
-        ConfigError: it is damaged, or of a newer fedgrid.
+        ConfigError: it is damaged, or of another fedgrid.
     """
     try:
         return _INDEX.validate_python(unseal(folder / INDEX))

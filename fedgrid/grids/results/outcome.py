@@ -11,23 +11,15 @@ from typing import Any, NamedTuple
 
 from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.integrity.mark import (
-    CONFIG,
-    LISTED,
-    TIMES,
-    TIMES_CHECKSUM,
-    last_round,
-    state_names,
-)
+from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import Checked, Stat
 from fedgrid.grids.results.times import Times, times_of
-from fedgrid.record_columns import DONE
-from fedgrid.regular_files import read_file
+from fedgrid.manifest import CONFIG, MANIFEST, TIMES
+from fedgrid.sealed_json import seal
 from fedgrid.tracking.scoring.run import DAMAGED, FAILED, FINISHED
 from fedgrid.tracking.scoring.scores import VERSION, score_run
 
@@ -38,8 +30,6 @@ RUN_ID, SCORING = "run_id", "scoring"
 """Keys of the run that they are of, and of the version that computed them; without that it is the first."""
 LARGEST_COUNT = 1 << 53
 """Of what a score counts: a float holds it."""
-FILES = (DONE, SCORES, TIMES, TIMES_CHECKSUM, *LISTED)
-"""Files of a finished run whose bytes are checked, the mark first."""
 
 
 class Look(NamedTuple):
@@ -58,7 +48,7 @@ def is_finished(storage: Storage, config: RunConfig) -> bool:
     A run with a damaged file is not finished: the next launch sets that aside, and runs it again.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
     """
     return look(storage, config).is_finished
 
@@ -67,14 +57,18 @@ def look(storage: Storage, config: RunConfig) -> Look:
     """Return how the files of a run are. Files that have not changed since are not read again.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
     """
     folder = folder_of(storage.root, config)
-    names = (*FILES, *state_names(last_round(folder, config)))
-    stats = tuple([_signature(f"{folder}/{name}") for name in names])
-    has_mark, has_scores, *_ = stats
-    if not has_mark:
+    try:
+        manifest = RunFolder(storage, config).manifest()
+    except (DamagedFile, UnreadableFile) as error:
+        return Look(False, str(error), Times())
+    if manifest is None or not manifest.is_finished:
         return Look(False, None, Times())
+    names = (SCORES, MANIFEST, *manifest.files)
+    stats = tuple([_signature(f"{folder}/{name}") for name in names])
+    has_scores, *_ = stats
     why, times = _check(storage, config, folder, stats)
     return Look(why is None and bool(has_scores), why, times)
 
@@ -83,7 +77,7 @@ def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
     """Return `finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`, the cause if any, and times.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
     """
     now = look(storage, config)
     if now.is_finished:
@@ -103,7 +97,7 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
     None if nothing is, or if it does not say so.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
     """
     return look(storage, config).damage
 
@@ -114,13 +108,13 @@ def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
     Raises:
         FileNotFoundError: there are none.
         DamagedFile: they are not what was written, those of another run, or no numbers.
-        NewerFormat: a newer fedgrid wrote them.
+        OtherVersion: another fedgrid wrote them.
         RecordsError: they are to be computed again, and there are no records.
     """
     version, scores = _stored_scores(folder, run_id)
     if version == VERSION:
         return scores
-    algorithm = json.loads(read_file(folder / CONFIG))["algorithm"]["name"]
+    algorithm = json.loads((folder / CONFIG).read_bytes())["algorithm"]["name"]
     return score_run(folder, row_in_papers(algorithm))
 
 
@@ -187,7 +181,9 @@ def _check(
     times = Times()
     if why is None:
         try:
-            times, _ = times_of(folder), parts_of(folder / MADE_WITH)
+            parts_of(folder)
+            # At a URI the mirror has only what was asked for.
+            times = times_of(folder) if not storage.uri or (folder / TIMES).exists() else Times()
         except (DamagedFile, UnreadableFile) as error:  # In a bundle, with the right checksum.
             why = str(error)
     _CHECKED[folder] = stats, why, times

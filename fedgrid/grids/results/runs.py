@@ -9,8 +9,7 @@ from typing import Any
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.dealing.kinds import idle_options
-from fedgrid.engine.runtime.integrity.mark import last_round
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.axis_keys import (
@@ -75,7 +74,7 @@ def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
     """Return a run with its state, and if it is finished with its scores and times.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
     """
     how, cause, times = state(storage, config)
     if how != FINISHED:
@@ -90,7 +89,7 @@ def read_runs(
     """Return runs of a grid as `describe` does, with what `read_run` adds.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote one of them.
+        OtherVersion: another fedgrid wrote one of them.
     """
     described = describe(configs, storage, old)
     return tuple(read_run(run, config, storage) for run, config in zip(described, configs, strict=True))

@@ -19,7 +19,7 @@ from fedgrid.arguments import checked
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import default_data_dir, find
-from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, MADE_WITH, Parts, differing, parts_of
+from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, Parts, differing, parts_of
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.asked import superseded_words
@@ -57,7 +57,7 @@ def load(
     Raises:
         ConfigError: if there is no such grid.
         DataError: `sizes` are asked for, and images of a `folder:` or `npz:` data set cannot be read.
-        NewerFormat, DamagedFile: what a run was made with cannot be read.
+        OtherVersion, DamagedFile: what a run was made with cannot be read.
     """
     store = storage if isinstance(storage, Storage) else Storage.of(storage)
     store.pull_marks()
@@ -160,7 +160,7 @@ def _origin_notes(runs: Sequence[Run], configs: Sequence[RunConfig]) -> Iterator
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     codes: dict[str, Counter[str]] = defaultdict(Counter)
     for run, config in zip(runs, configs, strict=True):
-        parts = parts_of(run.folder / MADE_WITH) if run.is_finished else ()
+        parts = parts_of(run.folder) if run.is_finished else ()
         if parts:
             yield from _changes(run.name, parts)
             made_with = parts[-1].made_with

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedgrid.engine.runtime.integrity.record_files import read_records
+from fedgrid.engine.runtime.run.records import read_records
 from fedgrid.record_columns import TIMINGS, schema_of
 
 

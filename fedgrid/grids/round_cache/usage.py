@@ -16,8 +16,7 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.grids.round_cache.retention import idle_shared_prefixes, states, waiting_runs
-
-TIMINGS = "timings.parquet"
+from fedgrid.manifest import MANIFEST, TIMES
 
 
 @dataclass(frozen=True)
@@ -138,8 +137,9 @@ def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
         return
     with scratch_folder() as folder:
         copy = Storage(folder, storage.uri)
-        copy.refresh(*(f"{folder_of(copy.root, run).name}/{TIMINGS}" for run in runs))
+        names = (MANIFEST, TIMES)
+        copy.refresh(*(f"{folder_of(copy.root, run).name}/{name}" for run in runs for name in names))
         for run in runs:
             if not is_finished(storage, run):
-                copy.pull(folder_of(copy.root, run).name, only="timings-")
+                copy.pull(folder_of(copy.root, run).name, only=("timings-",))
         yield copy.root

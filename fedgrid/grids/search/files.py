@@ -8,7 +8,7 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import disk_errors
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.preset_files import SEARCH
 from fedgrid.grids.presets.yaml_file import YamlFile
@@ -18,6 +18,7 @@ from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE,
 from fedgrid.grids.search.space import Range
 from fedgrid.grids.search.suggest import BATCH, SEED
 from fedgrid.redaction import csv_text
+from fedgrid.sealed_json import seal
 
 TABLE, FIGURES = "search.csv", "figures"
 ASKED = "search"

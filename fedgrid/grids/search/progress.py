@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.runtime.integrity.mark import last_round
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of, last_round
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.outcome import read_scores, unfinished

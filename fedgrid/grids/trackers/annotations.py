@@ -11,10 +11,11 @@ from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.redaction import printable
+from fedgrid.sealed_json import seal
 
 FILE = "tags.json"
 LENGTH = 4000
@@ -93,7 +94,7 @@ def annotations_of(folder: Path) -> Annotations:
     """Return the note and tags of the run in a folder; of a damaged file none, with a warning.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote the file.
+        OtherVersion: another fedgrid wrote the file.
         UnreadableFile: the disk does not give it.
     """
     try:

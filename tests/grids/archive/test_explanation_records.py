@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import DataError, RunError
-from fedgrid.engine.runtime.storage.format import NewerFormat
+from fedgrid.engine.runtime.storage.format import OtherVersion
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, of_grid, read_explanations
@@ -126,7 +126,7 @@ def test_damaged_file_says_to_import_again(tmp_path):
 def test_file_of_a_newer_fedgrid_is_left_alone(tmp_path, monkeypatch):
     grid = stored(tmp_path)
     monkeypatch.setattr("fedgrid.engine.runtime.storage.format.FORMAT", 0)
-    with pytest.raises(NewerFormat):
+    with pytest.raises(OtherVersion):
         of_grid(grid)
 
 

@@ -6,7 +6,6 @@ import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.explanation_records import of_grid
 from fedgrid.grids.results.archived import MODELS
@@ -14,9 +13,11 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import run_name
+from fedgrid.manifest import read_manifest
 from fedgrid.tracking.figures.runs import write as write_figure
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.logged_runs import config_of
+from tests.helpers.manifests import finished_in
 from tests.helpers.small_archive import (
     SCENARIO,
     cut,
@@ -104,15 +105,15 @@ class Logged:
 def test_imported_run_has_a_folder_like_a_trained_one(done):
     folder = folder_of(done, "ocfl_hdbscan_as_published")
     assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == {
-        *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json"),
-        *("log.txt", "mlflow.json"),
+        *("config.json", "rounds.parquet", "clients.parquet", "scores.json"),
+        *("manifest.json", "manifest-before.json", "log.txt", "mlflow.json"),
     }
     config = json.loads((folder / "config.json").read_text())
     assert config["model"] == MODELS["mnist"]
     assert config["training"]["rounds"] == 3
-    done = unseal(folder / "done.json")
-    assert (done["run_id"], done["rounds"]) == (folder.name[-12:], 3)
-    assert sorted(done["files"]) == ["clients.parquet", "config.json", "rounds.parquet"]
+    done = read_manifest(folder)
+    assert (done.run_id, done.rounds, done.is_finished) == (folder.name[-12:], 3, True)
+    assert sorted(done.files) == ["clients.parquet", "config.json", "rounds.parquet"]
     scores = strict_json((folder / "scores.json").read_text())
     assert (scores["ari"], scores["published_round"], scores["generalised_f1"]) == (1.0, 2, None)
     assert scores["published_rand"] == pytest.approx(2 / 3)
@@ -135,8 +136,8 @@ def test_the_published_ami_of_hdbscan_is_the_same_in_scores_listing_and_study(ar
 
 
 def test_every_imported_run_can_be_drawn_also_without_a_temperature(done, tmp_path):
-    for mark in done.glob("*/done.json"):
-        assert write_figure(mark.parent, tmp_path / mark.parent.name).exists()
+    for folder in finished_in(done):
+        assert write_figure(folder, tmp_path / folder.name).exists()
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -211,7 +212,7 @@ def test_import_killed_between_records_and_scores_is_repaired(archive, storage, 
     with monkeypatch.context() as patch:
         patch.setattr("fedgrid.grids.execution.foreign.write_scores", killed)
         assert fedgrid("import", archive, "--name", "theirs", "--storage", storage).code == 130
-    assert not list(storage.glob("*/done.json"))
+    assert finished_in(storage) == []
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
 
 
@@ -353,7 +354,7 @@ def test_import_without_mlflow_is_logged_by_sync(archive, storage):
     assert result.code == 0
     assert "no MLflow server answers at" in result.err
     assert f"`fedgrid sync theirs --storage {storage}` logs what is missing" in result.err
-    assert len(list(storage.glob("*/done.json"))) == 2
+    assert len(finished_in(storage)) == 2
     assert fedgrid("sync", "theirs", "--storage", storage).code == 0
     run = Logged(storage).runs[f"fedavg s0 {SHOWN}"]
     assert run.data.tags["source"] == "the OCFL authors' archive"
@@ -366,7 +367,8 @@ def test_import_at_a_uri_is_complete_for_another_machine(archive, tmp_path):
     first, second = ({**logged, "FEDGRID_CACHE": str(tmp_path / name)} for name in ("first", "second"))
     assert counts(imported(archive, f"local://{bucket}", **first)) == {"imported": 2, "unchanged": 0}
     assert bytes_of(folder_of(bucket, "fedavg")).keys() == {
-        *("config.json", "rounds.parquet", "clients.parquet", "done.json", "scores.json", "mlflow.json"),
+        *("config.json", "rounds.parquet", "clients.parquet", "scores.json", "mlflow.json"),
+        *("manifest.json", "manifest-before.json"),
     }
     assert (bucket / "grids" / "theirs" / "summary.csv").exists()
     assert counts(imported(archive, f"local://{bucket}", **second)) == {"imported": 0, "unchanged": 2}

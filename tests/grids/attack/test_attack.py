@@ -6,7 +6,6 @@ import shutil
 from types import SimpleNamespace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 from rich.console import Console
@@ -28,6 +27,7 @@ from fedgrid.grids.attack.settings import Attacking
 from fedgrid.grids.planning.claims import result_claims
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.finished_runs import mark_finished
+from tests.helpers.manifests import edit_table
 from tests.helpers.small_runs import NOWHERE, config, play
 
 RUNS = [
@@ -126,9 +126,7 @@ def test_run_whose_records_do_not_fit_together_is_left_out(storage, capsys, tmp_
     attack(storage, capsys, "class")
     shutil.copytree(storage.root, tmp_path / "runs")
     copy = Storage(tmp_path / "runs")
-    path = folder_of(copy.root, RUNS[0]) / "rounds.parquet"
-    table = pq.read_table(path)
-    pq.write_table(pa.concat_tables([table, table]), path)
+    edit_table(folder_of(copy.root, RUNS[0]), "rounds", lambda table: pa.concat_tables([table, table]))
     settings, context = settings_of("class", None, None), Context(copy, NOWHERE, describe_runs(RUNS, copy))
     found, _ = find_results(ATTACK, ATTACK.jobs(RUNS, settings, context), context.runs, copy)
     rows = ATTACK.summary(found, [], settings, GridFolder(copy, "small")).facts["rows"]

@@ -11,6 +11,7 @@ from fedgrid.grids.browse.run_facts import choose_rounds
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json
+from tests.helpers.manifests import list_files
 
 
 @pytest.fixture
@@ -106,8 +107,9 @@ def test_short_table_of_rounds_keeps_the_first_the_last_and_eventful_ones():
 def test_damaged_records_are_named(browsed, tmp_path, unfinished):
     copytree(browsed.root, tmp_path / "runs")
     folder = folder_of(tmp_path / "runs", PLAIN)
-    for name in ("done.json", "scores.json", "timings.sha256") if unfinished else ():
-        (folder / name).unlink()
+    if unfinished:
+        (folder / "scores.json").unlink()
+        list_files(folder, is_finished=False)
     for name in ("rounds.parquet", "timings.parquet"):
         (folder / name).write_bytes(b"no table")
     facts = strict_json(fedgrid("show", PLAIN.run_id, "--json", "--storage", tmp_path / "runs").out)

@@ -7,9 +7,7 @@ from hashlib import sha256
 
 import pytest
 
-from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.presets.axis_keys import axis_keys
@@ -19,6 +17,7 @@ from fedgrid.grids.trackers.annotations import FILE, LENGTH, OWN, Annotations, a
 from fedgrid.grids.trackers.mlflow.own_store import make_ready
 from fedgrid.grids.trackers.mlflow.store import artifact_root, default_uri
 from fedgrid.grids.trackers.names import run_name
+from fedgrid.sealed_json import LAYOUT, seal
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
@@ -258,11 +257,11 @@ def test_damaged_file_is_a_warning_of_sync_and_is_replaced(tag, root):
     assert annotations_of(path.parent).tags == {"status": "good"}
 
 
-def test_file_of_a_newer_fedgrid_is_refused_and_left(tag, root):
+def test_file_of_another_layout_is_refused_and_left(tag, root):
     path = folder_of(root, FIRST) / FILE
-    path.write_text(json.dumps({"note": "", "tags": {}, "format": FORMAT + 1}))
+    path.write_text(json.dumps({"note": "", "tags": {}, "layout": LAYOUT + 1}))
     before = path.read_bytes()
-    assert "was written by a newer fedgrid" in tag("status=good").err
+    assert "was written by another fedgrid" in tag("status=good").err
     assert path.read_bytes() == before
 
 

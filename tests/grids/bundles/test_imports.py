@@ -45,7 +45,7 @@ def test_imported_runs_are_not_computed_again_but_imported(home: Path, imported:
     """One is damaged, then another bundle has it with another number."""
     with changed(home / "mine.zip", Path("forged.zip")) as folder:
         run, place = run_in(folder, "digits", "fedavg", 0)
-        forge(run, place, "clients", lambda table: table.drop_columns(["train_loss"]))
+        forge(place, "clients", lambda table: table.drop_columns(["train_loss"]))
     (imported / place.name / "rounds.parquet").write_bytes(b"")
     refused = fedgrid("run", home / "mine.yaml", "--in-process", "--imported", "theirs")
     assert refused.code == 2

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles import read
 from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, pack
 from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.manifest import read_manifest
+from fedgrid.sealed_json import seal
 from tests.helpers.bundles import changed, forge, make_bundle, run_in
 from tests.helpers.command_line import fedgrid
 
@@ -72,11 +74,11 @@ def missing_record(folder: Path) -> None:
 
 
 def no_rows(folder: Path) -> None:
-    forge(*run_in(folder, "digits", "fedavg", 0), "rounds", lambda table: table.slice(0, 0))
+    forge(run_in(folder, "digits", "fedavg", 0)[1], "rounds", lambda table: table.slice(0, 0))
 
 
 def one_client_fewer(folder: Path) -> None:
-    forge(*run_in(folder, "digits", "fedavg", 0), "clients", lambda table: table.slice(0, 7))
+    forge(run_in(folder, "digits", "fedavg", 0)[1], "clients", lambda table: table.slice(0, 7))
 
 
 def missing_plugin(folder: Path) -> None:
@@ -97,18 +99,25 @@ def escape_in_title(folder: Path) -> None:
 
 
 def escape_in_table(folder: Path) -> None:
-    run, place = run_in(folder, "digits", "fedavg", 0)
+    _, place = run_in(folder, "digits", "fedavg", 0)
 
     def change(table: pa.Table) -> pa.Table:
         column = table.column_names.index("part")
         return table.set_column(column, "part", pa.array(["\u202e"] * len(table)))
 
-    forge(run, place, "clients", change)
+    forge(place, "clients", change)
 
 
-def newer_format(folder: Path) -> None:
+def other_layout(folder: Path) -> None:
     path = folder / MANIFEST
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    path.write_text(path.read_text().replace('"layout": 2', '"layout": 3'))
+
+
+def manifest_with_another_file(folder: Path) -> None:
+    _, place = run_in(folder, "digits", "fedavg", 0)
+    manifest = read_manifest(place)
+    entry = manifest.files["config.json"]
+    (place / "manifest.json").write_text(manifest.with_files({"../../secret": entry}).text())
 
 
 @pytest.mark.parametrize(
@@ -130,7 +139,8 @@ def newer_format(folder: Path) -> None:
         (missing_file, False, ["environment.txt", "missing"]),
         (escape_in_title, True, ["grids/mine/plugins.json", "control characters"]),
         (escape_in_table, True, ["clients.parquet", "control characters"]),
-        (newer_format, False, ["newer", "format 2"]),
+        (manifest_with_another_file, True, ["manifest.json does not list the files of this run"]),
+        (other_layout, False, ["another fedgrid", "layout 3"]),
     ],
 )
 def test_change_is_named(
@@ -191,7 +201,7 @@ def test_no_zip_second_file_link_and_size_are_refused(
 
 @pytest.mark.parametrize(
     ("place", "named"),
-    [("before the files", "b.zip has 21,475,"), ("in a file", "README.md has 21,474,836,480 bytes")],
+    [("before the files", "b.zip has 21,47"), ("in a file", "README.md has 21,474,836,480 bytes")],
 )
 def test_large_sparse_zip_is_refused_by_its_list_of_files(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, named: str

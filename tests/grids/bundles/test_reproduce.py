@@ -11,9 +11,9 @@ import pytest
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, Part, parts_of, seal_parts
+from fedgrid.engine.runtime.integrity.made_with import Part, as_listed, parts_of
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles import reproduce as reproduce_module
 from fedgrid.grids.bundles.layout import MANIFEST
@@ -21,9 +21,11 @@ from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.bundles.reproduce import most_that_differ
 from fedgrid.grids.bundles.verdicts import Verdict, compare_run
 from fedgrid.grids.planning import checks
+from fedgrid.sealed_json import seal
 from fedgrid.tracking.scoring.scores import score_run
-from tests.helpers.bundles import RUNS, changed, forge, mark_again, run_in
+from tests.helpers.bundles import RUNS, changed, forge, run_in
 from tests.helpers.command_line import Result, fedgrid
+from tests.helpers.manifests import list_files
 
 Change = Callable[[pa.Table], pa.Table]
 
@@ -82,11 +84,11 @@ def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
         (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
         (folder / "report/tables/runs.csv").write_bytes(b"\xff")
         run, place = run_in(folder, "digits", "fedavg", 0)
-        claim(run, place, fedgrid="0.0.8")
+        claim(place, fedgrid="0.0.8")
+        list_files(place, states={})
         scores = unseal(place / "scores.json")
         del scores["ari"]
         (place / "scores.json").write_text(seal({**scores, "of_old": 0.5}))
-        mark_again(run, place)
     result = reproduce(tmp_path / "older.zip", "--all", "--trust")
     assert result.code == 0, result.err
     for words in (
@@ -127,10 +129,10 @@ def add_to(number: float, column: str, row: int = -1) -> Change:
     return change
 
 
-def claim(run: RunConfig, folder: Path, **made_with: str) -> None:
+def claim(folder: Path, **made_with: str) -> None:
     """Let a run say that it was made with something else."""
-    parts = [Part(p.from_round, {**p.made_with, **made_with}) for p in parts_of(folder / MADE_WITH)]
-    (folder / MADE_WITH).write_text(seal_parts(tuple(parts), run.run_id))
+    parts = [Part(p.from_round, {**p.made_with, **made_with}) for p in parts_of(folder)]
+    list_files(folder, made_with=as_listed(tuple(parts)))
 
 
 def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path, tmp_path: Path) -> None:
@@ -138,11 +140,11 @@ def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path
     forged = tmp_path / "forged.zip"
     with changed(bundle, forged) as folder:
         run, place = run_in(folder, "digits", "fedavg", 0)
-        claim(run, place, processor="another")
-        forge(run, place, "clients", add_to(1e-8, "personalised_loss"))
+        claim(place, processor="another")
+        forge(place, "clients", add_to(1e-8, "personalised_loss"))
         run, place = run_in(folder, "digits", "fedavg", 1)
-        claim(run, place, processor="another", torch="1.0.0")
-        forge(run, place, "clients", add_to(0.5, "personalised_accuracy"))
+        claim(place, processor="another", torch="1.0.0")
+        forge(place, "clients", add_to(0.5, "personalised_accuracy"))
         stored = unseal(place / "scores.json")
         (place / "scores.json").write_text(seal({**stored, **score_run(place)}))
     result = reproduce(forged, "--all", "--trust")
@@ -173,11 +175,9 @@ def test_what_was_not_compared_is_listed_from_the_files(bundle: Path, tmp_path: 
         "report/tables/*.txt (1)",
         "ro-crate-metadata.json",
         f"storage/*/clients.parquet ({RUNS - 1})",
-        f"storage/*/done.json ({RUNS - 1})",
-        f"storage/*/made_with.json ({RUNS})",
+        f"storage/*/manifest.json ({RUNS})",
         f"storage/*/rounds.parquet ({RUNS - 1})",
         f"storage/*/timings.parquet ({RUNS})",
-        f"storage/*/timings.sha256 ({RUNS})",
         "storage/grids/mine/plugins.json",
         "storage/grids/mine/preset.yaml",
     ]
@@ -188,15 +188,14 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
     forged = tmp_path / "forged.zip"
     with changed(bundle, forged) as folder:
         run, place = run_in(folder, "digits", "fedavg", 0)
-        forge(run, place, "clients", add_to(1e-12, "personalised_accuracy"))
+        forge(place, "clients", add_to(1e-12, "personalised_accuracy"))
         run, place = run_in(folder, "digits", "fedavg", 1)
         _, other = run_in(folder, "digits", "own", 0)
         for table in ("rounds", "clients"):
             of_other = pa.parquet.read_table(other / f"{table}.parquet")
-            forge(run, place, table, lambda _, of_other=of_other: of_other)
+            forge(place, table, lambda _, of_other=of_other: of_other)
         run, place = run_in(folder, "digits", "own", 0)
-        claim(run, place, images="0" * 64)
-        mark_again(run, place)
+        claim(place, images="0" * 64)
         scored = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
         scored.write_text(scored.read_text().replace("0.", "0.1"))
         (folder / "report/tables/extra.csv").write_text("algorithm,accuracy\nmine,0.99\n")
@@ -269,7 +268,7 @@ def test_other_processor_may_have_other_last_digits(
     ):
         run, there = run_in(theirs, "digits", "fedavg", 0)
         _, here = run_in(ours, "digits", "fedavg", 0)
-        forge(run, here, "clients", change)
+        forge(here, "clients", change)
         verdict = compare_run(run, here, there, elsewhere)
         assert verdict.outcome == outcome
         verdict = compare_run(run, there, here, elsewhere)

@@ -40,8 +40,8 @@ def test_crate_says_what_was_run_on_which_data(bundle: Path, tmp_path: Path) -> 
     [action] = crate.get_by_type("CreateAction")
     assert action["instrument"]["name"] == "fedgrid"
     data = {each["name"]: each for each in action["object"]}
-    made_with = json.loads(next(tmp_path.glob("storage/digits*/made_with.json")).read_text())
-    assert data["digits"]["identifier"] == made_with["parts"][0]["images"]
+    made_with = json.loads(next(tmp_path.glob("storage/digits*/manifest.json")).read_text())
+    assert data["digits"]["identifier"] == made_with["made_with"][0]["images"]
     [own] = [name for name in data if name.startswith("csv:sites.csv")]
     assert data[own]["identifier"] != ""
     assert {each["@id"] for each in action["result"]} <= {each.id for each in crate.data_entities}
@@ -71,7 +71,7 @@ def test_models_go_in_only_if_asked_for_and_filters_choose_runs(home: Path, bund
     some = make_bundle(home / "runs", home / "some.zip", "--models", "--where", "algorithm=fedavg,seed=0")
     with ZipFile(bundle) as archive, ZipFile(some) as of_some:
         assert not any("state-" in name for name in archive.namelist())
-        assert sum(name.endswith("done.json") for name in archive.namelist()) == RUNS
-        assert sum(name.endswith("done.json") for name in of_some.namelist()) == 2
+        assert sum(name.endswith("/manifest.json") for name in archive.namelist()) == RUNS
+        assert sum(name.endswith("/manifest.json") for name in of_some.namelist()) == 2
         assert sum(name.endswith("000002.safetensors") for name in of_some.namelist()) == 2
         assert not any(name.endswith(".py") for name in of_some.namelist())

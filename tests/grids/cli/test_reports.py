@@ -12,6 +12,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.manifests import finished_in, list_files
 from tests.helpers.small_archive import write_metrics, write_run
 from tests.helpers.undrawn import undrawn
 
@@ -126,7 +127,7 @@ def test_reports_of_the_same_records_are_the_same_bytes(storage, tmp_path):
 
 def test_unfinished_run_is_named_and_its_cells_are_empty(storage, tmp_path):
     (run,) = storage.glob("*-ocfl_kmeans-*")
-    (run / "done.json").unlink()
+    list_files(run, is_finished=False)
     result = report(storage, "--to", tmp_path / "report")
     assert "1 of 3 runs of one " in result.out
     assert run.name.rpartition("-")[0] in result.out
@@ -215,8 +216,8 @@ def test_table_without_a_score_or_name_is_refused(grids):
 
 
 def test_report_of_a_grid_without_finished_runs_is_refused(storage):
-    for mark in storage.glob("*/done.json"):
-        mark.unlink()
+    for folder in finished_in(storage):
+        list_files(folder, is_finished=False)
     result = report(storage)
     assert result.code == 2
     assert "none of the 3 runs of one is finished" in result.err

@@ -19,13 +19,14 @@ from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.results.grid_folder import GridFolder
+from tests.helpers import stored_runs
 from tests.helpers.processes import of_kind, processes
 from tests.helpers.small_grid import NOWHERE, View, config
 
 GOOD = config(seed=1, algorithm="ocfl-kmeans")
 BAD = config(seed=2, algorithm={"name": "fedavg", "server_learning_rate": 1e38})
 """Its updates are infinite in the second round."""
-CLOCKS = ("timings.parquet", "timings.sha256", "log.txt", FAILED)
+CLOCKS = (*stored_runs.CLOCKS, FAILED)
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 

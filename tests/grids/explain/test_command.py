@@ -10,10 +10,9 @@ from mlflow.tracking import MlflowClient
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.integrity.mark import damage
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import command
 from fedgrid.grids.analyses.analysis import Context
@@ -31,6 +30,7 @@ from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.explained import GRID, RUNS, explanations
+from tests.helpers.manifests import list_files
 from tests.helpers.small_grid import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
@@ -67,7 +67,7 @@ def test_each_run_and_distribution_has_records_and_no_file_of_a_run_changes(whol
     root, before, found = whole
     assert (found["jobs"], found["done_before"], found["failed"]) == (4, 0, 0)
     assert {path: path.read_bytes() for path in before} == before
-    assert all(damage(folder_of(root, each), each, everything=True) is None for each in RUNS)
+    assert all(RunFolder(Storage(root), each).damage() is None for each in RUNS)
     assert len(explanations(root)) == 2 * 4
     tables = [pq.read_table(path) for path in sorted(root.glob("*/explanations/members-*.parquet"))]
     assert [table.num_rows for table in tables] == [2 * 3, 2 * 3]
@@ -92,8 +92,9 @@ def test_killed_or_damaged_job_is_done_again_with_the_same_bytes(whole, tmp_path
 
 def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
-    state = folder_of(root, RUNS[0]) / "state-000003.sha256"
-    state.write_text(state.read_text() + " \n")
+    state = folder_of(root, RUNS[0]) / "state-000003.safetensors"
+    state.write_bytes(state.read_bytes() + b" ")
+    list_files(state.parent)
     jobs = make_jobs(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
     done = [JobFiles(Storage(root), EXPLAIN.folder, job).read() is not None for job in jobs]
     assert done == [False, False, True, True]

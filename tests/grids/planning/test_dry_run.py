@@ -18,6 +18,7 @@ from fedgrid.grids.planning.dry_run import show_plan
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import fedgrid, strict_json, unmeasured
+from tests.helpers.manifests import list_files
 
 TWO_CORES = [Node(2, 0)]
 AUTO = Request()
@@ -57,9 +58,14 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
 
 
 def finish(run, tmp_path):
+    write_manifest(tmp_path, run, run.training.rounds)
+
+
+def write_manifest(tmp_path, run, rounds_done):
     folder = folder_of(tmp_path / "runs", run)
     folder.mkdir(parents=True)
-    (folder / "done.json").write_text("{}")
+    rounds = run.training.rounds
+    list_files(folder, rounds=rounds, rounds_done=rounds_done, is_finished=rounds_done == rounds)
 
 
 def row(text, start):
@@ -119,10 +125,7 @@ def test_dry_run_counts_only_the_rounds_left(show, tmp_path):
     """One run is finished, another has 4 of 15 rounds: 11 + 10 x 15 = 161 are left."""
     first, second, *_ = runs = runs_of(".")
     finish(first, tmp_path)
-    folder = folder_of(tmp_path / "runs", second)
-    folder.mkdir()
-    for number in (3, 4):
-        (folder / f"state-{number:06d}.sha256").write_text("")
+    write_manifest(tmp_path, second, 4)
     assert row(show(runs), "digits").startswith("digits 12 1 161 ")
 
 

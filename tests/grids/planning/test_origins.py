@@ -8,18 +8,20 @@ import pytest
 
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.integrity import made_with as module
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.run.prepare import _images
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
-from fedgrid.engine.runtime.storage.format import NewerFormat
+from fedgrid.engine.runtime.storage.format import OtherVersion
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.one_run import run as run_one
 from fedgrid.grids.planning.checks import check_origins
+from fedgrid.manifest import MANIFEST, read_manifest
+from fedgrid.sealed_json import LAYOUT
+from tests.helpers.manifests import list_files
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +79,7 @@ def other_torch(monkeypatch):
 
 def test_run_says_what_it_was_made_with(made):
     _, _, go_on, check = made
-    [part] = parts_of(go_on(1) / MADE_WITH)
+    [part] = parts_of(go_on(1))
     assert part.from_round == 1
     assert {"images", "code", "python", "fedgrid", "torch", "numpy", "processor"} <= part.made_with.keys()
     assert check() == []
@@ -101,7 +103,7 @@ def test_same_images_elsewhere_in_time_are_the_same(made, images):
 def test_run_whose_images_were_replaced_is_refused(made, images):
     config, _, go_on, check = made
     folder = go_on(1)
-    before = (folder / "rounds.parquet").read_bytes()
+    before = read_manifest(folder)
     write_images(images, seed=1)
     for refuse in (check, partial(go_on, 1), partial(check, accept=True), partial(go_on, 1, accept=True)):
         with pytest.raises(
@@ -109,7 +111,7 @@ def test_run_whose_images_were_replaced_is_refused(made, images):
         ) as error:
             refuse()
         assert "\n" not in str(error.value)
-    assert (folder / "rounds.parquet").read_bytes() == before
+    assert read_manifest(folder) == before
 
 
 def test_finished_run_whose_images_were_replaced_is_refused(made, images):
@@ -130,20 +132,20 @@ def test_images_that_are_not_here_are_not_checked(made, images):
 def test_run_goes_on_with_another_torch_only_if_that_is_accepted(made, monkeypatch):
     config, _, go_on, check = made
     folder = go_on(1)
-    was = parts_of(folder / MADE_WITH)[0].made_with["torch"]
+    was = parts_of(folder)[0].made_with["torch"]
     other_torch(monkeypatch)
     for refuse in (check, partial(go_on, 1)):
         with pytest.raises(ConfigError, match=f"torch {re.escape(was)}, now 99.1.*--accept-changes.*--fresh"):
             refuse()
     assert check(accept=True) == [f"made with torch {was}, now 99.1: {config.name}"]
     go_on(1, accept=True)
-    first, second = parts_of(folder / MADE_WITH)
+    first, second = parts_of(folder)
     assert (first.from_round, second.from_round) == (1, 2)
     assert (first.made_with["torch"], second.made_with["torch"]) == (was, "99.1")
     log = (folder / "log.txt").read_text()
     assert f"warning: rounds 1 to 1 of {config.name}: made with torch {was}, now 99.1: accepted" in log
     go_on(1)
-    assert len(parts_of(folder / MADE_WITH)) == 2
+    assert len(parts_of(folder)) == 2
 
 
 def test_other_code_is_noticed_when_the_run_is_finished(made, monkeypatch, tmp_path):
@@ -173,29 +175,19 @@ def made_algorithm(name):
 def test_run_without_a_note_of_what_it_was_made_with_needs_to_be_accepted(made):
     _, _, go_on, _ = made
     folder = go_on(1)
-    (folder / MADE_WITH).unlink()
-    with pytest.raises(ConfigError, match="made_with.json is missing: --accept-changes"):
+    list_files(folder, made_with=[])
+    with pytest.raises(ConfigError, match="made with is not known: --accept-changes"):
         go_on(1)
     go_on(1, accept=True)
-    assert [part.from_round for part in parts_of(folder / MADE_WITH)] == [2]
+    assert [part.from_round for part in parts_of(folder)] == [2]
 
 
-def test_damaged_note_is_set_aside(made):
+def test_run_of_another_layout_is_refused(made):
     _, _, go_on, check = made
     folder = go_on(1)
-    (folder / MADE_WITH).write_text("{")
-    assert check() == []
-    with pytest.raises(ConfigError, match="--accept-changes"):
-        go_on(1)
-    assert (folder / "damaged-1" / MADE_WITH).read_text() == "{"
-
-
-def test_note_of_a_newer_fedgrid_is_refused(made):
-    _, _, go_on, check = made
-    folder = go_on(1)
-    (folder / MADE_WITH).write_text(f'{{"format": {FORMAT + 1}, "unheard": "of"}}')
+    (folder / MANIFEST).write_text(f'{{"layout": {LAYOUT + 1}, "unheard": "of"}}')
     for refuse in (check, partial(go_on, 1)):
-        with pytest.raises(NewerFormat, match="newer fedgrid"):
+        with pytest.raises(OtherVersion, match="another fedgrid"):
             refuse()
 
 
@@ -212,5 +204,5 @@ def test_clients_on_different_processors_are_refused_unless_accepted(made, tmp_p
     with pytest.raises(ConfigError, match="another one.*--accept-changes"):
         Session(TwoKinds(), tmp_path).open(config, storage)
     Session(TwoKinds(), tmp_path, accept_changes=True).open(config, storage)
-    [part] = parts_of(folder_of(storage.root, config) / MADE_WITH)
+    [part] = parts_of(folder_of(storage.root, config))
     assert " and another one" in part.made_with["processor"]

@@ -9,16 +9,16 @@ import pytest
 
 from fedgrid.algorithms.registry import is_reference
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results import grid_folder
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.sealed_json import LAYOUT, seal
 from tests.helpers.plugin_files import ALGORITHM
 
 TEXT = "clients: 3\nalgorithm: fedavg\nseed: {seed}\n"
@@ -114,7 +114,7 @@ def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
     assert sorted(path.name for path in folder.path.iterdir()) == ["preset.yaml", "runs.jsonl"]
     assert text_of(folder, "preset.yaml") == "seed: [0, 1]\n"
     head, *lines = text_of(folder, "runs.jsonl").splitlines()
-    assert json.loads(head)["format"] == FORMAT
+    assert json.loads(head)["layout"] == LAYOUT
     assert lines == [run.canonical_json() for run in runs(0, 1)]
     assert GridFolder(storage, "paper").runs() == runs(0, 1)
 
@@ -191,11 +191,12 @@ def refused(folder, *words):
     assert (folder.path / "runs.jsonl").read_bytes() == before
 
 
-def test_grid_of_a_newer_fedgrid_is_refused(storage):
+@pytest.mark.parametrize(("head", "layout"), [(f'"layout": {LAYOUT + 1}', LAYOUT + 1), ('"format": 1', 1)])
+def test_grid_of_another_layout_is_refused(storage, head, layout):
     folder = GridFolder(storage, "paper")
     folder.path.mkdir(parents=True)
-    (folder.path / "runs.jsonl").write_text(f'{{"format": {FORMAT + 1}}}\nnobody knows\n')
-    refused(folder, "newer fedgrid", f"format {FORMAT + 1}")
+    (folder.path / "runs.jsonl").write_text(f"{{{head}}}\nnobody knows\n")
+    refused(folder, "another fedgrid", f"layout {layout}")
 
 
 def test_flipped_bit_anywhere_in_the_runs_is_refused(storage):

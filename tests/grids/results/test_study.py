@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, Part, seal_parts
+from fedgrid.engine.runtime.integrity.made_with import Part, as_listed
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -17,6 +17,7 @@ from fedgrid.grids.results.study import load, model_bytes
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
+from tests.helpers.manifests import list_files
 
 
 def test_the_size_of_digitnet_is_four_bytes_a_parameter():
@@ -53,10 +54,9 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
     done, half, failed, waiting = runs = [config_of(seed) for seed in range(4)]
     GridFolder(storage, "mine").keep(runs, "")
     finish(storage, done)
-    for name in ("state-000002.safetensors", "state-000002.sha256"):
-        folder = RunFolder(storage, half).path
-        folder.mkdir(exist_ok=True)
-        (folder / name).touch()
+    folder = RunFolder(storage, half).path
+    folder.mkdir()
+    list_files(folder, rounds=ROUNDS, rounds_done=2)
     RunFolder(storage, failed).fail("no such image", 3)
     study = load("mine", storage)
     assert [result.run_id for result in study.finished] == [done.run_id]
@@ -133,7 +133,7 @@ def test_two_folders_of_one_name_are_two_data_sets(storage):
 def made_with(storage, run, *parts):
     """Note parts: (first round, torch, code)."""
     values = [Part(number, {"torch": torch, "code": code}) for number, torch, code in parts]
-    (RunFolder(storage, run).path / MADE_WITH).write_text(seal_parts(tuple(values), run.run_id))
+    list_files(RunFolder(storage, run).path, made_with=as_listed(tuple(values)))
 
 
 def test_study_notes_runs_that_changed_and_runs_that_differ(storage):

@@ -11,6 +11,7 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from tests.helpers.command_line import fedgrid
+from tests.helpers.manifests import list_files
 from tests.helpers.plugin_files import ALGORITHM
 from tests.helpers.small_grid import NOWHERE
 
@@ -186,7 +187,7 @@ def test_only_what_neither_repeats_nor_extends_finished_runs_has_a_consequence_f
     study.launch(TEXT)
     folder = GridFolder(study.storage, "mine")
     for run in folder.runs()[:3]:
-        (RunFolder(study.storage, run).path / "done.json").touch()
+        list_files(RunFolder(study.storage, run).path, is_finished=True)
     options = {"changes": [], **options}
     grid = load_grid(str(study.folder / "mine.yaml"), {}, data_dir=NOWHERE, **options)
     assert ("3 finished runs of mine" in folder.consequence(grid)) == bool(lost)

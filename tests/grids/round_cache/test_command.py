@@ -3,11 +3,9 @@
 import json
 from io import StringIO
 
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.runtime.integrity.files import stamped
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.round_cache.files import kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
@@ -19,6 +17,7 @@ from fedgrid.grids.round_cache.usage import Usage, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
+from tests.helpers.manifests import edit_table
 from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
 
@@ -113,9 +112,8 @@ def test_usage_sums_shared_prefixes(storage):
 
 
 def test_timings_without_cache_columns_count_as_computed_rounds(storage):
-    path = folder_of(storage.root, fedavg) / "timings.parquet"
     new = ["reached_clients", "trained_clients", "uncached_seconds"]
-    pq.write_table(stamped(pq.read_table(path).drop_columns(new), fedavg.run_id), path)
+    edit_table(folder_of(storage.root, fedavg), "timings", lambda table: table.drop_columns(new))
     usage = cache_usage([fedavg], storage).total
     assert (usage.computed, usage.taken, usage.seconds, usage.uncached_seconds) == (3, 0, 6.0, 6.0)
 

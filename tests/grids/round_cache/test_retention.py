@@ -12,6 +12,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention, idle_shared_prefixes
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
+from tests.helpers.manifests import list_files
 from tests.helpers.small_grid import config, take
 
 fedavg, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
@@ -122,8 +123,7 @@ def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
 def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(storage, retention):
     folder = folder_of(storage.root, ALONE)
     folder.mkdir(parents=True)
-    (folder / "state-000002.safetensors").write_text("")
-    (folder / "state-000002.sha256").write_text("")
+    list_files(folder, rounds_done=2)
     launch = retention(ALONE, grows=True)
     launch.begin()
     launch.conclude(until={ALONE.run_id: 2})

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.storage.format import seal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.files import ASKED, digest_of
 from fedgrid.grids.search.tuned import add_notes, read_tuned
+from fedgrid.sealed_json import seal
 from tests.helpers.command_line import fedgrid
 
 NOWHERE = Path("unused")

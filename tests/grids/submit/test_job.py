@@ -24,6 +24,7 @@ from fedgrid.grids.cli import main
 from fedgrid.grids.ray_cluster.local import SETTINGS
 from fedgrid.grids.submit import job, tunnel
 from fedgrid.grids.submit.job import by_hand, command, submit
+from tests.helpers.manifests import finished_in
 from tests.helpers.plugin_files import ALGORITHM
 
 ROOT = Path(__file__).parents[3]
@@ -333,7 +334,7 @@ def test_submitted_job_with_own_images_leaves_its_run_in_the_storage(
     assert code == 0, shown(screen)
     assert "job fedgrid-my-grid-" in shown(screen)
     assert "fedavg" in shown(screen)
-    assert len(list(storage.glob("npz_mine-3-majority-*/done.json"))) == 1
+    assert len(finished_in(storage, "npz_mine-3-majority-*")) == 1
 
 
 @pytest.mark.slow
@@ -354,7 +355,7 @@ def test_submitted_grid_takes_its_base_and_its_plugin_along(
     options = [str(tmp_path / "grids" / "small.yaml"), "--in-process", "--storage", str(tmp_path / "runs")]
     code = submit(options, cluster=None, address=job_server, name="small", follow=True, console=screen)
     assert code == 0, shown(screen)
-    assert len(list((tmp_path / "runs").glob("digits-6-*-own-*/done.json"))) == 1
+    assert len(finished_in(tmp_path / "runs", "digits-6-*-own-*")) == 1
 
 
 @pytest.mark.slow

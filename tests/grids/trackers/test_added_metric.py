@@ -94,8 +94,8 @@ def test_records_of_other_algorithms_have_no_column_of_it(tmp_path, monkeypatch)
     declare(monkeypatch, OwnNumber("gini", GINI.meaning))
     let_algorithm_return(monkeypatch)
     run, other = config(), config("ocfl-kmeans")
-    assert "gini" in pq.read_schema(play(run, tmp_path, cache=None, until=1) / "rounds.parquet").names
-    assert pq.read_schema(play(other, tmp_path, cache=None, until=1) / "rounds.parquet").equals(
+    assert "gini" in records.table(play(run, tmp_path, cache=None, until=1), "rounds").column_names
+    assert records.table(play(other, tmp_path, cache=None, until=1), "rounds").schema.equals(
         schemas()["rounds"]
     )
 

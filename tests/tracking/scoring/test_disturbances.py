@@ -9,6 +9,7 @@ import pytest
 
 from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.disturbances import attackers_apart, rounds_until_found, sits_with_new_group
+from tests.helpers.manifests import list_files
 from tests.helpers.run_records import write_records
 
 NAN = float("nan")
@@ -65,6 +66,7 @@ def folder_with(tmp_path, labels_RK, truth_RK, faults_K=None):
     schema = pq.read_schema(path / "clients.parquet")
     schema = schema.append(pa.field("fault", pa.string())) if faults_K else schema
     pq.write_table(pa.Table.from_pylist(table, schema=schema), path / "clients.parquet")
+    list_files(path)
     return path
 
 

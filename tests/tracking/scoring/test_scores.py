@@ -5,7 +5,6 @@ from math import log
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +15,7 @@ from fedgrid.tracking.arrays import compute_scores
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring import partitions, scores
 from fedgrid.tracking.scoring.client_scores import CLIENTS, lowest_tenth
+from tests.helpers.manifests import edit_table, list_files
 from tests.helpers.run_records import write_records
 
 TRUTH = [0, 0, 0, 1, 1, 1]
@@ -274,8 +274,7 @@ def test_curves_rounds_and_runs_have_the_same_scores(write_run):
 
 def test_a_round_that_reached_only_one_file_is_left_out(write_run):
     folder = write_run([[0, 0], [0, 1]], [0, 1])
-    clients = pq.read_table(folder / "clients.parquet")
-    pq.write_table(clients.slice(0, 2), folder / "clients.parquet")
+    edit_table(folder, "clients", lambda clients: clients.slice(0, 2))
     assert scores.score_run(folder)["rounds"] == 1
 
 
@@ -283,7 +282,7 @@ def test_missing_or_damaged_records_are_an_error_that_names_the_file(tmp_path: P
     with pytest.raises(records.RecordsError, match="no rounds.parquet in"):
         scores.score_run(tmp_path)
     folder = write_run([[0, 0]], [0, 1])
-    pq.write_table(pq.read_table(folder / "clients.parquet").slice(0, 0), folder / "clients.parquet")
+    edit_table(folder, "clients", lambda clients: clients.slice(0, 0))
     with pytest.raises(records.RecordsError, match="has no finished round yet"):
         scores.score_run(folder)
     (folder / "rounds.parquet").write_bytes(b"not parquet")
@@ -341,6 +340,7 @@ def test_seconds_add_up_and_are_unknown_without_timings(write_run):
     folder = write_run([[0, 1]] * 3, [0, 1])
     assert scores.curves(records.read_records(folder))["seconds"].tolist() == [0.5, 1.0, 1.5]
     (folder / "timings.parquet").unlink()
+    list_files(folder)
     assert np.isnan(scores.curves(records.read_records(folder))["seconds"]).all()
 
 

@@ -15,8 +15,9 @@ from fedgrid.engine.federation.data.files import check_is_file
 from fedgrid.engine.federation.data.images import Images
 from fedgrid.engine.federation.data.names import PARTITION
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest, remember_digest
+from fedgrid.sealed_json import seal
 
 PLACES = "images.json"
 """File beside configurations, with the places of the images that they name."""

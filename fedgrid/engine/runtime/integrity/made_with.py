@@ -1,8 +1,8 @@
 """What a run's rounds were made with, beside its configuration: images, code, versions and machine.
 
-`made_with.json` in a run's folder lists parts: from which round on, and with what. A run whose images have
-changed is refused. Other code, versions or machines may give other bits, so that a run goes on with them only
-if the user accepts it; that starts a new part.
+A run's manifest lists parts: from which round on, and with what. A run whose images have changed is refused.
+Other code, versions or machines may give other bits, so that a run goes on with them only if the user accepts
+it; that starts a new part.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from pydantic import BaseModel
 
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, DataError
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
-from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, seal, unseal
-from fedgrid.parquet_files import run_id_of
+from fedgrid.engine.runtime.storage.format import DamagedFile, manifest_of
+from fedgrid.manifest import MANIFEST, Manifest
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
 
-MADE_WITH = "made_with.json"
 IMAGES, CODE, PYTHON = "images", "code", "python"
 PACKAGES = ("fedgrid", "torch", "numpy", "scipy", "scikit-learn", "hdbscan")
 """Distributions whose version a run's numbers may depend on."""
@@ -80,7 +79,9 @@ def changes(
     """
     if rounds_done == 0:
         return (Part(1, now),), []
-    differences = differing(before[-1].made_with, now) if before else [f"{MADE_WITH} is missing"]
+    differences = (
+        differing(before[-1].made_with, now) if before else ["what they were made with is not known"]
+    )
     if not differences:
         return before, []
     what = f"rounds 1 to {rounds_done} of {run}: {'; '.join(differences)}"
@@ -117,34 +118,36 @@ def differing(before: MadeWith, now: MadeWith) -> list[str]:
     ]
 
 
-def seal_parts(parts: Parts, run_id: str) -> str:
-    """Return the text of `made_with.json`."""
-    listed = [{"from_round": part.from_round, **part.made_with} for part in parts]
-    return seal({"run_id": run_id, "parts": listed}, indent=2)
+def as_listed(parts: Parts) -> list[dict[str, object]]:
+    """Return parts as a manifest lists them."""
+    return [{"from_round": part.from_round, **part.made_with} for part in parts]
 
 
-def parts_of(path: Path) -> Parts:
-    """Return the parts that a `made_with.json` lists, none if there is no such file.
-
-    Raises:
-        NewerFormat, DamagedFile: it cannot be used.
-    """
-    try:
-        values = unseal(path)
-    except FileNotFoundError:
-        return ()
-    check_run(path, values.get("run_id"), run_id_of(path.parent))
-    listed = values.get("parts")
-    if not isinstance(listed, list) or not all(map(_is_part, listed)):
-        raise DamagedFile(path, "it does not list parts")
+def listed_parts(manifest: Manifest) -> Parts:
+    """Return the parts that a manifest lists."""
     return tuple(
         Part(part["from_round"], {name: part[name] for name in part if name != "from_round"})
-        for part in listed
+        for part in manifest.made_with
     )
 
 
+def parts_of(folder: Path) -> Parts:
+    """Return what the run in a folder was made with, none if there is no run.
+
+    Raises:
+        OtherVersion, DamagedFile, UnreadableFile: its manifest cannot be used.
+    """
+    try:
+        manifest = manifest_of(folder)
+    except FileNotFoundError:
+        return ()
+    if not all(map(_is_part, manifest.made_with)):
+        raise DamagedFile(folder / MANIFEST, "it does not list parts")
+    return listed_parts(manifest)
+
+
 def _is_part(value: object) -> bool:
-    """Return whether a value of a file is that of a `Part`: a bundle's is read here before it is believed."""
+    """Return whether a value of a manifest is that of a `Part`: a bundle's is read before it is believed."""
     if not isinstance(value, dict) or CODE not in value:
         return False
     start, texts = value.get("from_round"), [value[name] for name in value if name != "from_round"]

@@ -18,7 +18,6 @@ from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.leases.held_file import Holder, Observer, holder_of
 from fedgrid.engine.runtime.storage.atomic import share_with_group
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
-from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.storage import Storage
 
 GRID = "grid "
@@ -27,7 +26,7 @@ FOLDER = "drivers"
 EXPIRES_AFTER = 60.0
 """Seconds without a renewal."""
 OF_DRIVER = re.compile(rf"{FOLDER}/([0-9a-f]{{16}})\.json", re.ASCII)
-SETTLED, CLAIMS = "settled", "claims"
+SETTLED, CLAIMS, VERSION = "settled", "claims", "format"
 LATE = 10.0
 """Seconds after which a network file system has shown a new file everywhere."""
 

@@ -27,6 +27,7 @@ from fedgrid.engine.runtime.leases.driver import (
     FOLDER,
     NONE,
     SETTLED,
+    VERSION,
     Claims,
     Driver,
     files,
@@ -36,7 +37,6 @@ from fedgrid.engine.runtime.leases.held_file import HeldFile, Observer, renew_st
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
-from fedgrid.engine.runtime.storage.format import VERSION
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
 

@@ -10,8 +10,9 @@ from secrets import token_hex
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.held_file import create_file
 from fedgrid.engine.runtime.storage.atomic import disk_errors
-from fedgrid.engine.runtime.storage.format import DamagedFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.sealed_json import seal
 
 NAME = "storage.json"
 
@@ -39,7 +40,7 @@ def id_of(root: Path) -> str:
     """Return the id of the storage whose files are in `root`; a new one gets an id.
 
     Raises:
-        ConfigError: the file is damaged, or of a newer fedgrid.
+        ConfigError: the file is damaged, or of another fedgrid.
         RunError: it cannot be written.
     """
     path = root / NAME

@@ -21,7 +21,7 @@ from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data.datasets import load_known
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
+from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.round_cache.key import digest, of_setup
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
@@ -153,7 +153,7 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
 
     Raises:
         DamagedFile: its bytes are not those that were written.
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
         RunError, OSError: the storage cannot be read.
     """
     path = storage.root / name_of(encoder_id)
@@ -198,7 +198,7 @@ def encoder_of(config: RunConfig, folder: Path, storage: Storage) -> Encoder | N
     message = algorithm_of(config).message()
     if message is None or message.encoder is None:
         return None
-    parts = parts_of(folder / MADE_WITH)
+    parts = parts_of(folder)
     encoder_id = str(parts[0].made_with.get(ENCODER, "")) if parts else ""
     encoder = load_encoder(storage, encoder_id) if encoder_id else None
     if encoder is None:

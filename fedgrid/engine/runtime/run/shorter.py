@@ -5,7 +5,7 @@ made whatever `evaluation.every` says, or only then (`evaluation.local_server: l
 held out are served after it. Where that is so, the round before is the last one in common.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from glob import escape
 
@@ -16,15 +16,15 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.configuration.rounds import with_rounds
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, parts_of
-from fedgrid.engine.runtime.integrity.record_files import name_of, read_records
+from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.run.records import read_records
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, manifest_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.record_columns import DONE, schemas
+from fedgrid.manifest import MANIFEST
+from fedgrid.record_columns import schemas
 
 UNUSABLE = (FileNotFoundError, DamagedFile, UnreadableFile, ConfigError)
 """Errors of reading another run's files: it may be deleted meanwhile, or be a newer fedgrid's."""
@@ -38,20 +38,18 @@ def shorter_run(config: RunConfig, storage: Storage) -> tuple[RunConfig, int] | 
 
 def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, int]]:
     """Yield finished runs of a configuration with fewer rounds, and how many rounds each has in common."""
-    for mark in storage.root.glob(f"{escape(config.name)}-*/{DONE}"):
+    for path in storage.root.glob(f"{escape(config.name)}-*/{MANIFEST}"):
         with suppress(*UNUSABLE):
-            rounds = unseal(mark).get("rounds")
-            if not isinstance(rounds, int) or not 0 < rounds < config.training.rounds:
+            manifest = manifest_of(path.parent)
+            rounds = manifest.rounds_done  # One that has stopped early was to have more.
+            if not manifest.is_finished or not 0 < manifest.rounds < config.training.rounds:
                 continue
-            # One that has stopped early was to have more.
-            most = rounds if config.training.stop_after is None else config.training.rounds - 1
-            for planned in range(rounds, most + 1):
-                shorter = with_rounds(config, planned)
-                if folder_of(storage.root, shorter) == mark.parent:
-                    evaluation = config.evaluation
-                    has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
-                    is_alike = not has_own_tests and not config.held_out
-                    yield shorter, rounds if is_alike else rounds - 1
+            shorter = with_rounds(config, manifest.rounds)
+            if folder_of(storage.root, shorter) == path.parent:
+                evaluation = config.evaluation
+                has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
+                is_alike = not has_own_tests and not config.held_out
+                yield shorter, rounds if is_alike else rounds - 1
 
 
 def take_rounds(folder: RunFolder, storage: Storage) -> bool:
@@ -64,7 +62,7 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
     """
     if storage.uri:  # A listing of all runs would take longer.
         every = (with_rounds(folder.config, rounds) for rounds in range(1, folder.config.training.rounds))
-        storage.refresh(*(f"{folder_of(storage.root, run).name}/{DONE}" for run in every))
+        storage.refresh(*(f"{folder_of(storage.root, run).name}/{MANIFEST}" for run in every))
     if (match := shorter_run(folder.config, storage)) is None:
         return False
     config, common = match
@@ -72,23 +70,19 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
     storage.pull(shorter.path.name)
     taken = None
     with suppress(*UNUSABLE):
-        if parts_of(shorter.path / MADE_WITH) == parts_of(folder.path / MADE_WITH) and not shorter.damage():
+        if parts_of(shorter.path) == parts_of(folder.path) and not shorter.damage():
             taken = _read(shorter, common)
     if taken is None:
         return False
-    with disk_errors(folder.path):
-        names = checkpoint.save(folder.path, *taken)
-    storage.push(*(f"{folder.path.name}/{name}" for name in names))
+    folder.take(*taken)
     folder.log(f"rounds 1 to {common} are those of {shorter.path.name}")
     return True
 
 
-def _read(run: RunFolder, rounds: int) -> tuple[RunState, dict[str, pa.Table]] | None:
-    """Return the state of a finished run after some rounds, and file -> the records so far."""
-    columns = schemas(own_columns(run.config))
+def _read(run: RunFolder, rounds: int) -> tuple[RunState, Mapping[str, pa.Table]]:
+    """Return the state of a finished run after some rounds, and table -> the records so far."""
     tables = {
-        name_of(table): read_records(run.path, table, schema).filter(pc.field("round") <= rounds)
-        for table, schema in columns.items()
+        table: read_records(run.path, table, schema).filter(pc.field("round") <= rounds)
+        for table, schema in schemas(own_columns(run.config)).items()
     }
-    run_state = checkpoint.load(run.path, rounds)
-    return None if run_state is None else (run_state, tables)
+    return checkpoint.load(run.path, rounds), tables

@@ -1,32 +1,31 @@
-"""The form of all files of a run.
+"""Errors of reading files, and JSON files that carry their checksum (`sealed_json`).
 
-Every file says its version, which distinguishes a file of a newer fedgrid from a damaged one: it is refused
-and left as it is. JSON files are sealed: they have the keys `format`, and `sha256` of all other keys.
+A file of another version is told from a damaged one: it is refused and left as it is.
 """
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError, StorageError
 from fedgrid.engine.federation.format import FORMAT
+from fedgrid.manifest import BadRun, Manifest, read_manifest
+from fedgrid.sealed_json import LAYOUT, OtherLayout, unseal_text
 
 METADATA = "fedgrid_format"
-"""The key of the version in the metadata of Parquet and safetensors files."""
-VERSION, CHECKSUM = "format", "sha256"
+"""The key of the version in the metadata of Parquet and safetensors files that stand alone."""
 
 
-class NewerFormat(ConfigError):
-    """A file was written by a newer fedgrid."""
+class OtherVersion(ConfigError):
+    """A file was written by another version of fedgrid, in a form that this one does not read."""
 
-    def __init__(self, path: Path, version: object) -> None:
+    def __init__(self, path: Path, what: object) -> None:
         super().__init__(
-            f"{path} was written by a newer fedgrid ({version}; this one reads up to format {FORMAT}): "
-            "update fedgrid, or name another --storage; nothing was changed"
+            f"{path} was written by another fedgrid ({what}; this one reads layout {LAYOUT} and format "
+            f"{FORMAT}): use that version, or name another --storage; nothing was changed"
         )
 
 
@@ -56,16 +55,44 @@ def read_errors(path: Path) -> Iterator[None]:
 
     Raises:
         UnreadableFile: the system says why.
+        OtherVersion: another fedgrid wrote it.
         DamagedFile: the file itself is to blame.
     """
     try:
         yield
     except (FileNotFoundError, FedgridError):
         raise
+    except OtherLayout as error:
+        raise OtherVersion(path, error) from error
+    except BadRun as error:
+        raise DamagedFile(error.path, str(error)) from error
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise UnreadableFile(path, error.strerror or os.strerror(error.errno)) from error
+            named = Path(os.fsdecode(error.filename)) if error.filename else path
+            raise UnreadableFile(named, error.strerror or os.strerror(error.errno)) from error
         raise DamagedFile(path, str(error).splitlines()[0]) from error
+
+
+def manifest_of(folder: Path) -> Manifest:
+    """Return the manifest of the run in a folder.
+
+    Raises:
+        FileNotFoundError: there is none, and nothing that a run has written.
+        UnreadableFile, OtherVersion, DamagedFile: as `read_errors`.
+    """
+    with read_errors(folder):
+        return read_manifest(folder)
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 sum of the bytes of a file.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UnreadableFile: the disk does not give it.
+    """
+    with read_errors(path), path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def holds(path: Path, data: bytes) -> bool:
@@ -85,17 +112,17 @@ def next_step(why: str, if_damaged: str) -> str:
 
 
 def check_format(version: object, path: Path) -> None:
-    """Check the version that a file names, None if it names none.
+    """Check the format that a file names, None if it names none.
 
     Raises:
-        NewerFormat: it is another one than this code's.
-        DamagedFile: it is no version.
+        OtherVersion: it is another one than this code's.
+        DamagedFile: it is no format.
     """
     text = str(version)
     if isinstance(version, bool) or not (text.isascii() and text.isdecimal()):
         raise DamagedFile(path, "it has no format")
     if int(text) != FORMAT:
-        raise NewerFormat(path, f"format {text}")
+        raise OtherVersion(path, f"format {text}")
 
 
 def check_run(path: Path, stored: object, run_id: str) -> None:
@@ -108,36 +135,14 @@ def check_run(path: Path, stored: object, run_id: str) -> None:
         raise DamagedFile(path, f"it is of run {stored}, not {run_id}" if stored else "it names no run")
 
 
-def seal(values: Mapping[str, Any], indent: int | None = None) -> str:
-    """Return values, in their order, as the text of a JSON file, with its format and a checksum."""
-    body = {**values, VERSION: FORMAT}
-    return json.dumps({**body, CHECKSUM: _checksum(body)}, indent=indent) + "\n"
-
-
 def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
-    """Return the values of a sealed file, without format and checksum; `text` is its content, if known.
+    """Return the values of a sealed file; `text` is its content, if known.
 
     Raises:
         FileNotFoundError: there is no such file.
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
         UnreadableFile: the disk does not give it.
         DamagedFile: it is not what was written.
     """
-    if text is None:
-        with read_errors(path):
-            text = path.read_bytes()
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DamagedFile(path, "it is not JSON") from error
-    if not isinstance(values, dict):
-        raise DamagedFile(path, "it is not a JSON object")
-    check_format(values.get(VERSION), path)
-    if values.pop(CHECKSUM, None) != _checksum(values):
-        raise DamagedFile(path, "its checksum differs")
-    del values[VERSION]
-    return values
-
-
-def _checksum(body: Mapping[str, Any]) -> str:
-    return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    with read_errors(path):
+        return unseal_text(path.read_bytes() if text is None else text)

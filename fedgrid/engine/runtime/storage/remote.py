@@ -77,6 +77,14 @@ def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def read_bytes(remote: fs.FileSystem, path: str, size: int | None = None) -> bytes | None:
+    """Return the bytes of a file, or the first `size` of them; None if there is none."""
+    try:
+        return bytes(remote.open_input_stream(path).read(size))
+    except FileNotFoundError:
+        return None
+
+
 def send(remote: fs.FileSystem, path: Path, target: str) -> None:
     """Copy the file `path` to `target`, which includes its name; create the folder if needed."""
     try:

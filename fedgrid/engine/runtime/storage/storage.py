@@ -28,15 +28,17 @@ from fedgrid.engine.runtime.storage.remote import (
     is_deletable,
     listing,
     one_line,
+    read_bytes,
     send,
     size_of,
     uploading,
 )
 from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
+from fedgrid.manifest import MANIFEST
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
-    r"[^/]+/((done|failed|scores|mlflow|config|made_with|imported|tags)\.json|state-\d+\.sha256)|grids/[^/]+/[^/]+|storage\.json"
+    r"[^/]+/(manifest|failed|scores|mlflow|config|imported|tags)\.json|grids/[^/]+/[^/]+|storage\.json"
 )
 """Small files with the progress of runs and grids, without their records."""
 _MISSPELT_URI = re.compile(r"(s3a?|gc?s|hdfs|abfss?|az|file|https?)(?::/?|//)(?!/)(.+)", re.IGNORECASE)
@@ -45,6 +47,8 @@ _DATABASE = re.compile(r"(sqlite|postgresql|mysql|mssql)\b[+\w]*:", re.IGNORECAS
 """An MLflow store."""
 OWN = re.compile(r"grids|cache|drivers|encoders|tensorboard|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
 """What belongs to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
+PULLS = 10
+"""How often a run is fetched again whose manifest changes meanwhile: once a second at most."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 T = TypeVar("T")
@@ -167,24 +171,36 @@ class Storage:
         if self.uri:
             self._at_uri("read", mirror)
 
-    def pull(self, folder: str, skip: tuple[str, ...] = (), only: str = "") -> None:
+    def pull(self, folder: str, skip: tuple[str, ...] = (), only: tuple[str, ...] = ("",)) -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
 
         Names that start with one of `skip`, such as `state-`, are left alone, as are damaged files that were
-        set aside, and those that do not start with `only`.
+        set aside, and those that start with none of `only`. A run's manifest comes in any case, and the files
+        that it lists are those of the same round: what is written meanwhile is fetched again.
 
         Raises:
             RunError: the URI cannot be read.
         """
 
+        manifest = f"{folder}/{MANIFEST}"
+
         def mirror(remote: fs.FileSystem, base: str) -> None:
             skipped = tuple(f"{folder}/{start}" for start in (*skip, ASIDE))
+            chosen = (*(f"{folder}/{start}" for start in only), manifest)
 
             def concerns(name: str) -> bool:
-                return name.startswith(f"{folder}/{only}") and not name.startswith(skipped)
+                return name.startswith(chosen) and not name.startswith(skipped)
 
-            files = {name: info for name, info in listing(remote, base, folder).items() if concerns(name)}
-            self._mirror(remote, files, [name for name in self._files(folder) if concerns(name)])
+            before, now = b"", read_bytes(remote, f"{base}/{manifest}")
+            for _ in range(PULLS):
+                if before == now:
+                    break
+                files = {name: info for name, info in listing(remote, base, folder).items() if concerns(name)}
+                last = {manifest: files.pop(manifest)} if manifest in files else {}
+                here = [name for name in self._files(folder) if concerns(name) and name not in last]
+                self._mirror(remote, files, here)
+                self._mirror(remote, last, [])
+                before, now = now, read_bytes(remote, f"{base}/{manifest}")
 
         if self.uri:
             self._at_uri("read", mirror)
@@ -195,14 +211,8 @@ class Storage:
         Raises:
             OSError, RunError: the file cannot be read.
         """
-
-        def read(remote: fs.FileSystem, base: str) -> bytes | None:
-            with suppress(FileNotFoundError):
-                return bytes(remote.open_input_stream(f"{base}/{name}").read(size))
-            return None
-
         if self.uri:
-            return self._at_uri("read", read)
+            return self._at_uri("read", lambda remote, base: read_bytes(remote, f"{base}/{name}", size))
         with suppress(FileNotFoundError), (self.root / name).open("rb") as file:
             return file.read(size)
         return None

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.sealed_json import seal
 
 VARIABLE = re.compile(r"\$\{?(\w+)")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.integrity.made_with import MADE_WITH, PACKAGES, PYTHON, parts_of, versions
+from fedgrid.engine.runtime.integrity.made_with import PACKAGES, PYTHON, parts_of, versions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cite.references import list_uncited, references
@@ -60,9 +60,7 @@ def _settings(runs: Sequence[RunConfig]) -> str:
 
 def _versions(runs: Sequence[RunConfig], storage: Storage) -> str:
     """Return the versions of Python and of packages: those that made the runs, or else those here."""
-    made = [
-        part.made_with for run in runs for part in parts_of(folder_of(storage.root, run) / MADE_WITH)
-    ] or [versions()]
+    made = [part.made_with for run in runs for part in parts_of(folder_of(storage.root, run))] or [versions()]
     return ", ".join(
         f"{name} {' or '.join(sorted({of_run[name] for of_run in made if name in of_run}))}"
         for name in (PACKAGES[0], PYTHON, *PACKAGES[1:])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from fedgrid.engine.runtime.integrity.files import parquet_bytes, read_table
+from fedgrid.engine.runtime.integrity.tables import parquet_bytes, read_table
 from fedgrid.record_columns import RecordColumn, schema_of
 
 __all__ = [

@@ -17,7 +17,7 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
-from fedgrid.engine.runtime.integrity.made_with import IMAGES, MADE_WITH, Parts, parts_of
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, Parts, parts_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.grids.trackers.mlflow.view import VIEW_KEY, VIEW_TAG
@@ -94,7 +94,7 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
 
     parts: Parts = ()
     with suppress(DamagedFile):
-        parts = parts_of(folder / MADE_WITH)
+        parts = parts_of(folder)
     digest = parts[0].made_with.get(IMAGES, "") if parts else ""
     entry = DATASETS.get(config.dataset)
     facts: dict[str, Any] = {"clients": config.clients, "split": config.split.kind}

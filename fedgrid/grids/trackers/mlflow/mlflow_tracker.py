@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.integrity.mark import last_round
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.engine.runtime.leases.storage_id import id_of
+from fedgrid.engine.runtime.run.run_folder import last_round
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.results.times import round_ends, started_ms
@@ -173,7 +173,7 @@ class MlflowTracker(Tracker):
         """Return whether the run's folder has no mark of this store with all rounds.
 
         Raises:
-            NewerFormat: a newer fedgrid wrote it.
+            OtherVersion: another fedgrid wrote it.
         """
         uri = tracking_uri(grid.storage.root)
         rounds = last_round(run.folder, run.config)

@@ -15,10 +15,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from fedgrid.engine.runtime.storage.atomic import write_text
-from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, seal, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
 from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.redaction import redacted
+from fedgrid.sealed_json import seal
 
 SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 REACH_SECONDS = 10
@@ -149,7 +150,7 @@ def is_marked(mark: Path, uri: str, **facts: Any) -> bool:
     """Return whether a file says that this store has what lies beside it, with these facts.
 
     Raises:
-        NewerFormat: a newer fedgrid wrote it.
+        OtherVersion: another fedgrid wrote it.
     """
     try:
         values = unseal(mark)

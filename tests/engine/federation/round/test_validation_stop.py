@@ -7,8 +7,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.integrity.mark import last_round
-from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
+from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of, last_round
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunFinished, run_to_end

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.leases import held_file
 from fedgrid.engine.runtime.leases.storage_id import claim, id_of
-from fedgrid.engine.runtime.storage.format import NewerFormat
+from fedgrid.engine.runtime.storage.format import OtherVersion
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.sealed_json import LAYOUT
 
 
 def test_id_stays_when_the_storage_is_moved(tmp_path):
@@ -41,9 +41,9 @@ def test_drivers_that_start_together_get_one_id(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["storage.json"]
 
 
-def test_id_of_a_newer_fedgrid_is_refused(tmp_path):
-    (tmp_path / "storage.json").write_text(json.dumps({"id": "ab", "format": FORMAT + 1}))
-    with pytest.raises(NewerFormat):
+def test_id_of_another_layout_is_refused(tmp_path):
+    (tmp_path / "storage.json").write_text(json.dumps({"id": "ab", "layout": LAYOUT + 1}))
+    with pytest.raises(OtherVersion):
         id_of(tmp_path)
 
 

@@ -13,6 +13,7 @@ from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.run import pretraining
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -65,8 +66,7 @@ def test_encoder_is_trained_before_the_run_and_kept(finished):
     assert encoder.losses[1] < encoder.losses[0]
     start = initial_vector("autoencoder-dense", pixels(1, 8, 8), 1, seed=0)
     assert not np.array_equal(encoder.arrays[STATE], start)
-    made_with = json.loads((folder / "made_with.json").read_text())["parts"][0]
-    assert made_with["encoder"] == encoder.id
+    assert parts_of(folder)[0].made_with["encoder"] == encoder.id
 
 
 def test_file_says_what_it_is_without_us(finished):

@@ -6,7 +6,6 @@ import re
 import resource
 from dataclasses import replace
 from errno import EIO, ENOSPC
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,13 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.integrity.files import stamped
-from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.failure import Failure
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.manifest import BEFORE, MANIFEST, FileEntry, read_manifest
 from fedgrid.record_columns import schemas
+from tests.helpers.manifests import list_files
 from tests.helpers.run_folders import (
     ROUNDS,
     TABLES,
@@ -31,6 +30,7 @@ from tests.helpers.run_folders import (
     open_folder,
     progress,
     record,
+    records_in,
     run_folder,
     save,
 )
@@ -53,11 +53,10 @@ def test_files_of_a_run_folder(uninterrupted):
     assert sorted(uninterrupted) == [
         "clients.parquet",
         "config.json",
+        "manifest",
         "rounds.parquet",
         "state-000003.safetensors",
-        "state-000003.sha256",
         "state-000004.safetensors",
-        "state-000004.sha256",
         "timings.parquet",
     ]
     assert json.loads(uninterrupted["config.json"]) == {"format": FORMAT, **config().model_dump(mode="json")}
@@ -66,7 +65,7 @@ def test_files_of_a_run_folder(uninterrupted):
 def test_records_have_one_row_per_round_and_per_client(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    rounds, clients, timings = (pq.read_table(folder.path / name).to_pylist() for name in TABLES)
+    rounds, clients, timings = (pq.read_table(path).to_pylist() for path in records_in(folder.path).values())
     assert [row["round"] for row in rounds] == [row["round"] for row in timings] == [1, 2]
     assert [(row["round"], row["client"]) for row in clients] == [(n, c) for n in (1, 2) for c in range(3)]
     assert (rounds[0]["mean_norm"], rounds[1]["mean_norm"]) == (None, 0.1)
@@ -98,15 +97,16 @@ EARLIER = {
 def test_resumed_run_has_nulls_in_columns_that_an_earlier_version_did_not_record(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    for name, columns in EARLIER.items():
-        path = folder.path / f"{name}.parquet"
-        pq.write_table(stamped(pq.read_table(path).drop_columns(columns), config().run_id), path)
+    for name, path in records_in(folder.path).items():
+        pq.write_table(pq.read_table(path).drop_columns(EARLIER[name]), path)
+    list_files(folder.path)
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
     save(folder, 3)
-    clients = pq.read_table(folder.path / "clients.parquet").to_pylist()
+    now = records_in(folder.path)
+    clients = pq.read_table(now["clients"]).to_pylist()
     assert [row["part"] for row in clients[3:]] == [None] * 3 + ["trained", "trained", "excluded"]
-    rounds = pq.read_table(folder.path / "rounds.parquet")
+    rounds = pq.read_table(now["rounds"])
     assert rounds["bytes_up"].to_pylist() == [None, None, 10]
     assert rounds.schema.equals(schemas()["rounds"])
 
@@ -115,7 +115,7 @@ def test_records_with_an_unknown_column_count_as_damaged(tmp_path):
     """A flipped bit in a column's name must not read as a missing column."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1)
-    path = folder.path / "rounds.parquet"
+    path = records_in(folder.path)["rounds"]
     table = pq.read_table(path)
     pq.write_table(
         table.rename_columns(["qilhouette" if n == "silhouette" else n for n in table.column_names]), path
@@ -128,9 +128,9 @@ class Killed(BaseException):
     """Stands for `kill -9`."""
 
 
-@pytest.mark.parametrize("last", range(1, 6))
+@pytest.mark.parametrize("last", range(1, 7))
 def test_a_kill_at_any_file_of_a_round_costs_that_round_only(tmp_path, monkeypatch, uninterrupted, last):
-    """Three tables, the state, its checksum: killed once `last` of them are replaced."""
+    """Three tables, the state, the manifest twice: killed once `last` of them are in their places."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
     renamed, calls = Path.replace, iter(range(1, 100))
@@ -144,9 +144,8 @@ def test_a_kill_at_any_file_of_a_round_costs_that_round_only(tmp_path, monkeypat
         patch.setattr(Path, "replace", rename_and_die)
         with pytest.raises(Killed):
             save(folder, 3)
-    assert pq.read_table(folder.path / "rounds.parquet")["round"].to_pylist()[-1] == 3
     folder, kept = open_folder(tmp_path)
-    assert kept.rounds_done == (3 if last == 5 else 2)
+    assert kept.rounds_done == (3 if last == 6 else 2)
     save(folder, *range(kept.rounds_done + 1, 5))
     assert content(folder.path) == uninterrupted
 
@@ -179,19 +178,20 @@ def test_damaged_newest_state_repeats_its_round(tmp_path, uninterrupted, damage)
     before = damaged.read_bytes() if damaged.exists() else None
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
-    assert "state-000003.sha256" in aside(folder.path)
+    assert aside(folder.path) == ([] if before is None else [damaged.name])
     if before is not None:
         assert (folder.path / "damaged-1" / damaged.name).read_bytes() == before
     save(folder, 3, 4)
     assert content(folder.path) == uninterrupted
 
 
-@pytest.mark.parametrize("name", ["clients.parquet", "timings.parquet", "state-000003.safetensors"])
+@pytest.mark.parametrize("name", ["clients", "timings", "state-000003.safetensors", MANIFEST])
 def test_file_that_the_disk_does_not_give_is_not_taken_for_damaged(tmp_path, monkeypatch, name):
     """Once the disk is mended, the run continues from its last round."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3)
     before = content(folder.path)
+    name = records_in(folder.path).get(name, folder.path / name).name
 
     def failing(path, *given, plain=Path.open, **options):
         if path.name == name:
@@ -219,34 +219,98 @@ def test_run_with_only_damaged_states_is_refused(tmp_path, damage):
 
 
 @pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
-@pytest.mark.parametrize("name", TABLES)
-def test_damaged_records_restart_the_run(tmp_path, uninterrupted, name, damage):
+@pytest.mark.parametrize("table", sorted(schemas()))
+def test_damaged_records_repeat_the_last_round(tmp_path, uninterrupted, table, damage):
+    """Those of the manifest before are whole."""
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3)
+    path = records_in(folder.path)[table]
+    damage(path)
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == 2
+    log = (folder.path / "log.txt").read_text()
+    assert log.count(f"warning: {path} is damaged (") == log.count(": rounds after 2 are run again\n") == 1
+    there = [] if damage is remove else [path.name]
+    assert aside(folder.path) == sorted(["state-000003.safetensors", *there])
+    save(folder, 3, 4)
+    assert content(folder.path) == uninterrupted
+
+
+@pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
+@pytest.mark.parametrize("name", TABLES)
+def test_damaged_records_of_a_finished_run_restart_it(tmp_path, uninterrupted, name, damage):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3, 4)
+    folder.finish()
     damage(folder.path / name)
     folder, kept = open_folder(tmp_path)
     assert kept is None
     log = (folder.path / "log.txt").read_text()
-    why = "the records end before round 2" if damage is remove else f"{folder.path / name} is damaged ("
-    assert log.count(f"warning: {why}") == log.count(": all rounds are run again\n") == 1
-    states = [f"state-{number:06d}.{kind}" for number in (2, 3) for kind in ("safetensors", "sha256")]
-    assert aside(folder.path) == sorted([*(set(TABLES) - {name if damage is remove else ""}), *states])
+    assert log.count(f"warning: {folder.path / name} is damaged (") == 1
+    assert log.count(": all rounds are run again\n") == 1
+    assert {*TABLES, MANIFEST} - {name if damage is remove else ""} <= {*aside(folder.path)}
     save(folder, *range(1, ROUNDS + 1))
     assert content(folder.path) == uninterrupted
 
 
-def test_state_without_its_records_is_ignored(tmp_path, uninterrupted):
-    """A power cut can cause it, or a slower writer that a killed driver left behind."""
+@pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
+@pytest.mark.parametrize("rounds", [2, ROUNDS])
+def test_damaged_manifest_goes_on_from_the_one_before(tmp_path, uninterrupted, rounds, damage):
+    folder, _ = open_folder(tmp_path)
+    save(folder, *range(1, rounds + 1))
+    if rounds == ROUNDS:
+        folder.finish()
+    damage(folder.path / MANIFEST)
+    assert folder.damage().startswith(f"{folder.path / MANIFEST} is damaged (")
+    folder, kept = open_folder(tmp_path)
+    assert kept.rounds_done == (1 if rounds == 2 else ROUNDS)
+    assert aside(folder.path) == ([] if damage is remove else [MANIFEST])
+    save(folder, *range(kept.rounds_done + 1, ROUNDS + 1))
+    assert content(folder.path) == uninterrupted
+
+
+def test_run_with_both_manifests_damaged_starts_over(tmp_path, uninterrupted):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2)
-    before = (folder.path / "clients.parquet").read_bytes()
-    save(folder, 3)
-    (folder.path / "clients.parquet").write_bytes(before)
+    for name in (MANIFEST, BEFORE):
+        truncate(folder.path / name)
     folder, kept = open_folder(tmp_path)
-    assert kept.rounds_done == 2
-    assert checkpoint.stored_rounds(folder.path) == [2]
-    save(folder, 3, 4)
+    assert kept is None
+    assert {MANIFEST, "state-000001.safetensors", "state-000002.safetensors"} < {*aside(folder.path)}
+    save(folder, *range(1, ROUNDS + 1))
     assert content(folder.path) == uninterrupted
+
+
+@pytest.mark.parametrize("name", ["done.json", "state-000002.sha256"])
+def test_run_of_the_first_layout_is_refused_in_one_line_and_left_alone(tmp_path, name):
+    folder = run_folder(tmp_path)
+    folder.path.mkdir()
+    (folder.path / name).write_text("")
+    for refuse in (folder.open, folder.manifest):
+        with pytest.raises(ConfigError, match=r"layout 1; this one reads layout 2.*--storage[^\n]*$"):
+            refuse()
+    assert [path.name for path in folder.path.iterdir()] == [name]
+
+
+def test_memories_are_written_when_they_change_and_go_with_the_last_state_that_needs_them(tmp_path):
+    """Client 0 trains in rounds 1 and 2, client 1 in round 1."""
+    folder, _ = open_folder(tmp_path)
+    state = progress(0)
+    for number, clients in ((1, (0, 1)), (2, (0,)), (3, ())):
+        memories = {client: {"c": np.full(2, number)} for client in clients}
+        state = state.after_round(progress(number).state, memories)
+        folder.save([(record(number), state)])
+        if number == 1:
+            inode = (folder.path / "state-client-000001-000001.safetensors").stat().st_ino
+    names = [path.name for path in folder.path.glob("state-client-*")]
+    assert sorted(names) == [
+        "state-client-000000-000002.safetensors",
+        "state-client-000001-000001.safetensors",
+    ]
+    assert (folder.path / "state-client-000001-000001.safetensors").stat().st_ino == inode
+    flip(folder.path / "state-client-000000-000002.safetensors")
+    with pytest.raises(RunError, match="every state is damaged"):
+        open_folder(tmp_path)
 
 
 def test_two_writers_of_one_run_leave_the_same_bytes(tmp_path, uninterrupted):
@@ -296,17 +360,20 @@ def test_a_run_is_done_once_it_is_marked(tmp_path):
     assert not folder.is_done
     folder.finish()
     assert folder.is_done
-    mark = unseal(folder.path / "done.json")
-    state = [f"state-{ROUNDS:06d}.{end}" for end in ("safetensors", "sha256")]
-    content = {name: (folder.path / name).read_bytes() for name in ("config.json", *TABLES[:2], *state)}
-    files = {name: {"bytes": len(data), "sha256": sha256(data).hexdigest()} for name, data in content.items()}
-    assert mark == {"run_id": config().run_id, "rounds": ROUNDS, "files": files}
+    mark = read_manifest(folder.path)
+    names = ["config.json", *TABLES, *(f"state-{number:06d}.safetensors" for number in (3, 4))]
+    assert sorted(mark.files) == sorted(names)
+    for name in names:
+        data = (folder.path / name).read_bytes()
+        assert mark.files[name] == FileEntry.of(data)
+    assert (mark.run_id, mark.rounds, mark.rounds_done) == (config().run_id, ROUNDS, ROUNDS)
 
 
-def test_rounds_done_needs_no_file_content(tmp_path):
+def test_rounds_done_are_those_of_the_manifest(tmp_path):
     folder = run_folder(tmp_path)
     assert folder.rounds_done == 0
     folder.open()
+    assert run_folder(tmp_path).rounds_done == 0
     save(folder, 1, 2, 3)
     assert run_folder(tmp_path).rounds_done == 3
     save(folder, 4)
@@ -357,7 +424,7 @@ def test_partial_files_are_deleted_and_not_taken_for_states(tmp_path):
     for name in ("state-000009.safetensors", "rounds.parquet", "config.json"):
         (folder.path / f"{name}{atomic.PARTIAL}99-abcdef01").write_bytes(b"half")
     assert folder.open() is None
-    assert [path.name for path in folder.path.iterdir()] == ["config.json"]
+    assert {path.name for path in folder.path.iterdir()} == {"config.json", MANIFEST, BEFORE}
 
 
 def test_temporary_names_are_unique(tmp_path):
@@ -393,7 +460,7 @@ def full_from(monkeypatch, count):
     monkeypatch.setattr(atomic, "flush", flush_until_full)
 
 
-@pytest.mark.parametrize("count", range(5))
+@pytest.mark.parametrize("count", range(6))
 def test_full_disk_is_named_and_the_run_continues_from_the_last_state(
     tmp_path, monkeypatch, uninterrupted, count
 ):

@@ -25,9 +25,12 @@ from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage import atomic
-from fedgrid.engine.runtime.storage.format import unseal
+from fedgrid.engine.runtime.storage import storage as storage_module
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.manifest import read_manifest
+from tests.helpers.manifests import list_files
 from tests.helpers.small_runs import EARLY, references_for, settings_of
+from tests.helpers.stored_runs import CLOCKS
 
 NOWHERE = Path("no-data-needed")
 ROUNDS = 3
@@ -63,24 +66,20 @@ def rows(folder, name="rounds"):
 
 def numbers(folder):
     """Return the bytes of everything that no clock was read for."""
-    return {
-        path.name: path.read_bytes()
-        for path in sorted(folder.iterdir())
-        if path.name not in ("timings.parquet", "timings.sha256", "log.txt")
-    }
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name not in CLOCKS}
 
 
 def test_a_run_from_start_to_end(tmp_path):
     run = config()
     folder = finish(run, tmp_path)
-    done = unseal(folder / "done.json")
-    assert (done["run_id"], done["rounds"]) == (run.run_id, ROUNDS)
+    done = read_manifest(folder)
+    assert (done.run_id, done.rounds, done.is_finished) == (run.run_id, ROUNDS, True)
     assert [row["round"] for row in rows(folder)] == [1, 2, 3]
     assert [(row["round"], row["client"]) for row in rows(folder, "clients")] == [
         (number, client) for number in (1, 2, 3) for client in range(6)
     ]
     assert [row["round"] for row in rows(folder, "timings")] == [1, 2, 3]
-    assert checkpoint.stored_rounds(folder)[0] == ROUNDS
+    assert [*done.states] == [ROUNDS - 1, ROUNDS]
 
 
 def test_the_records_tell_who_held_what(tmp_path):
@@ -124,7 +123,7 @@ def test_every_algorithm_runs_with_its_defaults(tmp_path, name):
     """Those that other runs take in `tests.engine.runtime.round_cache` are played there."""
     run = config(algorithm=name, split=references_for(name), training={"local_epochs": 1})
     folder = finish(run, tmp_path)
-    assert (folder / "done.json").exists()
+    assert read_manifest(folder).is_finished
     assert all(np.isfinite(row["personalised_loss"]) for row in rows(folder, "clients"))
 
 
@@ -161,12 +160,13 @@ def test_a_finished_run_opens_as_finished(tmp_path):
     assert numbers(folder) == before
 
 
-def test_a_run_killed_between_its_last_round_and_its_mark_is_marked(tmp_path):
+def test_a_run_killed_between_its_last_round_and_its_end_is_finished(tmp_path):
     folder = finish(config(), tmp_path)
     before = numbers(folder)
-    (folder / "done.json").unlink()
+    list_files(folder, is_finished=False)
     assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
     assert numbers(folder) == before
+    assert read_manifest(folder).is_finished
 
 
 def test_a_run_that_takes_a_client_from_the_next_one_leaves_nothing_behind(tmp_path):
@@ -277,7 +277,7 @@ def test_a_learning_rate_that_breaks_every_client_stops_the_run(tmp_path):
     folder = folder_of(tmp_path, run)
     with pytest.raises(RunError, match=r"^clients 0, 1, 2, round 1: every update is NaN or infinite"):
         opened.next_round()
-    assert checkpoint.stored_rounds(folder) == []
+    assert read_manifest(folder).rounds_done == 0
     log = (folder / "log.txt").read_text()
     assert "failed: clients 0, 1, 2, round 1: every update is NaN or infinite" in log
     assert "Traceback" not in log
@@ -300,7 +300,7 @@ def test_an_error_in_a_clients_training_names_client_round_and_cause(tmp_path):
         opened.next_round()
     assert "\n" not in str(error.value)
     folder = folder_of(tmp_path, config())
-    assert checkpoint.stored_rounds(folder)[0] == 1
+    assert read_manifest(folder).rounds_done == 1
     assert "Traceback" in (folder / "log.txt").read_text(), "for who mends it"
 
 
@@ -360,12 +360,12 @@ def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, m
             opened.next_round()
         with pytest.raises(RunError, match=r"^the disk of .* is full; free some space"):
             opened.next_round()
-    assert checkpoint.stored_rounds(folder_of(tmp_path / "full", run)) == [1]
+    assert read_manifest(folder_of(tmp_path / "full", run)).rounds_done == 1
     assert numbers(finish(run, tmp_path / "full")) == numbers(finish(run, tmp_path / "undisturbed"))
 
 
 @pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
-@pytest.mark.parametrize("name", ["state-000002.safetensors", "rounds.parquet", "done.json"])
+@pytest.mark.parametrize("name", ["state-000002.safetensors", "rounds.parquet", "manifest.json"])
 def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, name, number):
     """The disk is full as long as there are entries in the round cache: the write is tried once more."""
     run, root, refused = config(), tmp_path / "full", []
@@ -389,7 +389,7 @@ def test_a_run_that_is_left_can_be_waited_for(tmp_path, monkeypatch):
     opened.open(run, Storage.of(tmp_path))
     opened.next_round()
     opened.settle()
-    assert checkpoint.stored_rounds(folder_of(tmp_path, run)) == [1]
+    assert read_manifest(folder_of(tmp_path, run)).rounds_done == 1
     with monkeypatch.context() as patch:
         full(patch, after=1)
         opened.next_round()
@@ -451,21 +451,28 @@ def test_a_run_goes_on_on_another_machine(tmp_path, monkeypatch):
 
 
 def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch):
-    """Killed while round 3 was sent: its records are there, its state is cut, the checksum is not there."""
+    """Killed while round 3 was sent: its records are there, its state is cut, the manifest is round 2's."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
     storage = Storage.of(f"local://{tmp_path / 'bucket'}")
     run = config()
+    bucket = folder_of(tmp_path / "bucket", run)
+
+    def send_half(remote, path, target, plain=storage_module.send):
+        if path.name == "state-000003.safetensors":
+            (bucket / path.name).write_bytes(path.read_bytes()[:100])
+            raise KeyboardInterrupt
+        plain(remote, path, target)
+
     opened = session()
     opened.open(run, storage)
-    for _ in range(3):
-        opened.next_round()
-    bucket = folder_of(tmp_path / "bucket", run)
-    whole = numbers(bucket)
-    (bucket / "done.json").unlink()
-    (bucket / "state-000003.sha256").unlink()
-    state = bucket / "state-000003.safetensors"
-    state.write_bytes(state.read_bytes()[:100])
+    with monkeypatch.context() as patch:
+        patch.setattr(storage_module, "send", send_half)
+        for _ in range(2):
+            opened.next_round()
+        with pytest.raises(KeyboardInterrupt):
+            opened.next_round()
+    assert read_manifest(bucket).rounds_done == 2
     opened = session()
     assert opened.open(run, storage) == 2
     opened.next_round()
-    assert numbers(bucket) == whole
+    assert numbers(bucket) == numbers(finish(run, tmp_path / "whole"))

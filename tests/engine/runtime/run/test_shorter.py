@@ -12,8 +12,10 @@ from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.run.shorter import shorter_run
-from fedgrid.engine.runtime.storage.format import seal, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.manifest import read_manifest
+from tests.helpers.manifests import list_files
+from tests.helpers.stored_runs import CLOCKS
 
 NOWHERE = Path("no-data-needed")
 
@@ -42,9 +44,8 @@ def finish(run, storage):
 
 def numbers(storage, run):
     """Return the bytes of everything that no clock was read for."""
-    own = ("timings.parquet", "timings.sha256", "log.txt")
     paths = sorted(folder_of(storage, run).iterdir())
-    return {path.name: path.read_bytes() for path in paths if path.name not in own}
+    return {path.name: path.read_bytes() for path in paths if path.name not in CLOCKS}
 
 
 @pytest.mark.parametrize(
@@ -92,10 +93,8 @@ def test_the_longest_run_of_the_same_configuration_counts(finished):
 
 
 def edit_code(folder):
-    path = folder / "made_with.json"
-    values = unseal(path)
-    values["parts"][0]["code"] = "0" * 64
-    path.write_text(seal(values, indent=2))
+    [part] = read_manifest(folder).made_with
+    list_files(folder, made_with=[{**part, "code": "0" * 64}])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def edit_code(folder):
     [
         edit_code,
         lambda folder: (folder / "state-000003.safetensors").write_bytes(b""),
-        lambda folder: (folder / "state-000003.sha256").unlink(),
+        lambda folder: (folder / "state-000003.safetensors").unlink(),
         lambda folder: (folder / "clients.parquet").unlink(),
     ],
     ids=["other code", "damaged state", "no state", "no records"],

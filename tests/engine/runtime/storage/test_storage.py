@@ -115,14 +115,14 @@ def test_a_password_is_not_shown():
 
 def test_plain_folder_needs_no_push_or_pull(tmp_path):
     storage = Storage.of(tmp_path)
-    write(storage, "run/done.json", "{}")
-    storage.push("run/done.json", "run/not-there")
-    storage.remove("run/done.json")
+    write(storage, "run/manifest.json", "{}")
+    storage.push("run/manifest.json", "run/not-there")
+    storage.remove("run/manifest.json")
     storage.remove("run")
     storage.refresh("run/not-there")
     storage.pull("run")
     storage.pull_marks()
-    assert files(tmp_path) == {"run/done.json": "{}"}
+    assert files(tmp_path) == {"run/manifest.json": "{}"}
 
 
 def test_what_one_machine_pushes_another_pulls(machine, bucket):
@@ -181,16 +181,16 @@ def test_pull_from_an_empty_uri_creates_nothing(machine):
     here.pull("run")
     here.pull_marks()
     here.refresh("storage.json")
-    here.remove("run/done.json")
+    here.remove("run/manifest.json")
     here.remove("run")
     assert files(here.root) == {}
 
 
 def test_marks_are_pulled_without_the_records(machine):
     here, there = machine("here"), machine("there")
-    marks = {"storage.json", "grids/paper/runs.jsonl", "grids/paper/stop", "run/state-000002.sha256"}
-    marks |= {f"run/{name}.json" for name in ("done", "failed", "scores", "mlflow", "config")}
-    for name in (*marks, "run/rounds.parquet", "run/state-000002.safetensors", "run/figures/done.json"):
+    marks = {"storage.json", "grids/paper/runs.jsonl", "grids/paper/stop"}
+    marks |= {f"run/{name}.json" for name in ("manifest", "failed", "scores", "mlflow", "config")}
+    for name in (*marks, "run/rounds.parquet", "run/state-000002.safetensors", "run/figures/manifest.json"):
         write(here, name, name)
         here.push(name)
     there.pull_marks()
@@ -201,17 +201,21 @@ def test_old_marks_missing_at_the_uri_are_deleted(machine):
     """A new mark may be missing at the URI because another process of this machine is still pushing it."""
     here = machine("here")
     write(here, "old/failed.json", "retried elsewhere", age=3600)
-    write(here, "new/done.json", "just written")
+    write(here, "new/manifest.json", "just written")
     write(here, "old/rounds.parquet", "no mark", age=3600)
     write(here, "mlartifacts/1/run/config.json", "no mark", age=3600)
     here.pull_marks()
-    assert set(files(here.root)) == {"new/done.json", "old/rounds.parquet", "mlartifacts/1/run/config.json"}
+    assert set(files(here.root)) == {
+        "new/manifest.json",
+        "old/rounds.parquet",
+        "mlartifacts/1/run/config.json",
+    }
 
 
 def test_status_during_a_slow_upload_leaves_its_marks_alone(machine, monkeypatch):
     """The state is large: its mark is older than a minute before the upload gets to it."""
     here = machine("here")
-    names = ("run/state-000002.safetensors", "run/state-000002.sha256")
+    names = ("run/state-000002.safetensors", "run/manifest.json")
     for name in names:
         write(here, name, name, age=3600)
 

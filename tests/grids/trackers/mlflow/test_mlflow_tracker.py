@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 from mlflow.tracking import MlflowClient
 
-from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.format import NewerFormat, seal, unseal
+from fedgrid.engine.runtime.storage.format import OtherVersion, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.session import End
 from fedgrid.grids.trackers.errors import TrackerFailed
@@ -23,6 +22,7 @@ from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.mlflow.view import TOTALS
 from fedgrid.grids.trackers.names import metric_meanings, run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
+from fedgrid.sealed_json import LAYOUT, seal
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
 from tests.helpers.run_records import write_timings
@@ -139,9 +139,9 @@ def test_mark_contains_no_password(tmp_path, monkeypatch):
     assert is_logged(tmp_path)
 
 
-def test_mark_of_a_newer_fedgrid_is_refused(tmp_path):
-    (tmp_path / "mlflow.json").write_text(json.dumps({**MARKED, "format": FORMAT + 1}))
-    with pytest.raises(NewerFormat, match=r"mlflow\.json was written by a newer fedgrid"):
+def test_mark_of_another_layout_is_refused(tmp_path):
+    (tmp_path / "mlflow.json").write_text(json.dumps({**MARKED, "layout": LAYOUT + 1}))
+    with pytest.raises(OtherVersion, match=r"mlflow\.json was written by another fedgrid"):
         is_logged(tmp_path)
 
 

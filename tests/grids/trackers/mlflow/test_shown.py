@@ -9,7 +9,7 @@ import pytest
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import CODE, MADE_WITH, Part, seal_parts
+from fedgrid.engine.runtime.integrity.made_with import CODE, Part, as_listed
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.following.session import End
 from fedgrid.grids.trackers.mlflow.descriptions import KIND_TAG, of_run_ended
@@ -18,6 +18,7 @@ from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
 from fedgrid.grids.trackers.names import run_name, source
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, new_session, record, unpacked
+from tests.helpers.manifests import list_files
 
 CONFIG = config_of(0)
 NAME = "fedavg s0 NB, digits-4"
@@ -45,7 +46,7 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, se
     record(storage, CONFIG, ROUNDS)
     folder = folder_of(storage, CONFIG)
     parts = (Part(1, {CODE: "a digest", "images": DIGEST}),)
-    (folder / MADE_WITH).write_text(seal_parts(parts, CONFIG.run_id))
+    list_files(folder, made_with=as_listed(parts))
     session.update(CONFIG)
     run = store.runs[NAME]
     assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)

@@ -1,4 +1,4 @@
-"""Records of long runs are in segments, and end as the same bytes as in one file."""
+"""Records of runs that go on are in segments, and end as the same bytes as in one file."""
 
 import os
 import shutil
@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.integrity import record_files
-from fedgrid.engine.runtime.integrity.record_files import RecordFiles, read_records, segments
+from fedgrid.engine.runtime.run import records as record_files
+from fedgrid.engine.runtime.run.records import Records, read_records
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import times_of
-from fedgrid.parquet_files import run_id_of
+from fedgrid.manifest import FileEntry, Manifest, read_manifest
 from fedgrid.record_columns import schemas
 from fedgrid.tracking.records import RecordsError, num_rounds, table
 from tests.helpers.run_folders import (
@@ -27,8 +27,10 @@ from tests.helpers.run_folders import (
     open_folder,
     progress,
     record,
+    records_in,
     run_folder,
     save,
+    short,
 )
 
 LONG = 7
@@ -68,10 +70,13 @@ def rounds_seen(path):
 
 
 def test_a_round_is_written_with_at_most_one_round_more_than_a_segment(tmp_path, two_rounds_a_file):
-    folder = open_folder(tmp_path)[0]
+    folder, _ = open_folder(tmp_path, rounds=LONG + 1)
     save(folder, *range(1, LONG + 1))
     for name in ("rounds", "clients", "timings"):
-        files = [f"{name}.parquet", *(f"{name}-00000{start}.parquet" for start in (3, 5, 7))]
+        files = read_manifest(folder.path).segments(name)
+        assert [short(file) for file in files] == [
+            f"{name}-00000{start}-00000{end}.parquet" for start, end in ((1, 2), (3, 4), (5, 6), (7, 7))
+        ]
         assert [rounds_in(folder.path / file) for file in files] == [[1, 2], [3, 4], [5, 6], [7]]
     assert rounds_seen(folder.path) == list(range(1, LONG + 1))
 
@@ -83,7 +88,6 @@ def test_a_finished_run_has_the_bytes_of_one_without_segments(tmp_path, whole, t
     rounds = [(record(number), progress(number)) for number in range(1, ROUNDS + 1)]
     for first in range(0, ROUNDS, together):
         folder.save(rounds[first : first + together])
-    assert segments(folder.path) == [f"{name}-000003.parquet" for name in sorted(schemas())]
     folder.finish()
     assert content(folder.path) == whole
 
@@ -92,18 +96,20 @@ def test_joined_row_groups_are_those_of_one_table(tmp_path, monkeypatch):
     monkeypatch.setattr(record_files, "GROUP_ROWS", 5)
     schema = pa.schema({"round": pa.int32(), "name": pa.string()})
     rows = [{"round": number, "name": f"{number % 2}"} for number in range(1, 14)]
-    parts = [pa.Table.from_pylist(rows[start : start + 3], schema=schema) for start in range(0, 13, 3)]
-    for start, part in zip((1, 4, 7, 10, 13), parts, strict=True):
-        name = record_files.name_of("clients", start)
-        pq.write_table(
-            record_files.stamped(part, run_id_of(tmp_path)), tmp_path / name, write_page_checksum=True
-        )
+    written = Records(tmp_path, {"clients": schema})
+    files = {}
+    for start in range(0, 13, 3):
+        written.begin(start + 1)
+        for row in rows[start : start + 3]:
+            written.add(row["round"], {"clients": [row]})
+        files |= written.newest()
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    manifest = Manifest("", 13, files={name: FileEntry.of(data) for name, data in files.items()})
     expected = tmp_path / "expected"
-    every = record_files.stamped(pa.Table.from_pylist(rows, schema=schema), run_id_of(tmp_path))
-    pq.write_table(every, expected, write_page_checksum=True, row_group_size=5)
-    written, gone = RecordFiles(tmp_path, {"clients": schema}).join(13)
-    assert (written, len(gone)) == (["clients.parquet"], 4)
-    assert (tmp_path / "clients.parquet").read_bytes() == expected.read_bytes()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), expected, row_group_size=5)
+    written.join("clients", manifest, 13, tmp_path / "joined")
+    assert (tmp_path / "joined").read_bytes() == expected.read_bytes()
     assert pq.read_metadata(expected).num_row_groups == 3
 
 
@@ -137,14 +143,13 @@ def killed_at(patch, last):
 
 
 def test_a_kill_between_any_two_steps_leaves_the_same_bytes(tmp_path, monkeypatch, whole, one_round_a_file):
-    """Four rounds, the last three in segments; killed in the last two or at the end.
+    """Four rounds, each in segments of its own; killed in the last two or at the end.
 
-    Each of the two renames five files and deletes two of an old state. The end renames three tables, deletes
-    nine segments and renames two marks: 28 steps, and from the second table on `clients` is joined.
+    Round 3 renames four files and two manifests, and deletes the state before the last. Round 4 does so too,
+    with its joined tables. The end renames two manifests, and deletes the nine segments.
     """
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     save(open_folder(tmp_path / "half")[0], 1, 2)
-    joined = 0
     for last in range(1, 1000):
         root = shutil.copytree(tmp_path / "half", tmp_path / str(last))
         folder, _ = open_folder(root)
@@ -157,28 +162,35 @@ def test_a_kill_between_any_two_steps_leaves_the_same_bytes(tmp_path, monkeypatc
         except Killed:
             seen = rounds_seen(folder.path)
             assert seen == list(range(1, max(seen) + 1))
-            joined += rounds_in(folder.path / "clients.parquet") == [1, 2, 3, 4]
             folder, kept = open_folder(root)
-            assert kept.rounds_done >= 2
+            assert kept.rounds_done == max(seen) >= 2
             save(folder, *range(kept.rounds_done + 1, ROUNDS + 1))
-            if not folder.is_done:
-                folder.finish()
+            folder.finish()
             assert content(folder.path) == whole, last
-    assert (last, joined) == (28 + 1, 13)
+            assert {path.name for path in folder.path.iterdir()} == OF_FINISHED, last
+    assert last == 2 * 7 + 11 + 1
+
+
+OF_FINISHED = {
+    *("config.json", "log.txt", "manifest.json", "manifest-before.json", *TABLES),
+    *("state-000003.safetensors", "state-000004.safetensors"),
+}
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:100])])
-@pytest.mark.parametrize("name", TABLES)
-def test_damaged_segment_restarts_the_run(tmp_path, whole, two_rounds_a_file, name, damage):
+@pytest.mark.parametrize("table", sorted(schemas()))
+def test_damaged_segment_repeats_the_round_after_the_manifest_of_before(
+    tmp_path, whole, two_rounds_a_file, table, damage
+):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3)
-    segment = folder.path / name.replace(".", "-000003.")
+    segment = records_in(folder.path)[table]
     damage(segment)
     there = segment.exists()
     folder, kept = open_folder(tmp_path)
-    assert kept is None or kept.rounds_done == 2
+    assert kept.rounds_done == 2
     assert there == (segment.name in aside(folder.path))
-    save(folder, *range(1 if kept is None else 3, ROUNDS + 1))
+    save(folder, 3, ROUNDS)
     folder.finish()
     assert content(folder.path) == whole
 
@@ -196,12 +208,11 @@ def test_rounds_after_an_older_state_are_written_anew(tmp_path, two_rounds_a_fil
     assert table(folder.path, "rounds")["temperature"].to_pylist() == [0.5, 0.9, 0.25]
 
 
-def test_a_run_that_lacks_a_round_is_not_joined(tmp_path, one_round_a_file):
+def test_a_run_that_lacks_a_round_is_not_finished(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3)
     with pytest.raises(RunError, match=f"its records end with round 3 of {ROUNDS}"):
         folder.finish()
-    assert rounds_in(folder.path / "clients.parquet") == [1]
     assert not folder.is_done
 
 
@@ -219,6 +230,19 @@ def test_segments_are_at_the_uri_until_they_are_joined(tmp_path, monkeypatch, wh
     assert rounds_seen(there) == [1, 2, 3, 4]
     folder.finish()
     assert content(there) == content(folder.path) == whole
+    assert {path.name for path in there.iterdir()} == OF_FINISHED
+
+
+def test_run_whose_first_files_were_not_sent_begins_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
+    storage = Storage.of(f"local://{tmp_path / 'bucket'}")
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "push", lambda *_: None)
+        RunFolder(storage, config()).open()
+    folder = RunFolder(storage, config())
+    assert folder.open() is None
+    save(folder, 1)
+    assert read_manifest(tmp_path / "bucket" / folder.path.name).rounds_done == 1
 
 
 def test_reader_of_a_folder_without_records_names_the_file(tmp_path):

@@ -1,0 +1,85 @@
+"""Tables in Parquet: whether their columns are those that this code knows, and those that stand alone.
+
+A run's tables are listed in its manifest with their checksums. A table that nothing lists, such as that of an
+imported grid, carries its own: of its pages, by Parquet, and of its columns' names.
+"""
+
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.storage.format import (
+    METADATA,
+    DamagedFile,
+    OtherVersion,
+    check_format,
+    read_errors,
+)
+from fedgrid.parquet_files import read_parquet
+
+COLUMNS = "fedgrid_columns"
+"""Checksum of the columns' names: Parquet's own checksums do not cover them."""
+
+
+def parquet_bytes(table: pa.Table) -> bytes:
+    """Return a table, `stamped`, as a file with checksums."""
+    data = BytesIO()
+    pq.write_table(stamped(table), data, write_page_checksum=True)
+    return data.getvalue()
+
+
+def stamped(table: pa.Table) -> pa.Table:
+    """Return a table with the metadata that its file is to have."""
+    return table.replace_schema_metadata({METADATA: str(FORMAT), COLUMNS: _digest(table.column_names)})
+
+
+def read_table(path: Path, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a file that stands alone, with the columns of `schema`; see `fit`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OtherVersion: another fedgrid wrote it, by its format or by a column that `schema` lacks.
+        UnreadableFile: the disk does not give it, or it would take too much memory.
+        DamagedFile: it is not what was written.
+    """
+
+    def written(stored: pa.Schema) -> list[str]:
+        about = stored.metadata or {}
+        version = about.get(METADATA.encode())
+        check_format(None if version is None else version.decode("ascii", "replace"), path)
+        if about.get(COLUMNS.encode()) != _digest(stored.names).encode():
+            raise DamagedFile(path, "its columns differ from those written")
+        return list(stored.names)
+
+    with read_errors(path), path.open("rb") as data:
+        table = read_parquet(data, written)
+    return fit(path, table, schema)
+
+
+def fit(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a file with the columns of `schema`; one that the file lacks is null.
+
+    Raises:
+        OtherVersion: it has a column that `schema` lacks.
+        DamagedFile: its columns have other types.
+    """
+    unknown = [name for name in table.column_names if name not in schema.names]
+    if unknown:
+        raise OtherVersion(path, f"column {unknown[0]}")
+    if len(set(table.column_names)) < table.num_columns or any(
+        schema.field(column.name).type != column.type for column in table.schema
+    ):
+        raise DamagedFile(path, "its columns have other types than those written")
+    for column in schema.names:
+        if column not in table.column_names:
+            table = table.append_column(column, pa.nulls(len(table), schema.field(column).type))
+    # The cast drops what Parquet adds to the columns' metadata: written again, they are the same bytes.
+    return table.select(schema.names).cast(schema)
+
+
+def _digest(names: list[str]) -> str:
+    return sha256("\n".join(names).encode()).hexdigest()

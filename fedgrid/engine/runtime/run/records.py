@@ -1,0 +1,250 @@
+"""The records of a run: one table while they are short, then segments, which the last round joins.
+
+A write of rounds leaves each table in a new file, `clients-000001-000007-1a2b3c4d.parquet` with rounds 1 to 7
+and part of its checksum, in place of the file that ended with the round before. Once `clients` has
+`SEGMENT_ROWS` rows, its file is complete, and later rounds begin another one. So the cost of saving a round
+does not grow with the rounds before it. With the last round each table is written into one file,
+`clients.parquet`, the same bytes whatever the files before were.
+
+A reader takes the files in the order of their rounds, and ignores rows of rounds that an earlier file has.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.runtime.integrity.tables import fit
+from fedgrid.engine.runtime.storage.format import DamagedFile, read_errors
+from fedgrid.manifest import (
+    SEGMENT,
+    Manifest,
+    last_round,
+    read_segment,
+    rows_after,
+    with_manifest,
+)
+from fedgrid.parquet_files import wrong_value
+from fedgrid.record_columns import declared
+
+SEGMENT_ROWS = 2048
+"""Rows of `clients` with which a file is complete: a later round starts the next one."""
+GROUP_ROWS = 1 << 20
+"""Rows of a Parquet row group, as `pyarrow.parquet.write_table` has them."""
+LONGEST = "clients"
+
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Table -> the rows of a round."""
+
+
+class Records:
+    """The records of a run that goes on; holds those of the newest file of each table in memory."""
+
+    def __init__(self, folder: Path, schemas: Mapping[str, pa.Schema]) -> None:
+        self._folder = folder
+        self._schemas = schemas
+        self.begin(1)
+
+    def begin(self, start: int) -> None:
+        """Let round `start` begin a file of each table."""
+        self._start = start
+        self._newest = {name: schema.empty_table() for name, schema in self._schemas.items()}
+
+    def hold(self, tables: Mapping[str, pa.Table]) -> None:
+        """Take rows, from round 1 on, as those of the newest files."""
+        self.begin(1)
+        self._newest = {name: tables[name].combine_chunks() for name in self._schemas}
+
+    def check(self, manifest: Manifest) -> tuple[int, dict[str, str]]:
+        """Read all records that a manifest lists.
+
+        Returns:
+            The last round that all tables have, without a gap before it; and by the name of a damaged file
+            what is wrong with it, in one line.
+
+        Raises:
+            UnreadableFile: a file cannot be read at present.
+            OtherVersion: another fedgrid wrote one.
+        """
+        ends: list[int] = []
+        damaged: dict[str, str] = {}
+        for table, schema in self._schemas.items():
+            last = 0
+            for name in manifest.segments(table):
+                try:
+                    rows = rows_after(_read(self._folder, manifest, name, schema), last)
+                except DamagedFile as error:
+                    damaged[name] = str(error)
+                    break
+                if not len(rows) or pc.min(rows["round"]).as_py() > last + 1:
+                    break
+                last = last_round(rows)
+            ends.append(last)
+        return min(ends), damaged
+
+    def go_on_after(self, manifest: Manifest, number: int) -> None:
+        """Load the newest files up to a round that `check` has found."""
+        starts = [start for start in map(start_of, manifest.segments(LONGEST)) if start <= number]
+        self.begin(starts[-1])
+        for table, schema in self._schemas.items():
+            [name] = [each for each in manifest.segments(table) if start_of(each) == self._start]
+            rows = _read(self._folder, manifest, name, schema)
+            self._newest[table] = rows.filter(pc.field("round") <= number).combine_chunks()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the newest files are complete, so that the next round starts others."""
+        return len(self._newest[LONGEST]) >= SEGMENT_ROWS
+
+    def add(self, number: int, rows: Rows) -> None:
+        """Add the rows of a round, unless they are here."""
+        if last_round(self._newest[LONGEST]) >= number:
+            return
+        if self.is_full:
+            self.begin(number)
+        for table, schema in self._schemas.items():
+            new = pa.Table.from_pylist(list(rows[table]), schema=schema)
+            self._newest[table] = pa.concat_tables([self._newest[table], new]).combine_chunks()
+
+    def earlier(self, manifest: Manifest) -> list[str]:
+        """Return the files of a manifest with earlier rounds than the newest file."""
+        names = (name for table in self._schemas for name in manifest.segments(table))
+        return [name for name in names if start_of(name) < self._start]
+
+    def newest(self) -> dict[str, bytes]:
+        """Return file name -> content of the files with the last round."""
+        files = {}
+        for table, rows in self._newest.items():
+            content = table_bytes(rows)
+            rounds = f"{self._start:06d}-{last_round(rows):06d}"
+            files[f"{table}-{rounds}-{sha256(content).hexdigest()[:8]}.parquet"] = content
+        return files
+
+    def join(self, table: str, manifest: Manifest, rounds: int, path: Path) -> None:
+        """Write all records of a table of a run with this many rounds into one file.
+
+        `manifest` is of before the newest file.
+
+        Raises:
+            RunError: a round is missing.
+        """
+        earlier = [name for name in self.earlier(manifest) if _table_of(name) == table]
+        _write(path, self._tables(table, manifest, earlier), self._schemas[table], rounds)
+
+    def _tables(self, table: str, manifest: Manifest, earlier: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield the records by file: all of a run with thousands of clients would take gigabytes."""
+        last = 0
+        for name in earlier:
+            rows = rows_after(_read(self._folder, manifest, name, self._schemas[table]), last)
+            last = last_round(rows) or last
+            yield rows
+        yield rows_after(self._newest[table], last)
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """Return a table as the bytes of a file."""
+    data = BytesIO()
+    pq.write_table(table, data)
+    return data.getvalue()
+
+
+def start_of(name: str) -> int:
+    """Return the first round in a file of records."""
+    segment = SEGMENT.fullmatch(name)
+    return int(segment[2]) if segment else 1
+
+
+def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
+    """Return the records of a run, running or not, with the columns of `schema`.
+
+    Raises:
+        FileNotFoundError: it has none.
+        OtherVersion, DamagedFile, UnreadableFile: they cannot be used.
+    """
+    with read_errors(folder):
+        return with_manifest(folder, lambda manifest: _read_all(folder, manifest, table, schema))
+
+
+def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -> list[Path]:
+    """Write each table of a run that is not finished into one file in another folder; return these files.
+
+    Raises:
+        FileNotFoundError: it has no records.
+        OtherVersion, DamagedFile, UnreadableFile: a file cannot be used.
+    """
+    paths = []
+    for table, schema in schemas.items():
+        rows = read_records(folder, table, schema)
+        paths.append(target / f"{table}.parquet")
+        pq.write_table(rows, paths[-1])
+    return paths
+
+
+def _read_all(folder: Path, manifest: Manifest, table: str, schema: pa.Schema) -> pa.Table:
+    names = manifest.segments(table)
+    if not names:
+        raise FileNotFoundError(folder / f"{table}.parquet")
+    tables: list[pa.Table] = []
+    for name in names:
+        rows = rows_after(_read(folder, manifest, name, schema), last_round(tables[-1]) if tables else 0)
+        if len(rows):
+            tables.append(rows)
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _read(folder: Path, manifest: Manifest, name: str, schema: pa.Schema) -> pa.Table:
+    """Return the rows of one file with the columns of `schema`; a value that none can have is damage."""
+    path = folder / name
+    with read_errors(path):
+        rows = read_segment(folder, manifest, name, lambda stored: stored.names)
+    fitted = fit(path, rows, schema)
+    if (why := wrong_value(fitted, declared)) is not None:
+        raise DamagedFile(path, why)
+    return fitted
+
+
+def _table_of(name: str) -> str:
+    return name.partition("-")[0].removesuffix(".parquet")
+
+
+def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, rounds: int) -> None:
+    last = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for group in _row_groups(tables):
+            last = last_round(group)
+            writer.write_table(group, row_group_size=GROUP_ROWS)
+    if last != rounds:
+        raise RunError(
+            f"{path.parent}: its records end with round {last} of {rounds}; run the same command again"
+        )
+
+
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    waiting: list[pa.Table] = []
+    for table in tables:
+        missing = GROUP_ROWS - sum(map(len, waiting))
+        while len(table) >= missing:
+            waiting.append(table.slice(0, missing))
+            yield _join(waiting)
+            table, missing = table.slice(missing), GROUP_ROWS
+        waiting.append(table)
+    if sum(map(len, waiting)):
+        yield _join(waiting)
+
+
+def _join(tables: list[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, and empty the list; column by column: memory has no column twice."""
+    parts = pa.concat_tables(tables)
+    schema = parts.schema
+    tables.clear()
+    columns = []
+    while parts.num_columns:
+        columns.append(parts.column(0).combine_chunks())
+        parts = parts.remove_column(0)
+    return pa.table(columns, schema=schema)
