@@ -57,7 +57,7 @@ def results(storage):
 
 def test_results_of_another_run_are_not_believed_where_the_states_are_gone(storage):
     for run in RUNS:
-        for path in folder_of(storage.root, run).glob("state-*.sha256"):
+        for path in folder_of(storage.root, run).glob("state-*.safetensors"):
             path.unlink()
     assert results(storage) == [True, True]
     shutil.copy(mark_of(storage, RUNS[1]), mark_of(storage, RUNS[0]))

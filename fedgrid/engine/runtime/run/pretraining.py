@@ -53,7 +53,7 @@ class EncoderFields(BaseModel):
 
 
 ENCODER = "encoder"
-"""Its id's name in a run's `made_with.json`."""
+"""Its id's name in what a run's manifest says that it was made with."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, 
 def take_rounds(folder: RunFolder, storage: Storage) -> bool:
     """Give a run that has no rounds those of a shorter one, as the bytes that it would write itself.
 
-    Returns whether there are any, undamaged, and made with what the `made_with.json` of this run says.
+    Returns whether there are any, undamaged, and made with what the manifest of this run says.
 
     Raises:
         RunError: the storage cannot be read or written.

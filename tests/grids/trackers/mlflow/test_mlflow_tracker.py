@@ -25,6 +25,7 @@ from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from fedgrid.sealed_json import LAYOUT, seal
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
+from tests.helpers.manifests import list_files
 from tests.helpers.run_records import write_timings
 
 pytestmark = pytest.mark.usefixtures("own_store")
@@ -197,11 +198,10 @@ def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, s
 
 def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, session):
     record(storage, CONFIG, ROUNDS)
-    done = folder_of(storage, CONFIG) / "done.json"
-    done.unlink()
+    list_files(folder_of(storage, CONFIG), is_finished=False)
     session.update(CONFIG, "KILLED")
     assert not is_logged(folder_of(storage, CONFIG))
-    done.touch()
+    list_files(folder_of(storage, CONFIG), is_finished=True)
     session.update(CONFIG)
     assert is_logged(folder_of(storage, CONFIG))
 
