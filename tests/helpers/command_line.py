@@ -99,10 +99,8 @@ def unmeasured(load: "Workload", device: str) -> "Speed":
 def fedgrid(*arguments: object, **settings: str) -> Result:
     """Run a command in this process: it saves the seconds that imports take.
 
-    Its storage takes no time: which rounds are cached must not depend on how fast this machine trains. Nor
-    does a plan measure that, which takes seconds.
+    A plan does not measure how fast this machine trains, which takes seconds.
     """
-    from fedgrid.engine.runtime.round_cache import entry
     from fedgrid.grids.cli import main
     from fedgrid.grids.planning import estimate
 
@@ -112,7 +110,6 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
         patch.object(sys, "argv", command),
         patch.object(typer.main, "get_command", _MADE_ONCE),
         patch.dict(os.environ, environment(**settings), clear=True),
-        patch.object(entry, "measure", lambda storage, folder: entry.StorageSpeed()),
         patch.object(estimate, "speed_of", unmeasured),
         redirect_stdout(out),
         redirect_stderr(err),

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.round_cache import entry
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import delete_abandoned
@@ -76,7 +75,7 @@ def launch(
         _begin(grid, storage, lease)
         cache = options.cache
         if cache is not None and todo:
-            cache = replace(cache, takes_rounds=not options.fresh, speed=entry.measure(storage, FOLDER))
+            cache = replace(cache, takes_rounds=not options.fresh)
         if options.fresh:
             _forget(grid, todo, storage, lease, cached=cached)
         stack.enter_context(trackers.following(grid.runs, todo if options.fresh else ()))

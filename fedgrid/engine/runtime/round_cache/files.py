@@ -7,13 +7,13 @@ result it is. Files may go at any time: one that is missing, damaged or not writ
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from shutil import disk_usage
 
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry, StorageSpeed, cost_of, decode, encode
+from fedgrid.engine.runtime.round_cache.entry import CacheEntry, decode, encode
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, disk_errors, is_full
 from fedgrid.engine.runtime.storage.clock import Patience
@@ -25,14 +25,8 @@ ENTRY = ".safetensors"
 NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
 STATES = ("mean-", "memory-", "update")
 """Entries as large as a model, which only later runs need; the others are statistics."""
-EVICTION_SLACK = 0.1
-"""Share of the limit that an eviction frees beyond need: finding the cheapest entries reads them all."""
-WRITERS = 32
-"""Processes that may write at once within the limit: each lists the cache after its share."""
 HEADROOM, HEADROOM_SHARE = 1 << 30, 0.05
 """Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
-_SHARES: dict[tuple[str, int], int] = {}
-"""Storage and limit -> bytes that this process may write before it lists the cache."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +37,8 @@ class StoredFile:
     """Relative to the storage's root, with slashes."""
     size: int
     """Bytes."""
+    written: int = field(default=0, compare=False)
+    """When, in nanoseconds, by the clock of the storage."""
 
     @property
     def shared_prefix(self) -> str:
@@ -74,12 +70,9 @@ class CacheOptions:
     """How a storage's round cache is used."""
 
     limit: int | None = None
-    """Bytes that it may take; beyond that the entries that are cheapest to recompute are evicted."""
+    """Bytes that it may take; beyond that the oldest entries are evicted."""
     takes_rounds: bool = True
     """Whether a run starts with the rounds of a finished one that has fewer (`run.shorter`)."""
-    speed: StorageSpeed = StorageSpeed()
-    """Of the storage. What is recomputed faster than it is written and read is no entry: not the 85 MB of a
-    ResNet-34 that one client trains in half a second on a GPU, but the mean over thirty such clients."""
 
 
 class CacheFiles:
@@ -115,21 +108,19 @@ class CacheFiles:
         return None
 
     def write(self, name: str, entry: CacheEntry) -> None:
-        """Write an entry, if there is room, and unless recomputing it is cheaper than a write and a read."""
-        if not self._is_worthwhile(entry):
-            return
+        """Write an entry, if there is room."""
         file = self._file(name)
         path = self._storage.root / file
         temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
         data = encode(entry, name)
         try:
-            if not self._has_room(len(data)):
+            if not make_room(self._storage, self.options.limit, len(data)):
                 return
             try:
                 _put(path, temporary, data)
             except OSError as error:
                 # Others have filled the disk meanwhile, or it is a quota, which no look at the disk shows.
-                if not (is_full(error) and evict(self._storage, len(data), share=EVICTION_SLACK)):
+                if not (is_full(error) and evict(self._storage, len(data))):
                     raise
                 _put(path, temporary, data)
             self._storage.push(file)
@@ -144,8 +135,7 @@ class CacheFiles:
     def free_disk(self) -> None:
         """Evict entries until the disk has room for the run itself, whose last attempt may have filled it."""
         try:
-            if self.options.limit is None or not self._has_room(0):
-                make_room(self._storage, self.options.limit, force=True)
+            make_room(self._storage, self.options.limit, force=True)
         except (OSError, FedgridError) as error:
             self._complain(f"the round cache cannot be trimmed ({error})")
 
@@ -169,22 +159,6 @@ class CacheFiles:
         """Return the lock of a round; of a storage at a URI it holds among the runs of this machine."""
         return RoundLock(self._storage.root / self._shared_prefix / f"{name}.lock")
 
-    def _has_room(self, size: int) -> bool:
-        """Return whether an entry fits, after making room; lists the cache only if its share is used up."""
-        if self.options.limit is None:
-            return make_room(self._storage, None, size)[0]
-        at = str(self._storage), self.options.limit
-        if size <= _SHARES.get(at, -1) and _lacking(self._storage, size) <= 0:
-            _SHARES[at] -= size
-            return True
-        fits, free = make_room(self._storage, self.options.limit, size)
-        _SHARES[at] = max(0, free - size) // WRITERS
-        return fits
-
-    def _is_worthwhile(self, entry: CacheEntry) -> bool:
-        size = sum(array.nbytes for array in entry.arrays.values())
-        return entry.cost >= self.options.speed.seconds(size)
-
     def _complain(self, warning: str) -> None:
         """Warn once a run: such a problem mostly concerns all files."""
         if not self._complained:
@@ -202,7 +176,8 @@ def kept(storage: Storage, shared_prefix: str = "") -> list[StoredFile]:
         RunError: if the storage cannot be read.
     """
     folder = f"{FOLDER}/{shared_prefix}".rstrip("/")
-    return [StoredFile(file, size) for file, size in storage.sizes(folder).items() if NAME.fullmatch(file)]
+    listed = storage.listed(folder).items()
+    return [StoredFile(file, *facts) for file, facts in listed if NAME.fullmatch(file)]
 
 
 def drop(storage: Storage, entries: list[StoredFile]) -> None:
@@ -217,34 +192,29 @@ def drop(storage: Storage, entries: list[StoredFile]) -> None:
     storage.remove(*(entry.file for entry in entries))
 
 
-def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool = False) -> tuple[bool, int]:
-    """Evict what is cheapest to recompute, by the byte, until `size` more bytes fit.
+def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool = False) -> bool:
+    """Evict the oldest entries until `size` more bytes fit; return whether they do.
 
     They fit below the limit, if there is one, and below the disk's headroom. If they cannot, nothing is
     evicted, unless by `force`: then all is, for other files on the disk.
-
-    Returns:
-        Whether they fit, and how many bytes are free below the limit before the new ones.
 
     Raises:
         OSError, RunError: if the storage cannot be read or written.
     """
     lacking = _lacking(storage, size)
     if limit is None and lacking <= 0:
-        return True, 0
+        return True
     entries = kept(storage)
     total = sum(entry.size for entry in entries)
-    excess = lacking
-    if limit is not None and total + size > limit:
-        excess = max(excess, total + size - limit + int(EVICTION_SLACK * (limit - size)))
+    excess = lacking if limit is None else max(lacking, total + size - limit)
     fits = excess <= 0 or ((limit is None or size <= limit) and lacking <= total)
     if excess > 0 and (fits or force):
-        total -= _drop_cheapest(storage, entries, excess)
-    return fits, (limit or 0) - total
+        _drop_oldest(storage, entries, excess)
+    return fits
 
 
-def evict(storage: Storage, size: int, share: float = 0.0) -> bool:
-    """Evict `size` bytes and a share of the cache, where a write has failed; return whether anything was.
+def evict(storage: Storage, size: int) -> bool:
+    """Evict so many bytes, where a write has failed; return whether anything was.
 
     A round cache at a URI is not on the disk that is full.
 
@@ -254,20 +224,19 @@ def evict(storage: Storage, size: int, share: float = 0.0) -> bool:
     if storage.uri:
         return False
     entries = kept(storage)
-    _drop_cheapest(storage, entries, size + int(share * sum(entry.size for entry in entries)))
+    _drop_oldest(storage, entries, size)
     return entries != []
 
 
-def _drop_cheapest(storage: Storage, entries: list[StoredFile], excess: int) -> int:
-    """Delete as many bytes, or all entries; return their size."""
+def _drop_oldest(storage: Storage, entries: list[StoredFile], excess: int) -> None:
+    """Delete as many bytes, or all entries."""
     going: list[StoredFile] = []
-    for entry in sorted(entries, key=lambda entry: cost_of(storage, entry.file) / max(1, entry.size)):
+    for entry in sorted(entries, key=lambda entry: (entry.written, entry.file)):
         if excess <= 0:
             break
         going.append(entry)
         excess -= entry.size
     drop(storage, going)
-    return sum(entry.size for entry in going)
 
 
 def _put(path: Path, temporary: Path, data: bytes) -> None:

@@ -127,10 +127,14 @@ def is_deletable(root: Path, path: Path) -> bool:
     return True
 
 
-def size_of(path: Path) -> int | None:
-    """Return a file's size in bytes, None if it is still being written or has just been deleted."""
+def facts_of(path: Path) -> tuple[int, int] | None:
+    """Return a file's size in bytes, and the time of its last change in nanoseconds.
+
+    None if it is still being written or has just been deleted.
+    """
     try:
-        return None if PARTIAL in path.name else path.stat().st_size
+        about = path.stat()
+        return None if PARTIAL in path.name else (about.st_size, about.st_mtime_ns)
     except FileNotFoundError:
         return None
 

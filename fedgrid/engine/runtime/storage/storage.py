@@ -24,13 +24,13 @@ from fedgrid.engine.runtime.storage.clock import Patience
 from fedgrid.engine.runtime.storage.remote import (
     NOT_FOUND,
     connect,
+    facts_of,
     fetch,
     is_deletable,
     listing,
     one_line,
     read_bytes,
     send,
-    size_of,
     uploading,
 )
 from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
@@ -191,7 +191,8 @@ class Storage:
             def concerns(name: str) -> bool:
                 return name.startswith(chosen) and not name.startswith(skipped)
 
-            before, now = b"", read_bytes(remote, f"{base}/{manifest}")
+            before: bytes | None = b""
+            now = read_bytes(remote, f"{base}/{manifest}")
             for _ in range(PULLS):
                 if before == now:
                     break
@@ -223,10 +224,20 @@ class Storage:
         Raises:
             RunError: the URI cannot be read.
         """
+        return {name: size for name, (size, _) in self.listed(folder).items()}
+
+    def listed(self, folder: str) -> Mapping[str, tuple[int, int]]:
+        """Return the size in bytes and the time of the last change, in nanoseconds, of files as of `sizes`.
+
+        Raises:
+            RunError: the URI cannot be read.
+        """
         if self.uri:
-            listed = self._at_uri("read", lambda remote, base: listing(remote, base, folder))
-            return {name: info.size for name, info in listed.items()}
-        return {name: size for name in self._files(folder) if (size := size_of(self.root / name)) is not None}
+            found = self._at_uri("read", lambda remote, base: listing(remote, base, folder))
+            return {name: (info.size, info.mtime_ns or 0) for name, info in found.items()}
+        return {
+            name: facts for name in self._files(folder) if (facts := facts_of(self.root / name)) is not None
+        }
 
     def pull_marks(self) -> None:
         """Pull the small files with the progress of each run and grid.

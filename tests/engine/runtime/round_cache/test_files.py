@@ -1,6 +1,5 @@
 """The round cache: one run takes what another has computed, and no fault of the cache stops a run."""
 
-import json
 import os
 import shutil
 from errno import EDQUOT, ENOSPC
@@ -250,7 +249,7 @@ class TestKept:
     def test_of_nothing_there_is_nothing(self, storage):
         assert kept(storage) == kept(storage, SHARED_PREFIX) == []
         drop(storage, [])
-        assert make_room(storage, 0)[0]
+        assert make_room(storage, 0)
 
     def test_what_is_no_entry_is_not_listed(self, storage):
         run = cache(storage)
@@ -297,10 +296,12 @@ class TestKept:
         assert "\n" not in str(error.value)
 
 
-def keep(run, costs, size=1000):
-    """Write one entry a cost, `size` bytes of values each, as rounds 1, 2, ..."""
-    for number, cost in enumerate(costs, 1):
-        run.write(f"{number:06d}-ab-reports", entry(*np.zeros(size // 4), cost=cost))
+def keep(run, count, size=1000):
+    """Write so many entries, `size` bytes of values each, as rounds 1, 2, ..., one a second."""
+    for number in range(1, count + 1):
+        run.write(name := f"{number:06d}-ab-reports", entry(*np.zeros(size // 4)))
+        path = run._storage.root / run._file(name)
+        os.utime(path, ns=(0, number * 10**9))
 
 
 def limit_writes(monkeypatch, storage, quota, number):
@@ -324,63 +325,50 @@ class TestLimit:
         run = cache(storage, limit=10_000)
         random = np.random.default_rng(0)
         for number in range(1, 60):
-            size, cost = int(random.integers(1, 1500)), float(random.uniform(0, 10))
-            run.write(f"{number:06d}-ab-reports", entry(*np.zeros(size), cost=cost))
+            run.write(f"{number:06d}-ab-reports", entry(*np.zeros(int(random.integers(1, 1500)))))
             assert total(storage) <= 10_000
             assert number in rounds(storage)
         assert run.warnings == []
 
     def test_none_is_none(self, storage):
-        keep(cache(storage), [1.0] * 20)
+        keep(cache(storage), 20)
         assert rounds(storage) == set(range(1, 21))
 
-    def test_the_cache_is_listed_once_a_share_of_the_room_is_used_up(self, storage, monkeypatch):
-        """With 398, 385 and 372 entries of room, 12, 12 and 11 more are written before the next listing."""
-        keep(cache(storage), [1.0])
-        listed = []
-        monkeypatch.setattr(module, "kept", lambda *given: listed.append(given) or kept(*given))
-        run = cache(storage, limit=400 * total(storage))
-        for number in range(2, 42):
-            run.write(f"{number:06d}-ab-reports", entry(*np.zeros(250), cost=1.0))
-        assert len(rounds(storage)) == 41
-        assert len(listed) == 4
-
     def test_where_it_is_enough_nothing_goes(self, storage):
-        keep(cache(storage), [1.0] * 10)
+        keep(cache(storage), 10)
         exactly = total(storage)
         drop(storage, kept(storage))
-        keep(cache(storage, limit=exactly), [1.0] * 10)
+        keep(cache(storage, limit=exactly), 10)
         assert rounds(storage) == set(range(1, 11))
-        assert make_room(storage, exactly)[0]
+        assert make_room(storage, exactly)
         assert rounds(storage) == set(range(1, 11))
 
-    def test_what_is_cheapest_to_have_again_goes_first(self, storage):
-        """Five alike, no room for a sixth: it needs the place of one, and a tenth is freed beyond that."""
-        keep(cache(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
+    def test_the_oldest_go_first_until_a_new_one_fits(self, storage):
+        """Five alike, written as 1 to 5: the sixth is half as large again, and takes the places of two."""
+        keep(cache(storage), 5)
         run = cache(storage, limit=total(storage))
-        run.write("000006-ab-reports", entry(*np.zeros(250), cost=9.0))
-        assert rounds(storage) == {1, 3, 5, 6}
+        run.write("000006-ab-reports", entry(*np.zeros(375)))
+        assert rounds(storage) == {3, 4, 5, 6}
 
-    def test_by_the_byte(self, storage):
-        """3 seconds for 10,000 bytes are cheaper than 1 second for 1,000."""
-        run = cache(storage)
-        run.write("000001-ab-reports", entry(*np.zeros(250), cost=1.0))
-        run.write("000002-ab-reports", entry(*np.zeros(2500), cost=3.0))
-        run.write("000003-ab-reports", entry(*np.zeros(250), cost=1.0))
-        limited = cache(storage, limit=total(storage))
-        limited.write("000004-ab-reports", entry(*np.zeros(250), cost=1.0))
+    def test_entry_that_is_written_again_is_the_newest(self, storage):
+        keep(cache(storage), 3)
+        run = cache(storage, limit=total(storage))
+        for number in (1, 4):
+            os.utime(path_of(storage, "000003-ab-reports"))
+            run.write(f"{number:06d}-ab-reports", entry(*np.zeros(250)))
         assert rounds(storage) == {1, 3, 4}
 
     def test_whatever_shared_prefix_they_are_of(self, storage):
-        for shared_prefix, cost in (("mnist-s0", 2.0), ("mnist-s1", 1.0)):
-            cache(storage, shared_prefix=shared_prefix).write(NAME, entry(*np.zeros(1000), cost=cost))
-        cache(storage, shared_prefix="mnist-s2", limit=total(storage)).write(NAME, entry(cost=0.5))
-        assert {one.shared_prefix for one in kept(storage)} == {"mnist-s0", "mnist-s2"}
+        for at, shared_prefix in enumerate(("mnist-s0", "mnist-s1")):
+            cache(storage, shared_prefix=shared_prefix).write(NAME, entry(*np.zeros(1000)))
+            os.utime(path_of(storage, shared_prefix=shared_prefix), ns=(0, at))
+        cache(storage, shared_prefix="mnist-s2", limit=total(storage)).write(NAME, entry())
+        assert {one.shared_prefix for one in kept(storage)} == {"mnist-s1", "mnist-s2"}
 
     def test_what_is_larger_than_it_is_not_kept_and_drops_nothing(self, storage):
-        keep(cache(storage), [1.0, 2.0])
+        keep(cache(storage), 2)
         run = cache(storage, limit=total(storage))
-        run.write(NAME, entry(*np.zeros(5000), cost=100.0))
+        run.write(NAME, entry(*np.zeros(5000)))
         assert names(storage) == {"000001-ab-reports", "000002-ab-reports"}
         assert run.read(NAME) is None
         assert run.warnings == []
@@ -388,7 +376,7 @@ class TestLimit:
     def test_cache_leaves_the_last_bytes_of_the_disk_to_the_runs(self, storage, disk):
         """A twentieth of the disk stays free: 100 kB of 2 MB."""
         run = cache(storage)
-        keep(run, [1.0])
+        keep(run, 1)
         disk.free = disk.total // 20 + 100
         run.write("000002-ab-reports", entry(*np.zeros(1000)))
         assert rounds(storage) == {1}, "nothing is evicted for an entry that does not fit"
@@ -397,37 +385,37 @@ class TestLimit:
         assert rounds(storage) == {1, 2}
         assert run.warnings == []
 
-    def test_cache_evicts_the_cheapest_where_the_disk_fills(self, storage, disk):
+    def test_cache_evicts_the_oldest_where_the_disk_fills(self, storage, disk):
         run = cache(storage)
-        keep(run, [5.0, 1.0])
+        keep(run, 2)
         [size, _] = [one.size for one in kept(storage)]
         disk.free = disk.total // 20
-        run.write("000003-ab-reports", entry(*np.zeros(250), cost=2.0))
-        assert rounds(storage) == {1, 3}
+        run.write("000003-ab-reports", entry(*np.zeros(250)))
+        assert rounds(storage) == {2, 3}
         disk.free = disk.total // 20 - size
         run.free_disk()
-        assert rounds(storage) == {1}
+        assert rounds(storage) == {3}
 
     def test_run_takes_the_whole_cache_where_its_disk_is_full(self, storage, disk):
         run = cache(storage)
-        keep(run, [5.0, 1.0])
+        keep(run, 2)
         disk.free = 0
         run.free_disk()
         assert rounds(storage) == set()
 
     @pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
-    def test_entry_takes_the_place_of_cheaper_ones_at_a_quota(self, storage, monkeypatch, number):
+    def test_entry_takes_the_place_of_older_ones_at_a_quota(self, storage, monkeypatch, number):
         """Three entries fit into the quota, of which no look at the disk knows."""
         run = cache(storage)
-        keep(run, [5.0, 1.0, 3.0])
+        keep(run, 3)
         limit_writes(monkeypatch, storage, total(storage) + 100, number)
-        run.write("000004-ab-reports", entry(*np.zeros(250), cost=2.0))
-        assert rounds(storage) == {1, 4}, "the cheapest goes, and a tenth of the cache beyond it"
+        run.write("000004-ab-reports", entry(*np.zeros(250)))
+        assert rounds(storage) == {2, 3, 4}
         assert run.warnings == []
 
     def test_entry_larger_than_a_quota_is_warned_of(self, storage, monkeypatch):
         run = cache(storage)
-        keep(run, [5.0])
+        keep(run, 1)
         limit_writes(monkeypatch, storage, total(storage), EDQUOT)
         run.write("000002-ab-reports", entry(*np.zeros(5000)))
         assert ["Disk quota exceeded" in warning for warning in run.warnings] == [True]
@@ -437,39 +425,19 @@ class TestLimit:
         """By the headroom, a twentieth of 40 kB, although the disk says that it has room."""
         run = cache(storage)
         disk.total, disk.free = 40_000, 40_000
-        keep(run, [5.0, 1.0, 4.0, 2.0])
+        keep(run, 4)
         assert run.give_way()
-        assert rounds(storage) == {1, 3}
+        assert rounds(storage) == {3, 4}
         assert run.give_way()
         assert not run.give_way()
         assert run.warnings == []
 
     def test_room_can_be_made_without_anything_to_write(self, storage):
-        keep(cache(storage), [5.0, 1.0, 4.0, 2.0, 3.0])
-        assert make_room(storage, total(storage) * 3 // 5)[0]
-        assert rounds(storage) <= {1, 3, 5}
-        assert make_room(storage, 0)[0]
+        keep(cache(storage), 5)
+        assert make_room(storage, total(storage) * 3 // 5)
+        assert rounds(storage) <= {3, 4, 5}
+        assert make_room(storage, 0)
         assert rounds(storage) == set()
-
-    @pytest.mark.parametrize(
-        "about",
-        [
-            b"",
-            b"\xff" * 100,
-            b"[" * 100_000,
-            *(json.dumps(each).encode() for each in ([], {"__metadata__": 1}, {"__metadata__": {}})),
-            *(json.dumps({"__metadata__": {"cost": cost}}).encode() for cost in ("much", [], {}, None)),
-        ],
-        ids=lambda about: repr(about[:40]),
-    )
-    def test_what_is_damaged_goes_first_and_stops_nobody(self, storage, about):
-        keep(cache(storage), [1.0, 0.5])
-        path = path_of(storage, "000009-ab-reports")
-        path.write_bytes(len(about).to_bytes(8, "little") + about + bytes(1000))
-        run = cache(storage, limit=total(storage))
-        run.write("000003-ab-reports", entry(1.0))
-        assert rounds(storage) == {1, 2, 3}
-        assert run.warnings == []
 
 
 class TestAtURI:
@@ -529,9 +497,10 @@ class TestAtURI:
 
     def test_the_limit_is_of_what_all_have_written(self, machine):
         here, there = machine("here"), machine("there")
-        keep(cache(here), [1.0, 2.0, 3.0])
+        for number in (1, 2, 3):
+            cache(here).write(f"{number:06d}-ab-reports", entry(*np.zeros(250)))
         limit = total(here)
-        cache(there, limit=limit).write("000009-ab-reports", entry(*np.zeros(250), cost=9.0))
+        cache(there, limit=limit).write("000009-ab-reports", entry(*np.zeros(250)))
         assert total(here) <= limit
         assert 9 in rounds(here)
 
