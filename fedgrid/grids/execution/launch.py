@@ -137,12 +137,12 @@ class _Runs:
 
 
 def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
-    """Write the grid's folder, and clean up what killed drivers left."""
+    """Write the grid's folder, and clean up what killed drivers left; first, look whose storage it is."""
+    claim(storage)
     folder = GridFolder(storage, grid.name)
     folder.keep(grid.runs, grid.text, grid.source, grid.asks)
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
-    claim(storage)
 
 
 def sweep(storage: Storage, grid: str, lease: Lease) -> None:
