@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.parquet_files import read_parquet, run_id_of
+from fedgrid.parquet_files import BadTable, read_parquet, run_id_of
 from fedgrid.sealed_json import BadFile, OtherLayout, seal, unseal_text
 
 MANIFEST, BEFORE = "manifest.json", "manifest-before.json"
@@ -239,15 +239,36 @@ def read_segment(
     """Return the columns of a file of records that `choose` returns, given its schema.
 
     Raises:
-        OSError, BadRun: as `open_listed`.
-        BadTable: it is no table, though it has the bytes that were written.
+        OSError, BadRun: as `open_listed`; or it is no table, though it has the bytes that were written.
     """
     with open_listed(folder, manifest, name) as file:
         try:
             return read_parquet(file, choose)
+        except BadTable as error:
+            raise BadRun(folder / name, str(error)) from error
         except OSError as error:
             error.filename = str(folder / name)
             raise
+
+
+def read_segments(folder: Path, table: str, read: Callable[[Manifest, str], pa.Table]) -> pa.Table | None:
+    """Return the records of a run that may be written meanwhile, None without any.
+
+    `read` returns the rows of a file that the manifest lists. Of a round in two files the first counts.
+
+    Raises:
+        FileNotFoundError, OSError, OtherLayout, BadRun: as `with_manifest`.
+    """
+
+    def work(manifest: Manifest) -> pa.Table | None:
+        tables: list[pa.Table] = []
+        for name in manifest.segments(table):
+            rows = rows_after(read(manifest, name), last_round(tables[-1]) if tables else 0)
+            if len(rows) or not tables:
+                tables.append(rows)
+        return pa.concat_tables(tables) if tables else None
+
+    return with_manifest(folder, work)
 
 
 def rows_after(rows: pa.Table, number: int) -> pa.Table:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedgrid.manifest import BadRun, Manifest, last_round, read_segment, rows_after, with_manifest
-from fedgrid.parquet_files import BadTable, is_number, wrong_type, wrong_value
+from fedgrid.manifest import BadRun, Manifest, read_manifest, read_segment, read_segments
+from fedgrid.parquet_files import is_number, wrong_type, wrong_value
 from fedgrid.record_columns import RECALL, SCORES, TESTS, declared
 from fedgrid.sealed_json import BadFile
 from fedgrid.tracking.arrays import Array
@@ -214,22 +214,13 @@ def table(
     Raises:
         RecordsError: it is missing, or cannot be read.
     """
-
-    def read(manifest: Manifest) -> pa.Table:
-        tables: list[pa.Table] = []
-        for each in manifest.segments(name):
-            rows = _read(run_folder, manifest, each, keys, columns)
-            # Of two files with the same rounds the first counts.
-            if len(new := rows_after(rows, last_round(tables[-1]) if tables else 0)) or not tables:
-                tables.append(new)
-        if not tables:
-            raise NoRecords(f"no {name}.parquet in {run_folder}; a run has one after its first round")
-        return pa.concat_tables(tables)
-
+    lacking = NoRecords(f"no {name}.parquet in {run_folder}; a run has one after its first round")
     try:
-        return with_manifest(run_folder, read)
+        rows = read_segments(
+            run_folder, name, lambda manifest, each: _read(run_folder, manifest, each, keys, columns)
+        )
     except FileNotFoundError as error:
-        raise NoRecords(f"no {name}.parquet in {run_folder}; a run has one after its first round") from error
+        raise lacking from error
     except BadRun as error:
         raise RecordsError(f"cannot read {error.path}: {error}") from error
     except pa.ArrowInvalid as error:
@@ -237,13 +228,16 @@ def table(
     except (OSError, BadFile) as error:
         why = getattr(error, "strerror", None) or error
         raise RecordsError(f"cannot read {getattr(error, 'filename', None) or run_folder}: {why}") from error
+    if rows is None:
+        raise lacking
+    return rows
 
 
 def num_rounds(run_folder: Path) -> int:
     """Return the number of recorded rounds, 0 if there are none or they cannot be read."""
     try:
-        return len(table(run_folder, "rounds", columns=()))
-    except RecordsError:
+        return read_manifest(run_folder).rounds_done
+    except (OSError, BadFile):
         return 0
 
 
@@ -260,10 +254,7 @@ def _read(
         names = [column for column in schema.names if columns is None or column in columns]
         return [*dict.fromkeys((*keys, *names))]
 
-    try:
-        rows = read_segment(run_folder, manifest, name, chosen)
-    except BadTable as error:
-        raise RecordsError(f"cannot read {path}: {error}") from error
+    rows = read_segment(run_folder, manifest, name, chosen)
     if (why := wrong_value(rows, declared)) is not None:
         raise RecordsError(f"cannot read {path}: {why}")
     return rows

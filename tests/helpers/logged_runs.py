@@ -55,7 +55,7 @@ def record(storage: Path, config: RunConfig, rounds: int) -> None:
             for number, at in ends.items()
         ],
     )
-    list_files(folder, rounds=ROUNDS, is_finished=rounds == ROUNDS)
+    list_files(folder, rounds=ROUNDS, rounds_done=rounds, is_finished=rounds == ROUNDS)
     os.utime(folder)  # As when a file is replaced whole.
 
 

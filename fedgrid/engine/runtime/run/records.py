@@ -27,8 +27,8 @@ from fedgrid.manifest import (
     Manifest,
     last_round,
     read_segment,
+    read_segments,
     rows_after,
-    with_manifest,
 )
 from fedgrid.parquet_files import wrong_value
 from fedgrid.record_columns import declared
@@ -168,7 +168,10 @@ def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
         OtherVersion, DamagedFile, UnreadableFile: they cannot be used.
     """
     with read_errors(folder):
-        return with_manifest(folder, lambda manifest: _read_all(folder, manifest, table, schema))
+        rows = read_segments(folder, table, lambda manifest, name: _fitted(folder, manifest, name, schema))
+        if rows is None:
+            raise FileNotFoundError(folder / f"{table}.parquet")
+        return rows
 
 
 def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -> list[Path]:
@@ -186,27 +189,17 @@ def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -
     return paths
 
 
-def _read_all(folder: Path, manifest: Manifest, table: str, schema: pa.Schema) -> pa.Table:
-    names = manifest.segments(table)
-    if not names:
-        raise FileNotFoundError(folder / f"{table}.parquet")
-    tables: list[pa.Table] = []
-    for name in names:
-        rows = rows_after(_read(folder, manifest, name, schema), last_round(tables[-1]) if tables else 0)
-        if len(rows):
-            tables.append(rows)
-    return pa.concat_tables(tables) if tables else schema.empty_table()
-
-
 def _read(folder: Path, manifest: Manifest, name: str, schema: pa.Schema) -> pa.Table:
-    """Return the rows of one file with the columns of `schema`; a value that none can have is damage."""
-    path = folder / name
-    with read_errors(path):
-        rows = read_segment(folder, manifest, name, lambda stored: stored.names)
-    fitted = fit(path, rows, schema)
-    if (why := wrong_value(fitted, declared)) is not None:
-        raise DamagedFile(path, why)
-    return fitted
+    """Return the rows of one file with the columns of `schema`; raises as `read_records`."""
+    with read_errors(folder / name):
+        return _fitted(folder, manifest, name, schema)
+
+
+def _fitted(folder: Path, manifest: Manifest, name: str, schema: pa.Schema) -> pa.Table:
+    rows = fit(folder / name, read_segment(folder, manifest, name, lambda stored: stored.names), schema)
+    if (why := wrong_value(rows, declared)) is not None:
+        raise DamagedFile(folder / name, why)
+    return rows
 
 
 def _table_of(name: str) -> str:
