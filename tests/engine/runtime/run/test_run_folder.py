@@ -253,6 +253,16 @@ def test_damaged_records_of_a_finished_run_restart_it(tmp_path, uninterrupted, n
     assert content(folder.path) == uninterrupted
 
 
+def test_finished_run_whose_states_were_deleted_restarts_if_its_records_are_damaged(tmp_path):
+    folder, _ = open_folder(tmp_path)
+    save(folder, 1, 2, 3, 4)
+    folder.finish()
+    for state in folder.path.glob("state-*"):
+        state.unlink()
+    truncate(folder.path / "rounds.parquet")
+    assert open_folder(tmp_path)[1] is None
+
+
 @pytest.mark.parametrize("damage", [remove, truncate, empty, flip])
 @pytest.mark.parametrize("rounds", [2, ROUNDS])
 def test_damaged_manifest_goes_on_from_the_one_before(tmp_path, uninterrupted, rounds, damage):
