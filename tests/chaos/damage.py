@@ -25,21 +25,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
-from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run import records
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.commands.app import INTERRUPTED
-from fedgrid.grids.execution.run_events import RoundDone, RunEvent
-from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.tables.comparison import compare
 from tests.helpers.command_line import Result, fedgrid, new_storage
 from tests.helpers.time import pauses_skipped
+from tests.kept.make import interrupted
 
 SMALL = """
 clients: 3
@@ -49,7 +47,7 @@ training: {rounds: 3, local_epochs: 1}
 """
 GRIDS = {
     "small": SMALL,
-    "other": f"{SMALL}seeds: 1\nfilter: {{algorithm: fedavg}}\n",
+    "other": f"{SMALL.replace('rounds: 3', 'rounds: 2')}filter: {{algorithm: fedavg}}\n",
     "failing": f"{SMALL}filter: {{algorithm: fedavg}}\n".replace(
         "rounds: 3", "learning_rate: 1.0e+30, rounds: 3"
     ),
@@ -117,11 +115,7 @@ def interrupt(folder: Path) -> tuple[Path, Path]:
     launch = ("run", folder / "small.yaml", "--in-process", "--storage")
     assert fedgrid(*launch, whole).code == 0
 
-    def handle(watch: Watch, config: RunConfig, event: RunEvent, plain: Any = Watch.handle) -> None:
-        plain(watch, config, event)
-        watch.stopping = watch.stopping or (isinstance(event, RoundDone) and event.number == STOP_AFTER)
-
-    with patch.object(Watch, "handle", handle):
+    with interrupted(next(whole.glob("digits-*")).name.rpartition("-")[0], STOP_AFTER):
         ended = fedgrid(*launch, stopped)
         assert ended.code == INTERRUPTED, ended
     return stopped, whole
@@ -157,7 +151,7 @@ def check_interrupted(
     if again := twice(storage):
         wrong.append(f"MLflow has {again} points twice")
     is_aside = any(path.read_bytes() == damage(before) for path in storage.glob(f"*/damaged-*/{victim.name}"))
-    if not ran.code and is_aside != ("computed again" in ran.err):
+    if not ran.code and is_aside != (_end(ran) == "set aside"):
         wrong.append("run: the damaged file is gone, or not said to be set aside")
     shutil.rmtree(storage.parent)
     return _end(ran), wrong
@@ -171,7 +165,7 @@ def _end(ran: Result) -> str:
 def victims(storage: Path) -> list[Path]:
     """Return the files of one finished run, of the failed one, of two grids and of the storage."""
     [failed] = storage.glob("*/failed.json")
-    finished = sorted(path.parent for path in storage.glob("digits-*/scores.json"))[0]
+    finished = folder_of(storage, GridFolder(Storage.of(storage), "small").runs()[0])
     grids = (storage / "grids" / name for name in ("small", "failing"))
     paths = [path for folder in (finished, failed.parent, *grids) for path in sorted(folder.rglob("*"))]
     paths += [storage / "storage.json", storage / KILLED]

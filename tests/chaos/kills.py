@@ -42,11 +42,14 @@ ALGORITHMS = (
 )
 """Of two grids of 24 and 32 runs, or of one of 56; all of them share rounds."""
 GRID = """
-split: [nonoverlapping-balanced, nonoverlapping-imbalanced, overlapping-balanced, overlapping-imbalanced]
+split:
+- {kind: nonoverlapping-balanced, draws: 40, server_images: 50}
+- {kind: nonoverlapping-imbalanced, draws: 40, server_images: 50}
+- {kind: overlapping-balanced, draws: 40, server_images: 50}
+- {kind: overlapping-imbalanced, draws: 40, server_images: 50}
 clients: [15, 30]
 algorithm: [ALGORITHMS]
 training: {rounds: 8, local_epochs: 1}
-split: {draws: 40, server_images: 50}
 """
 """On a part of digits."""
 WITHOUT_RAY = "--in-process"
