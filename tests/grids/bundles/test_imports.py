@@ -6,9 +6,10 @@ from shutil import copytree, rmtree
 import pytest
 
 from fedgrid import load
-from fedgrid.engine.runtime.storage.format import seal, unseal
+from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.grids.bundles.layout import MANIFEST
 from fedgrid.grids.results.outcome import SCORES
+from fedgrid.sealed_json import seal
 from tests.helpers.bundles import RUNS, changed, forge, run_in
 from tests.helpers.command_line import fedgrid
 from tests.helpers.undrawn import undrawn

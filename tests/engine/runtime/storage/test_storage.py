@@ -380,7 +380,7 @@ def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
             rf"^--storage {re.escape(text)}(: .* is a file| cannot be written to: .*); name .*folder or URI$"
         )
         with pytest.raises(ConfigError, match=message):
-            Storage.named(text).check_writable()
+            Storage.of(text).check_writable()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
