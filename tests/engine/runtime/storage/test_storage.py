@@ -377,7 +377,7 @@ def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
         f"local://{tmp_path / 'file' / 'runs'}",
     ):
         message = (
-            rf"^--storage {re.escape(text)}(: .* is a file| cannot be written to: .*); name .*folder or URI$"
+            rf"^--storage {re.escape(text)}(: .* is a file, .* name another| cannot be written to: .*)$"
         )
         with pytest.raises(ConfigError, match=message):
             Storage.of(text).check_writable()
