@@ -30,6 +30,8 @@ ROWS = 20
 BLOCK = 1 << 26
 """Bytes of a csv file that are read at a time."""
 AS_UTF8 = "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')"
+END = 64
+"""Bytes at the end of a csv file in which its last quote is looked for."""
 TEXT = 4
 """To read a csv file takes about four times its size."""
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
@@ -175,7 +177,7 @@ def _read_csv(path: Path) -> "pa.Table":
 
     check_memory(path, TEXT * (size := path.stat().st_size))
     delimiter, header, skipped = _header_of(path)
-    return arrow.read_csv(
+    table = arrow.read_csv(
         path,
         # A block has the cells of all columns: in small ones a table of many columns takes long.
         arrow.ReadOptions(use_threads=False, skip_rows=skipped, block_size=max(1, min(size, BLOCK))),
@@ -183,6 +185,24 @@ def _read_csv(path: Path) -> "pa.Table":
         arrow.ParseOptions(delimiter=delimiter, ignore_empty_lines=len(header) > 1),
         arrow.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), check_utf8=False),
     )
+    _check_last_quote(path, table)
+    return table
+
+
+def _check_last_quote(path: Path, table: "pa.Table") -> None:
+    """Check that no quote is open at the end of a csv file, where all lines behind it are one text."""
+    import pyarrow as pa
+
+    if not table.num_rows or not pa.types.is_string(table.columns[-1].type):
+        return
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - END))
+        is_closed = file.read().rstrip().endswith(b'"')
+    if b"\n" in bytes(table.columns[-1][-1].as_buffer()) and not is_closed:
+        raise DataError(
+            f"{path}: row {table.num_rows} has a quote in column {table.column_names[-1]} that nothing "
+            'closes before the end of the file; close it; within a text write it twice: "5"" pipe"'
+        )
 
 
 def _header_of(path: Path) -> tuple[str, list[str], int]:

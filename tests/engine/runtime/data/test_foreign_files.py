@@ -127,6 +127,7 @@ BAD = {
     "a web page": (b"<!DOCTYPE html>", "but a web page; download the file itself"),
     "percents": (lines(c=[f"{row}.5 %" for row in range(40)]), "has 0.5 %, a number with a unit; write the"),
     "no header": ("1.5,x\n2.5,y\n", "has 1.5 in its first row; write the names of the columns there"),
+    "an open quote": (lines().replace("x", '"x', 1), "row 2 has a quote in column label that nothing closes"),
     "many columns": (",".join(f"g{at}" for at in range(99)) + "\n" + ",".join("1" * 99), "g19 and 79 more;"),
 }  # fmt: skip
 
@@ -142,6 +143,10 @@ def test_a_strange_table_is_refused_in_one_line(tmp_path, content, said):
 def test_an_option_has_one_value(tmp_path, mark):
     with pytest.raises(ConfigError, match="contradict each other; leave one of the two out"):
         find(f"{write(tmp_path, lines())}{mark}", tmp_path)
+
+
+def test_texts_in_quotes_may_have_line_breaks_at_the_end_too(tmp_path):
+    assert find(write(tmp_path, lines().replace("x", '"x\nz"') + "\n"), tmp_path).class_names == ("x\nz", "y")
 
 
 def test_columns_to_drop_may_be_many(tmp_path):
