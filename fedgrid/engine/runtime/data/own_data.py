@@ -45,6 +45,7 @@ def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
     Raises:
         ConfigError, DataError: the mark is not of this format, or the data cannot be read.
     """
+    _check_spelling(path)
     _check_options(f"{path}{mark}")
     if kind == names.HUB:
         asked = Asked.of(called or f"{path}", mark, is_on_hub=bool(called))
@@ -66,6 +67,21 @@ def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
         return OwnData(sizes, drawn, image_folders.class_names(path))
     scaled = partial(image_folders.read_images, size=size)
     return OwnData(image_folders.facts(path, size), scaled, image_folders.class_names(path))
+
+
+def _check_spelling(path: Path) -> None:
+    """Check that what follows a path is not meant as options, and written so that they are none.
+
+    Raises:
+        ConfigError: there is nothing at the path, but something without all from a `#` on.
+    """
+    place, mark, rest = f"{path}".partition("#")
+    if mark and not path.exists() and Path(place).exists():
+        raise ConfigError(
+            f"{place}: '#{rest}' are no options; expected items such as label=y or 64x64, with commas and no "
+            "spaces between them, and no comma in a name",
+            ("dataset",),
+        )
 
 
 def _check_options(given: str) -> None:

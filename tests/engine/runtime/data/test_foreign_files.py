@@ -145,6 +145,14 @@ def test_an_option_has_one_value(tmp_path, mark):
         find(f"{write(tmp_path, lines())}{mark}", tmp_path)
 
 
+@pytest.mark.parametrize(
+    "mark", ["#skip", "#", "#label=a, client=b", "#label=a,", "#drop=a,b", "#min-rows=5", "#16x"]
+)
+def test_what_is_no_option_is_named(tmp_path, mark):
+    with pytest.raises(ConfigError, match="t.csv: '#.*' are no options; expected .*label=y .* no spaces"):
+        find(f"{write(tmp_path, lines())}{mark}", tmp_path)
+
+
 def test_texts_in_quotes_may_have_line_breaks_at_the_end_too(tmp_path):
     assert find(write(tmp_path, lines().replace("x", '"x\nz"') + "\n"), tmp_path).class_names == ("x\nz", "y")
 
