@@ -60,7 +60,7 @@ def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
         return _drawn_npz(path, share, _stamp(path))
     if kind == "npz":
         sizes, assigned = of_file(path, npz_files.facts), of_file(path, npz_files.assigned_in)
-        return OwnData(sizes, npz_files.read_images, assigned=assigned)
+        return OwnData(sizes, npz_files.read_images, assigned=assigned, notes=_without_client(path, assigned))
     if share is not None:
         sizes = image_folders.facts_drawn(path, share, size)
         drawn = partial(image_folders.read_drawn, share=share, size=size)
@@ -124,7 +124,14 @@ def _drawn_npz(path: Path, share: float, stamp: str) -> OwnData:
     pool, test = npz_files.read_drawn(path, share)
     num_classes = 1 + int(max(part.labels.max() for part in (pool, test)))
     sizes = (num_classes, pool.inputs, len(pool), len(pool.group_names) or None)
-    return OwnData(sizes, partial(npz_files.read_drawn, share=share), assigned=pool.assigned)
+    notes = _without_client(path, pool.assigned)
+    return OwnData(sizes, partial(npz_files.read_drawn, share=share), assigned=pool.assigned, notes=notes)
+
+
+def _without_client(path: Path, assigned: Assigned | None) -> tuple[str, ...]:
+    """Return a note on the examples of an npz file whose client is an empty text, if there are any."""
+    count = 0 if assigned is None else (assigned.num_rows or 0) - sum(map(len, assigned.held_K))
+    return (f"{path}: nobody has {count} examples, which have no client",) if count else ()
 
 
 @lru_cache(maxsize=8)

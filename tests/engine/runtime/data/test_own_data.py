@@ -224,6 +224,8 @@ def test_arrays_of_clients_are_the_partition_too(tmp_path):
     config = complete({"dataset": f"npz:{path}"}, tmp_path)
     assert (config.clients, config.split.kind) == (2, "file")
     assert [len(client.train) + len(client.test) for client in prepare(config, tmp_path)[0].clients] == [3, 3]
+    np.savez(path, **arrays, train_client=["", "a", "a", "", "b", "b"])
+    assert "2 examples, which have no client" in find(f"npz:{path}", tmp_path).notes[0]
     np.savez(path, **arrays, train_client=[3, 3])
     with pytest.raises(DataError, match=r"train_client is int64 of shape \(2,\); expected a whole number"):
         find(f"npz:{path}", tmp_path)
