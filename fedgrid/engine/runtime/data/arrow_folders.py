@@ -79,7 +79,7 @@ def read_splits(source: str, splits: Sequence[Sequence[Path]]) -> "tuple[pa.Tabl
     try:
         return pa.concat_tables(parts), [part.num_rows for part in parts]
     except pa.ArrowException as error:
-        names = " and ".join(", ".join(part.column_names) for part in parts)
+        names = " and ".join(", ".join(f"{of.name} ({of.type})" for of in part.schema) for part in parts)
         raise DataError(f"{source}: splits have different columns: {names}; take one of them") from error
 
 
