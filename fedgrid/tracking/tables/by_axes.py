@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import isnan
 
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, value_on, values_of
 from fedgrid.tracking.scoring.client_scores import UNDEFINED
@@ -18,6 +19,8 @@ ALGORITHM = "algorithm"
 IDLE = ""
 """Stands for the value of a key that has no effect on a run, such as `split.alpha` on label-skew."""
 USUAL = "personalised_accuracy"
+USUAL_OF_NUMBERS = ("personalised_r2", "personalised_r2_median", "personalised_r2_pooled")
+"""In place of it where all runs predict numbers."""
 WORDS = {"dataset": "data set"}
 PLURALS = {"dataset": "data sets", "clients": "numbers of clients", "split": "splits"}
 
@@ -48,22 +51,23 @@ class TableAxes:
 
 def by_axes(
     study: Study,
-    scores: Sequence[str] = (USUAL,),
+    scores: Sequence[str] = (),
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     against: str | None = None,
 ) -> Table:
     """Return the last values of some scores, by the axes that are named for rows and columns.
 
-    Without names, rows are algorithms, and columns the scenarios by the axes in which they differ. `against`
-    is an algorithm, by its id or title: each other one is tested against it, within the runs that stand in
-    the same column (or row), by a t-test of their differences paired by seed, with Holm's correction for the
-    number of these tests.
+    Without names, the score is personalised accuracy, or R2 where all runs predict numbers, rows are
+    algorithms, and columns the scenarios by the axes in which they differ. `against` is an algorithm, by its
+    id or title: each other one is tested against it, within the runs that stand in the same column (or row),
+    by a t-test of their differences paired by seed, with Holm's correction for the number of these tests.
 
     Raises:
         ValueError: there is no such score, axis or algorithm; algorithms would be averaged; or there are too
             few seeds to pair.
     """
+    scores = scores or _usual_scores(study)
     measures = [measure_named(name, study) for name in scores]
     for score, measure in zip(scores, measures, strict=True):
         if against is not None and measure.highest is None:
@@ -101,6 +105,13 @@ def by_axes(
         part=", ".join(WORDS.get(axis, axis) for axis in layout.rows[:-1]) or "part",
     )
     return explain_cells(table, part)
+
+
+def _usual_scores(study: Study) -> tuple[str, ...]:
+    """Return the scores of a table for which none is named."""
+    of_numbers, *_ = USUAL_OF_NUMBERS
+    is_recorded = (of_numbers in run.curves and not isnan(run.last(of_numbers)) for run in study.finished)
+    return USUAL_OF_NUMBERS if all(is_recorded) else (USUAL,)
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> TableAxes:

@@ -55,6 +55,14 @@ def values(table):
     }
 
 
+def test_table_of_predicted_numbers_without_a_score_has_r2_and_its_median_and_pooled():
+    r2 = {"personalised_r2": (-9.0,), "personalised_r2_median": (0.3,), "personalised_r2_pooled": (0.4,)}
+    predicting = result_of(run_of("fedavg"), ONE, curves=r2)
+    assert list(values(by_axes(study_of([predicting]))).values()) == [-9.0, 0.3, 0.4]
+    accurate = result_of(run_of("sattler"), ONE, curves={"personalised_accuracy": (0.5,)})
+    assert len(by_axes(study_of([predicting, accurate])).columns) == 1
+
+
 def test_key_without_effect_on_a_split_is_in_no_heading_of_it():
     """Two values of alpha, and label-skew, which has none."""
     alphas = {"nonoverlapping-balanced": "0.1", "overlapping-balanced": "10", "label-skew": "1"}

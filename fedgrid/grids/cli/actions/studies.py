@@ -108,7 +108,7 @@ def print_table(
     console: Console,
     format: str,
     *,
-    scores: str,
+    scores: str | None,
     rows: str | None,
     columns: str | None,
     against: str | None,

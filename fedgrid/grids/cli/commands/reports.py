@@ -105,9 +105,13 @@ def report(
 def table(
     grid: GridName,
     score: Annotated[
-        str,
-        typer.Option(metavar="NAME[,NAME]", help="Scores, or numbers recorded by round: their last values."),
-    ] = "personalised_accuracy",
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="Scores, or numbers recorded by round: their last values.",
+            show_default="personalised_accuracy; of numbers to predict R2, its median, and pooled",
+        ),
+    ] = None,
     rows: Annotated[
         str | None,
         typer.Option(
