@@ -152,6 +152,12 @@ def test_columns_of_numbers_are_those_of_a_csv_file(saved, tmp_path):
         assert part.labels.tolist() == other.labels.tolist()
 
 
+def test_splits_with_a_column_of_two_types_are_refused_with_these(saved, tmp_path):
+    parts = {"train": {"x": [0.5, 1], "label": ["a", "b"]}, "test": {"x": [0.5, 1], "label": [0, 1]}}
+    with pytest.raises(DataError, match=r"label \(string\) and .*label \(int64\)"):
+        find(saved(parts), tmp_path)
+
+
 def test_splits_are_chosen_and_those_left_are_named(saved, tmp_path):
     parts = {split: {"n": [number] * 10, "label": [0, 1] * 5} for number, split in enumerate("abc")}
     name = saved({"train": parts["a"], "test": parts["b"], "validation": parts["c"]})
