@@ -34,9 +34,10 @@ from fedgrid.tracking.trained import trained_line
 def describe(
     configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
 ) -> tuple[Run, ...]:
-    """Return what is known of runs of a grid without reading a file, with names that tell them apart.
+    """Return what is known of runs of a grid without their results, with names that tell them apart.
 
-    Those in `old` are superseded; the names of their algorithms keep them out of the means of the others.
+    Those in `old` are superseded; the names of their algorithms keep them out of the means of the others. No
+    file is read, but the mark of a run that may have stopped early.
     """
     axes, settings, keys = further_axes(configs), variant_settings(configs), axis_keys(configs)
     naming = tuple(dict.fromkeys((*axes, *settings)))
@@ -45,17 +46,18 @@ def describe(
     def row(config: RunConfig, algorithm: str) -> Run:
         method = config.algorithm["name"]
         is_old = config.run_id in superseded
+        folder = folder_of(storage.root, config)
         return Run(
             run_id=config.run_id,
             name=name_of(config, naming),
-            folder=folder_of(storage.root, config),
+            folder=folder,
             dataset=plain(config.short_dataset),
             split=config.split.kind,
             clients=config.clients,
             algorithm=f"{algorithm} ({SUPERSEDED})" if is_old else algorithm,
             published=registry.row_in_papers(method),
             seed=config.seed,
-            rounds=config.training.rounds,
+            rounds=last_round(folder, config),
             method=method,
             axes=pairs_of(config, axes),
             variant=variant_of(config, settings) or None,
@@ -115,8 +117,7 @@ def finished_run(config: RunConfig, storage: Storage) -> Run:
     with suppress(FileNotFoundError):
         os.listdir(run.folder)  # NFS remembers that a file was missing until its folder is read anew.
         scores = read_scores(run.folder, run.run_id)
-    times, rounds = asdict(times_of(run.folder)), last_round(run.folder, config)
-    return replace(run, state=FINISHED, scores=scores, times=times, rounds=rounds)
+    return replace(run, state=FINISHED, scores=scores, times=asdict(times_of(run.folder)))
 
 
 def failed_run(config: RunConfig, storage: Storage, cause: str) -> Run:

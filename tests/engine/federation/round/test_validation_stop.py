@@ -12,7 +12,8 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunFinished, run_to_end
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.runs import read_runs
+from fedgrid.grids.results.runs import describe, read_runs
+from fedgrid.grids.results.study import load_run
 from fedgrid.tracking.records import table
 from tests.helpers.small_runs import CACHE, NOWHERE, config, numbers, play, rows
 
@@ -56,9 +57,10 @@ def test_it_ends_where_the_records_say_so_also_if_every_round_has_a_session_of_i
     while not isinstance(run(asked, tmp_path / "cut", 1), RunFinished):
         pass
     assert numbers(folder_of(tmp_path / "cut", asked)) == numbers(folder)
-    [row] = read_runs([asked], Storage.of(tmp_path / "one"))
-    assert row.stopped == f"stopped after round {number} of {MOST}"
-    assert is_finished(Storage.of(tmp_path / "one"), asked)
+    storage = Storage.of(tmp_path / "one")
+    for row in (*read_runs([asked], storage), *describe([asked], storage), load_run(asked, storage)):
+        assert row.stopped == f"stopped after round {number} of {MOST}"
+    assert is_finished(storage, asked)
 
 
 def test_rounds_are_those_of_a_run_without_it_and_of_one_that_was_to_have_more(tmp_path):
