@@ -170,7 +170,7 @@ class ClientWorker:
             payload=turn.task.order.payload,
             reference=None if reference is None else reference.images,
         )
-        local.check_names(turn.task.order.rule, result)
+        local.check_finished(turn.task.order.rule, result)
         return [result], perf_counter() - started
 
     def _begin(

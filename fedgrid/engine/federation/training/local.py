@@ -142,19 +142,36 @@ def _running_means(
     return tuple(means[0]), tuple(means[1])
 
 
-def check_names(rule: LocalRule, result: LocalResult) -> None:
-    """Check that a rule has returned what it declares, because only that is sent and kept.
+def check_finished(rule: LocalRule, result: LocalResult) -> None:
+    """Check that a rule has returned the arrays that it declares, because only they are sent and kept.
 
     Raises:
-        ValueError: otherwise.
+        FinalError: the rule, a plugin's, returned others, or something else than arrays of numbers.
+        ValueError: the package's did.
     """
     kinds = {
-        "outputs": (set(rule.outputs), set(result.outputs)),
-        "remembers": (set(rule.remembers), set(result.memory) - {OPTIMIZER, PERSONAL}),
+        "outputs": (set(rule.outputs), result.outputs),
+        "remembers": (set(rule.remembers), _without(result.memory, OPTIMIZER, PERSONAL)),
     }
-    for name, (declared, returned) in kinds.items():
-        if declared != returned:
-            raise ValueError(
-                f"{type(rule).__name__}.{name} declares {sorted(declared)}, its `finish` returned "
-                f"{sorted(returned)}"
-            )
+    with own_code(rule, "start", None):
+        for kind, (declared, returned) in kinds.items():
+            if declared != set(returned):
+                raise ValueError(
+                    f"{type(rule).__name__}.{kind} declares {sorted(declared)}, its `finish` returned "
+                    f"{sorted(returned)}"
+                )
+            for name, array in returned.items():
+                if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+                    what = (
+                        f"an array of {array.dtype}"
+                        if isinstance(array, np.ndarray)
+                        else type(array).__name__
+                    )
+                    raise ValueError(
+                        f"`finish` returned {what} as {name}; expected a NumPy array of real numbers, as "
+                        "np.array(value) or tensor.cpu().numpy()"
+                    )
+
+
+def _without(memory: Memory, *names: str) -> Memory:
+    return {name: array for name, array in memory.items() if name not in names}

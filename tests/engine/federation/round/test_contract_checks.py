@@ -186,6 +186,11 @@ RETURNS = {
         "return None",
         r"client 0, round 1: plugin .*line \d+: Rule.start: ",
     ),
+    "an output that the rule does not declare": (
+        "steps",
+        "from fedgrid import Finished; return Finished({'more': np.ones(1)})",
+        r"client 0, round 1: plugin .*Rule.outputs declares \[\], its `finish` returned \['more'\]",
+    ),
     "labels in place of groups": (
         "recluster",
         "state = split_positions(state, 0, updates, np.array([0, 1, 0]))",

@@ -11,7 +11,8 @@ from torch import nn
 from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalRule, LocalSteps
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.training.local import train
+from fedgrid.engine.federation.training.local import check_finished, train
+from fedgrid.engine.federation.training.results import LocalResult
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 ONE_PIXEL = torch.tensor([[[[255, 0]]]], dtype=torch.uint8)
@@ -520,3 +521,15 @@ def test_hooks_that_change_nothing_give_the_bits_of_plain_training(changes):
     assert {name: array.tobytes() for name, array in hooked.memory.items()} == {
         name: array.tobytes() for name, array in plain.memory.items()
     }
+
+
+@pytest.mark.parametrize(
+    "value", [1.0, np.float32(1), torch.ones(2), None, np.array(["a"]), np.array([1j])], ids=repr
+)
+def test_an_output_that_is_no_array_of_real_numbers_is_refused(value):
+    class Measuring(LocalRule):
+        outputs: ClassVar[tuple[str, ...]] = ("number",)
+
+    result = LocalResult(np.zeros(1, np.float32), (), (), 1, outputs={"number": value}, memory={})
+    with pytest.raises(ValueError, match="as number; expected a NumPy array of real numbers"):
+        check_finished(Measuring(), result)
