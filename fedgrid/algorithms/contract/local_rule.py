@@ -30,7 +30,8 @@ class LocalModel(Protocol):
     """The client's model during its training. Tensors are on its device, in an order of the module's own."""
 
     weights: Tensor
-    """The parameters, shape (W,); trained in place."""
+    """The parameters, shape (W,); trained in place. They have no graph: the gradient of a loss's term of them
+    is zero, so that such a term goes into `LocalSteps.correct`."""
     learning_rate: float
     """The run's in this round; for a rule whose own steps are as long."""
     momentum: float
@@ -144,6 +145,8 @@ class LocalSteps:
         `LocalModel.step` calls it once a batch, after the forward pass; a rule with a whole step of its own
         calls it itself, or not at all. By default it is `local.loss`. Recorded losses, of training and of
         tests, and the choice among candidates stay `local.loss`, so that methods can be compared.
+
+        A term of the parameters, as FedProx's pull, goes into `correct`: `local.weights` has no graph.
 
         Args:
             local: the model in training, as for `local.features` and `local.positions`.
