@@ -163,8 +163,8 @@ class LocalTraining(Section):
     def not_stacked(self) -> str:
         """Why an algorithm whose clients train by a rule of its own cannot stack them."""
         return (
-            f"training.stacked = {self.stacked}: only plain training is stacked, and here the algorithm "
-            "changes how clients train; set training.stacked=1, or take another algorithm, such as fedavg"
+            f"training.stacked = {self.stacked}: only plain training is stacked, and here clients train by "
+            "a rule, of the algorithm or of its setting `local`; set training.stacked=1, or take plain fedavg"
         )
 
     def check_size(self, shape: Sequence[int]) -> None:
