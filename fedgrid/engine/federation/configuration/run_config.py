@@ -49,7 +49,10 @@ class Move(Section):
 
 
 class RunConfig(Section):
-    """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast)."""
+    """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast).
+
+    It is made of all keys without a default; `fedgrid.run` takes a dict too, and adds what that leaves out.
+    """
 
     dataset: str
     """One of `fedgrid data`, or the user's own images by their content (`runtime.data.own_images`)."""

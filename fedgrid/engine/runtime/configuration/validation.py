@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from fedgrid.algorithms.contract.section import SectionType
@@ -27,7 +28,8 @@ def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOT
         case "extra_forbidden":
             return _unknown_key(location, model, inner)
         case "missing":
-            message = f"{place} is missing"
+            lacking = [".".join(map(str, one["loc"])) for one in error.errors() if one["type"] == "missing"]
+            message = f"{lacking[0]} is missing" if len(lacking) == 1 else f"{', '.join(lacking)} are missing"
         case "value_error":
             problem = finding["msg"].removeprefix("Value error, ")
             message = f"{place}: {problem}" if place else problem
@@ -40,6 +42,8 @@ def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOT
         case _:
             problem = finding["msg"][0].lower() + finding["msg"][1:]
             message = f"{place} = {finding['input']!r}: {problem}"
+            if finding["type"].endswith(("_type", "_parsing")) and _may_be_null(model, location):
+                message += ", or null"
     return ConfigError(message, location)
 
 
@@ -104,8 +108,19 @@ def _unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> Confi
     return unknown_key(key, ".".join(sections), _keys(section), location, {**inner, **inner_keys(section)})
 
 
+def _fields(model: Model) -> dict[str, FieldInfo]:
+    return (model if isinstance(model, type) else type(model)).model_fields
+
+
 def _keys(model: Model) -> list[str]:
-    return list((model if isinstance(model, type) else type(model)).model_fields)
+    return list(_fields(model))
+
+
+def _may_be_null(model: Model, location: Key) -> bool:
+    *sections, key = location
+    section = find_section(model, tuple(sections))
+    field = None if section is None else _fields(section).get(key)
+    return field is not None and type(None) in get_args(field.annotation)
 
 
 def find_section(model: Model, location: Key) -> Model | None:

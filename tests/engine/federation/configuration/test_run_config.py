@@ -273,6 +273,7 @@ class TestSharedPrefix:
             "split.majority",
             "split.first_group",
             "split.labels_share",
+            "training.stop_after",  # Needs validation images: tests of `validation_stop`.
             "plugin_digests",
         }
 
@@ -399,6 +400,11 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
     assert "\n" not in str(refused.value)
 
 
+def test_all_keys_that_are_missing_are_named():
+    with pytest.raises(ConfigError, match="dataset, seed, model are missing"):
+        RunConfig(clients=3, algorithm={"name": "fedavg"}, training=run().training)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -427,6 +433,10 @@ def test_a_typo_is_refused_with_what_is_allowed(given, message):
         ({"participation": True}, "participation = True: input should be a number, not true or false"),
         ({"dropout": 1}, "dropout = 1: input should be less than 1"),
         ({"dropout": -0.1}, "dropout = -0.1: input should be greater than or equal to 0"),
+        (
+            {"training": {"stop_after": "none"}},
+            "training.stop_after = 'none': input should be a valid integer, or null",
+        ),
         ({"joins": 3}, "joins = 3: input should be a valid dictionary"),
         ({"joins": {15: 2}}, "joins: client 15 does not exist, the last one is 14"),
         ({"joins": {-1: 2}}, "input should be greater than or equal to 0"),
