@@ -26,7 +26,7 @@ from fedgrid.grids.results.axes import algorithm_names, further_axes, name_of
 from fedgrid.grids.results.outcome import read_scores, state
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.names import names_line
-from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, stopped_line
+from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, scored_on_line, stopped_line
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.trained import trained_line
 
@@ -100,7 +100,8 @@ def read_runs(
 def about(runs: Sequence[Run]) -> list[str]:
     """Return the lines on runs of a grid: what they train, and what papers call their algorithms."""
     names = {run.algorithm: run.published for run in runs}
-    lines = trained_line([run.keys for run in runs]), stopped_line(runs), names_line(names)
+    trained = trained_line([run.keys for run in runs])
+    lines = trained, scored_on_line(runs), stopped_line(runs), names_line(names)
     return [line for line in lines if line]
 
 

@@ -11,7 +11,7 @@ from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, setting_words, values_of
 from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
-from fedgrid.tracking.scoring.run import stopped_line
+from fedgrid.tracking.scoring.run import scored_on_line, stopped_line
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
 from fedgrid.tracking.tables.axes import over_axis, sweep
@@ -88,6 +88,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
         ("seeds", ", ".join(map(str, seeds))),
         ("rounds", ", ".join(map(str, rounds))),
         ("training", study.trained_line.removeprefix("Trained: ")),
+        *([("scored on", line)] if (line := scored_on_line(study.finished)) else []),
         *([("stopped early", line.partition(": ")[2])] if (line := stopped_line(study.finished)) else []),
         *([("names in papers", study.names_line.split(": ")[1])] if study.names_line else []),
         *((axis, ", ".join(values_of(study, axis))) for axis in axes_of(study)),

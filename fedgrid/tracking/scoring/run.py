@@ -264,6 +264,16 @@ def stopped_line(runs: Sequence[Run]) -> str:
     return f"Stopped early (training.stop_after): {len(rounds)} of {len(runs)} runs, after {at}."
 
 
+def scored_on_line(runs: Sequence[Run]) -> str:
+    """Return the line that says how many runs are scored on validation images; empty without any."""
+    count = sum(run.values.get("split.scored_on") == "validation" for run in runs)
+    if not count:
+        return ""
+    return (
+        f"Clients' scores of {count} of {len(runs)} runs are on validation images, not on their test images."
+    )
+
+
 AXES = ("dataset", "clients", "split", "algorithm", "seed")
 """Axes that every grid has; a user may name them in the plural."""
 SYNONYMS = {

@@ -9,7 +9,14 @@ from fedgrid.tracking.scoring.axes import axes_of, runs_along, value_on, values_
 from fedgrid.tracking.scoring.client_scores import UNDEFINED
 from fedgrid.tracking.scoring.measures import Measure, measure_named, scores_by_seed, words_of
 from fedgrid.tracking.scoring.paired_tests import ALPHA, LEAST_SEEDS, by_seed, holm, seeds_test
-from fedgrid.tracking.scoring.run import AXES, SETTING_OF_ALGORITHM, Run, find_axis, stopped_line
+from fedgrid.tracking.scoring.run import (
+    AXES,
+    SETTING_OF_ALGORITHM,
+    Run,
+    find_axis,
+    scored_on_line,
+    stopped_line,
+)
 from fedgrid.tracking.scoring.scores import DECLARED
 from fedgrid.tracking.scoring.study import Study, plain, slug, split_name
 from fedgrid.tracking.tables.cells import coverage, explain_cells, over_scenarios
@@ -231,6 +238,8 @@ def _sentences(
         if score in UNDEFINED and (line := coverage(part, score)):
             yield line
     yield "At the end of each run."
+    if validated := scored_on_line(part.finished):
+        yield validated
     if stopped := stopped_line(part.finished):
         yield stopped
     methods = {run.method for run in part.runs}

@@ -18,7 +18,7 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import KINDS
 from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.cost import Target, Terms
-from fedgrid.tracking.scoring.run import stopped_line
+from fedgrid.tracking.scoring.run import scored_on_line, stopped_line
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.reference import REFERENCE, rows_of
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
@@ -140,6 +140,14 @@ def test_number_of_an_algorithms_own_is_drawn_of_the_runs_that_have_it_and_named
     assert axes.get_ylabel() == "focal loss"
     with pytest.raises(ValueError, match="focal_los.*did you mean 'focal_loss'"):
         figures.per_round(both, "focal_los")
+
+
+def test_runs_that_are_scored_on_validation_images_are_counted():
+    tested, validated = (
+        replace(run_of(), values={"split.scored_on": images}) for images in ("test", "validation")
+    )
+    assert scored_on_line([tested]) == ""
+    assert "1 of 2 runs are on validation images" in scored_on_line([tested, validated])
 
 
 def test_runs_that_stopped_early_are_counted_and_named_with_their_rounds():
