@@ -269,7 +269,6 @@ class TestSharedPrefix:
             inner = {"kind": value} if isinstance(value, str) else value
             changed |= {f"{name}.{key}" for key in inner} if name in sections else {name}
         assert changed == keys - {
-            "training.stop_after",  # Only with validation images: test_validation_stop.py.
             "split.majority",
             "split.first_group",
             "split.labels_share",
