@@ -23,7 +23,7 @@ from fedgrid.tracking.scoring.run import DAMAGED, select
 from fedgrid.tracking.scoring.selection import read_conditions
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
-from fedgrid.tracking.tables.comparison import compare, pairing
+from fedgrid.tracking.tables.comparison import MEASURES, compare, pairing
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from fedgrid.tracking.tables.table import Table
 
@@ -132,8 +132,12 @@ def print_table(
     _print_as(format, table, console)
 
 
-def print_comparison(study: Study, other: Study, console: Console, format: str, *, scores: str) -> None:
+def print_comparison(
+    study: Study, other: Study, console: Console, format: str, *, scores: str | None
+) -> None:
     """Print scores of two studies side by side, paired by scenario, algorithm and seed: a table a score.
+
+    Without `scores` the final ARI, or the first of the usual scores that both have.
 
     Raises:
         ConfigError: there is no such score, or nothing can be paired.
@@ -141,7 +145,7 @@ def print_comparison(study: Study, other: Study, console: Console, format: str, 
     try:
         measures = [measure_named(score, study, other) for score in names_in("--score", scores)]
         pairing(study, other)  # Raises if nothing can be paired.
-        tables = compare(study, other, measures)[: len(measures)]
+        tables = compare(study, other, measures or MEASURES)[: len(measures) or 1]
     except ValueError as error:
         raise ConfigError(str(error)) from error
     _warn_of_runs(study)
