@@ -251,7 +251,7 @@ def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) ->
 def _own_curves(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
     """Yield the curves of the numbers that algorithms declare of their own."""
     for curve in own_curves(study):
-        caption = "As the algorithm declares it. Meaning: `fedgrid algorithms NAME`."
+        caption = "As the algorithm declares it. Meaning: `fedgrid list algorithms NAME`."
         kind = FigureKind(words_of(curve), curve, words_of(curve).capitalize(), caption)
         yield kind.label, kind.plate(study, name, title)
 

@@ -1,6 +1,6 @@
 """Descriptions in MLflow, in Markdown: of a grid's experiment, of the grid's own run, and of each run.
 
-They are written again when a run ends, unless the user has changed them in MLflow. A note of `fedgrid tag`
+They are written again when a run ends, unless the user has changed them in MLflow. A note of `fedgrid show`
 stands above a run's description; its tags are tags in MLflow.
 """
 
