@@ -15,7 +15,7 @@ from benchmarks.groups.stored import Round, SharedPrefix
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.products import Products
-from fedgrid.algorithms.updates.source import Arrays, Compute, Fits, InMemory, Layout, Matrix, statistic_name
+from fedgrid.algorithms.updates.source import Arrays, Compute, InMemory, Layout, Matrix, statistic_name
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.seeds import generator
 
@@ -30,7 +30,7 @@ class StoredRound(InMemory):
         products = Products(1.0 - stored.standardised_MM, np.zeros(len(stored.clients)), 0.0)
         self._known = {statistic_name(STANDARDISED, stored.clients): products.arrays()}
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute, fits: Fits) -> list[Arrays]:
+    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return what is stored, and compute the rest.
 
         Raises:

@@ -27,7 +27,7 @@ def quickstart(tmp_path_factory):
     """Return (the storage, what was printed)."""
     storage = new_storage(tmp_path_factory.mktemp("quickstart"))
     short = f"training.rounds={ROUNDS}"
-    result = fedgrid("run", "quickstart", *short, "--storage", storage, "--in-process")
+    result = fedgrid("run", "quickstart", short, "--storage", storage, "--in-process")
     assert (result.code, result.err) == (0, "")
     return storage, result.out
 

@@ -128,7 +128,7 @@ def test_finished_runs_have_the_scores_of_then(kept: Path, folder: Path) -> None
     ("command", "said"),
     [
         ("status kept", "2 done"),
-        ("runs kept", "2 of 4 rounds"),
+        ("show kept", "2 of 4 rounds"),
         ("show kept", "2 of 4 runs finished"),
         ("show RUN", "2 of 4 rounds"),
         ("table kept", "halves"),

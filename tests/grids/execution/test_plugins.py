@@ -239,7 +239,7 @@ def test_no_command_executes_code_of_a_storage_unless_it_is_trusted(tmp_path, st
             r"need plugin (mine.py \(algorithm own\)|model.py), digest [0-9a-f]{12}\. ", refused.err
         )
         assert "add --trust" in refused.err
-    for command in ("status", "runs", "show", "report"):
+    for command in ("status", "show", "report"):
         assert fedgrid(command, "grid", *at).code == 0
     assert not trace.exists()
     assert fedgrid("analyse", "grid", "attack", "kind=membership", "--dry-run", "--trust", *at).code == 0

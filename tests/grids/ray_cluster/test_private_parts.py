@@ -18,6 +18,7 @@ PARTS = {
     "ray._private.node": ("Node",),
     "ray._private.ray_constants": ("ENABLE_RAY_CLUSTER",),
     "ray._private.utils": ("get_num_cpus", "estimate_available_memory", "resolve_object_store_memory"),
+    "ray._private.runtime_env.packaging": ("_dir_travel", "_get_excludes"),
     "ray._private.accelerators": ("get_accelerator_manager_for_resource",),
     "ray._raylet": ("Config",),
     "ray.air._internal.usage": ("tag_callbacks",),
