@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -72,7 +73,7 @@ def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
     with scratch_folder() as scratch:
         copy = scratch / folder
         copy.mkdir()
-        Storage(scratch, storage.uri).pull(folder, only=RECORDS)
+        replace(storage, root=scratch).pull(folder, only=RECORDS)
         yield copy
 
 
