@@ -214,7 +214,10 @@ def table(
     Raises:
         RecordsError: it is missing, or cannot be read.
     """
-    lacking = NoRecords(f"no {name}.parquet in {run_folder}; a run has one after its first round")
+    # A run under way has its tables in files named by their rounds.
+    others = sorted({path.stem.partition("-")[0] for path in run_folder.glob("*.parquet")})
+    step = f"there are {', '.join(others)}" if others else "a run has one after its first round"
+    lacking = NoRecords(f"no {name}.parquet in {run_folder}; {step}")
     try:
         rows = read_segments(
             run_folder, name, lambda manifest, each: _read(run_folder, manifest, each, keys, columns)

@@ -376,9 +376,7 @@ def test_check_writable_refuses_a_file(tmp_path, monkeypatch):
         str(tmp_path / "file" / "runs"),
         f"local://{tmp_path / 'file' / 'runs'}",
     ):
-        message = (
-            rf"^--storage {re.escape(text)}(: .* is a file, .* name another| cannot be written to: .*)$"
-        )
+        message = rf"^--storage {re.escape(text)}(: .* is a file, .* name another| cannot be written to: .*)$"
         with pytest.raises(ConfigError, match=message):
             Storage.of(text).check_writable()
 
