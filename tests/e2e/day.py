@@ -195,12 +195,14 @@ def served(command: str, folder: Path) -> str:
         [program, *shlex.split(command)[1:]], cwd=folder, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        server = re.search(r"http://[^/\s]+", line)
-        assert server is not None, line
+        printed = ""
+        while (server := re.search(r"http://[^/\s]+", printed)) is None:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
         wait_until_served(server[0])
         process.terminate()  # As Ctrl-C, which a shell's background job ignores.
-    return line
+    return printed
 
 
 if __name__ == "__main__":
