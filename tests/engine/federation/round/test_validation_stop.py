@@ -14,6 +14,7 @@ from fedgrid.grids.execution.run_events import RunFinished, run_to_end
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.runs import describe, read_runs
 from fedgrid.grids.results.study import load_run
+from fedgrid.manifest import read_manifest
 from fedgrid.tracking.records import table
 from tests.helpers.small_runs import CACHE, NOWHERE, config, numbers, play, rows
 
@@ -49,6 +50,9 @@ def test_it_ends_where_the_records_say_so_also_if_every_round_has_a_session_of_i
     asked = stopping(**given)
     assert isinstance(run(asked, tmp_path / "one"), RunFinished)
     number = last_round(folder := folder_of(tmp_path / "one", asked), asked)
+    manifest = read_manifest(folder)
+    assert (manifest.is_finished, manifest.rounds_done, manifest.rounds) == (True, number, MOST)
+    assert manifest.segments("clients") == ["clients.parquet"], "joined"
     scores = scores_of(asked, tmp_path / "one")
     best = max(scores, key=lambda of: (scores[of], -of))
     assert best + AFTER <= number < MOST
