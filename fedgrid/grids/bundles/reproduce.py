@@ -262,8 +262,8 @@ def _unchecked(
         if verdict.outcome != "not tried":
             checked |= {f"{_place(run)}/{name}" for name in RECORDS}
         if verdict.outcome == "same bytes":
-            models = manifest_of(folder_of(bundle.storage.root, run)).states[run.training.rounds]
-            checked |= {f"{_place(run)}/{name}" for name in models}
+            manifest = manifest_of(folder_of(bundle.storage.root, run))
+            checked |= {f"{_place(run)}/{name}" for name in manifest.states.get(manifest.rounds_done, ())}
     if with_tables:
         checked |= {name for name in bundle.files if re.fullmatch(rf"{REPORT}/{TABLES}/.*\.csv", name)}
     return group_names(name for name in bundle.files if name not in checked)

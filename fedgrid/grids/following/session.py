@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.recorded import end_of, files_of, records_at_uri, rounds_after, started_ms
 from fedgrid.grids.following.registry import find_tracker
@@ -72,7 +72,7 @@ class TrackerSession:
         away = records_at_uri(storage, config) if is_away else nullcontext(folder)
         with self._tracker() as tracker, away as records:
             added = self._add_rounds(tracker, run, records)
-            if status == "FINISHED" and self.open_runs[config.run_id] < config.training.rounds:
+            if status == "FINISHED" and self.open_runs[config.run_id] < last_round(records, config):
                 return None
             if status is not None:
                 self._end(tracker, run, status, drawn=drawn and status == "FINISHED")
