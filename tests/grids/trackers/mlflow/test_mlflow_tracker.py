@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from mlflow.tracking import MlflowClient
 
+from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.leases.storage_id import id_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.format import OtherVersion, unseal
@@ -204,6 +205,16 @@ def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store,
     list_files(folder_of(storage, CONFIG), is_finished=True)
     session.update(CONFIG)
     assert is_logged(folder_of(storage, CONFIG))
+
+
+def test_run_that_has_stopped_early_is_finished(storage, store, session):
+    given = {"clients": 4, "training": {"rounds": ROUNDS, "stop_after": 1}, "algorithm": "fedavg"}
+    run = complete({**given, "split": {"scored_on": "validation"}}, Path("unused"))
+    record(storage, run, 3)
+    (folder_of(storage, run) / "scores.json").write_text("{}\n")
+    list_files(folder_of(storage, run), is_finished=True)
+    assert session.update(run) == 3
+    assert store.runs[run_name(run)].info.status == "FINISHED"
 
 
 def test_run_that_failed_before_its_first_round_is_logged_without_metrics(storage, store, session):
