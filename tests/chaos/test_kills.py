@@ -29,7 +29,8 @@ def check_that_ray_is_private(driver: int) -> None:
     """Check that all listens on loopback only, and that no log of Ray's has a key of the storage."""
     found = processes(driver)
     addresses = listeners([driver, *found])
-    assert len(addresses) >= 8, "Ray's servers, workers and agents"
+    # GCS, raylet and agents; how many idle workers listen beside them differs from moment to moment.
+    assert len(addresses) >= 4
     assert set(addresses) <= set(LOOPBACK)
     [raylet] = of_kind("raylet", found)
     session = Path(re.search(r"--session[_-]dir=(\S+)", found[raylet])[1])
