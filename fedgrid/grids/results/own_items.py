@@ -37,13 +37,13 @@ class Draw:
 
 
 def own_items(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
-    """Return a section with what each file lists as `TABLES` and `FIGURES`; none without files.
+    """Return a section with what each file lists as `TABLES` and `FIGURES`; none where it lists neither.
 
     A function gets the study and returns a `Table` or a matplotlib figure. The first line of its docstring is
     a figure's title, the rest its caption.
 
     Raises:
-        ConfigError: a file cannot be loaded or lists nothing for a report, or a function fails.
+        ConfigError: a file cannot be loaded, or a function fails.
     """
     sections = (_section(load(read_source(path)), study) for path in files)
     return tuple(section for section in sections if section.items)
@@ -65,10 +65,6 @@ def add_own_items(page: Page, sections: Sequence[PageSection]) -> Page:
 
 
 def _section(plugin: Plugin, study: Study) -> PageSection:
-    if not any(plugin.lists[key] for key in ("FIGURES", "TABLES", "ANALYSES")):
-        raise ConfigError(
-            f"plugin {plugin.source.name} lists no FIGURES, TABLES or ANALYSES, which a report could show"
-        )
     tables = [_call(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
     plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
     stem = Path(plugin.source.name).stem

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY
 from fedgrid.arguments import checked
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import default_data_dir, find
 from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, Parts, differing, parts_of
@@ -50,13 +50,12 @@ def load(
     Args:
         grid: its name.
         storage: the storage that has it.
-        sizes: give runs the size of their model, for which it is built.
+        sizes: give runs the size of their model, where the model and its data set are here to build it.
         superseded: add the runs that the grid's file no longer asks for; their algorithm's title says so.
         seen: called with the number of runs that are read, and of all.
 
     Raises:
         ConfigError: if there is no such grid.
-        DataError: `sizes` are asked for, and images of a `folder:` or `npz:` data set cannot be read.
         OtherVersion, DamagedFile: what a run was made with cannot be read.
     """
     store = storage if isinstance(storage, Storage) else Storage.of(storage)
@@ -120,19 +119,21 @@ def readable_results(runs: Iterable[Run], left_out: Callable[[RecordsError], obj
     return results
 
 
-def model_bytes(config: RunConfig) -> int:
+def model_bytes(config: RunConfig) -> int | None:
     """Return the bytes of a run's model as it is sent: four for each parameter and entry of a buffer.
 
-    Raises:
-        ConfigError: if the model is of a plugin that this process does not know.
-        DataError: if images of a `folder:` or `npz:` data set cannot be read.
+    None where it cannot be built: its plugin is not in use, or its data set is not here.
     """
-    active.activate(config.plugin_digests)
-    dataset = find(config.dataset, default_data_dir())
     # Imports torch, which takes seconds.
     from fedgrid.engine.federation.models.flat_vectors import layout
 
-    return BYTES_PER_ENTRY * layout(config.model, dataset.inputs, dataset.num_classes).size
+    try:
+        active.activate(config.plugin_digests)
+        dataset = find(config.dataset, default_data_dir())
+        size = layout(config.model, dataset.inputs, dataset.num_classes).size
+    except (ConfigError, DataError):
+        return None
+    return BYTES_PER_ENTRY * size
 
 
 def _training_notes(runs: Iterable[Run]) -> Iterator[str]:

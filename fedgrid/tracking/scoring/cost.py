@@ -92,11 +92,10 @@ DEFAULT = Target("personalised_f1", 0.95, is_share=True)
 
 @dataclass(frozen=True)
 class Terms:
-    """What a cost is of, and how its bytes are counted."""
+    """What a cost is of, and in which unit its traffic is shown."""
 
     target: Target = DEFAULT
     unit: Unit = "bytes"
-    traffic: Traffic = "training"
 
 
 AS_USUAL = Terms()
@@ -124,7 +123,7 @@ def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
     goals, curve = _goals(study, terms.target), terms.target.curve
     return {
         algorithm: tuple(
-            cost(result, curve, goals.get(result.scenario, np.inf), terms.traffic)
+            cost(result, curve, goals.get(result.scenario, np.inf))
             for result in study.of(algorithm=algorithm).finished
             if is_known(result, curve)
         )

@@ -23,11 +23,6 @@ SENT = {
     "bytes": "bytes sent up and down by all clients together",
     "mbit-per-client": "megabits sent up and down, a mean over all clients, asked or not (FLIS, Table 3)",
 }
-CONVENTIONS = {
-    "training": "training only",
-    "with-test": "training, and the download of a model to be tested by each client that was asked (Prigent "
-    "et al., Table IV)",
-}
 
 
 def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
@@ -57,7 +52,7 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         f"cost-{dataset}-{clients}",
         f"Cost of {target.score} {target.goal}: {dataset}, {clients} clients",
         f"Until {target.score} first reaches {target.goal}: how many runs reach it; medians over all runs "
-        f"of the rounds, of the {SENT[terms.unit]} ({CONVENTIONS[terms.traffic]}), and of the seconds, as "
+        f"of the rounds, of the {SENT[terms.unit]} (training only), and of the seconds, as "
         f"without the round cache. {NEVER}: not reached by half of the runs. Least of a column in bold.",
         (Column("reached"), *(Column(heading, "until the target") for heading, _, _ in columns)),
         cells,

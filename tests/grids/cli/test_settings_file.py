@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from fedgrid.engine.runtime.plugins import active
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
 
@@ -13,7 +14,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEDGRID_STORAGE", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    return tmp_path
+    yield tmp_path
+    active.use()
 
 
 def write(folder, text):

@@ -9,6 +9,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.results.own_items import add_own_items, own_items
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.tables.personalisation import fairness
+from tests.helpers.plugin_files import ALGORITHM
 from tests.helpers.studies import WHOLE, result_of, run_of, study_of
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -71,6 +72,11 @@ def test_section_follows_the_first_one_of_the_report():
 def test_plugin_that_fails_is_named_with_its_function(tmp_path, text, message):
     with pytest.raises(ConfigError, match=message):
         own_items([written(tmp_path, text)], STUDY)
+
+
+def test_plugin_of_an_algorithm_adds_nothing_to_a_report(tmp_path):
+    """As where `fedgrid.toml` names it for every command."""
+    assert own_items([written(tmp_path, ALGORITHM)], STUDY) == ()
 
 
 def test_figure_that_fails_is_named_when_it_is_drawn(tmp_path):

@@ -31,6 +31,11 @@ def test_buffers_are_sent_too():
     assert size == 21_282_122 + 17_060
 
 
+def test_the_size_of_a_model_whose_images_are_not_here_is_unknown(tmp_path):
+    gone = complete({"dataset": "digits"}, Path()).model_copy(update={"dataset": f"folder:{tmp_path}/gone"})
+    assert model_bytes(gone) is None
+
+
 @pytest.fixture
 def storage(tmp_path):
     return Storage(tmp_path)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedgrid.tracking.scoring.cost import SCORES, Cost, Target, Terms, costs, scale
+from fedgrid.tracking.scoring.cost import SCORES, Cost, Target, Terms, cost, costs, scale
 from fedgrid.tracking.tables.cost import cost as cost_table
 from tests.helpers.studies import result_of, run_of, study_of
 
@@ -33,9 +33,13 @@ def run(down, up, *, asked, clients, model, rounds, algorithm="fedavg", accuracy
     return result_of(described, [(0,) * 6] * rounds, curves=curves)
 
 
-def only(result, **terms):
-    [[found]] = costs(study_of([result]), Terms(Target("personalised_accuracy", 0.8), **terms)).values()
+def only(result):
+    [[found]] = costs(study_of([result]), Terms(Target("personalised_accuracy", 0.8))).values()
     return found
+
+
+def with_test(result):
+    return cost(result, "personalised_accuracy", 0.8, "with-test")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def candidates(model, count, shared=0):
 def test_prigent_table_4_counts_a_third_model_that_is_tested(rounds, asked, clients, model, down, gigabytes):
     """Each client that was asked moves its models to train, its update, and one model to test."""
     result = run(down, model, asked=asked, clients=clients, model=model, rounds=rounds)
-    found = only(result, traffic="with-test")
+    found = with_test(result)
     assert found.bytes / 1e9 == pytest.approx(gigabytes, rel=2e-3)
     assert only(result).bytes == found.bytes - rounds * asked * model * BYTES
 
@@ -110,21 +114,21 @@ def test_prigent_table_5_is_what_is_sent_until_the_target():
     result = run(
         LENET_TANH, LENET_TANH, asked=50, clients=100, model=LENET_TANH, rounds=50, accuracy=accuracy
     )
-    assert only(result, traffic="with-test").bytes / 1e9 == pytest.approx(0.257, abs=1e-3)
+    assert with_test(result).bytes / 1e9 == pytest.approx(0.257, abs=1e-3)
 
 
 @pytest.mark.parametrize(("down", "tested"), [(0, 0), (LENET_SHARED, LENET_SHARED), (4 * LENET, LENET)])
 def test_the_download_to_test_is_one_model_at_most_what_the_round_sends(down, tested):
     """solo downloads nothing, LG-FedAvg its shared part, IFCA one of its models."""
     result = run(down, 0, asked=10, clients=20, model=LENET, rounds=1)
-    assert only(result, traffic="with-test").bytes - only(result).bytes == 10 * tested * BYTES
+    assert with_test(result).bytes - only(result).bytes == 10 * tested * BYTES
 
 
 def test_a_download_to_test_of_unknown_size_is_unknown():
     result = run(LENET, LENET, asked=2, clients=4, model=LENET, rounds=2)
     result = replace(result, model_bytes=None)
-    assert np.isnan(only(result, traffic="with-test").bytes)
-    assert only(result, traffic="with-test").rounds == 2
+    assert np.isnan(with_test(result).bytes)
+    assert with_test(result).rounds == 2
 
 
 @pytest.mark.parametrize(
