@@ -3,7 +3,7 @@
 python -m tests.chaos.hangs          # five minutes; needs a C compiler
 
 The code is a copy whose deadlines are seconds instead of hours (`runtime/storage/clock.py`). On Ray, a
-client actor is stopped for ever; then the server of a run, as it writes the state of a round; then that
+client actor is stopped for ever; then the server of a run, as it writes the records of round 3; then that
 write alone, as on a network disk that is away. A library that is preloaded (`hanging_write.c`) does the last
 two, so that they come at the same moment on any machine. Each is replaced, the grid finishes, no process is
 left, and all runs have the same bytes as undisturbed ones.
@@ -27,7 +27,7 @@ CASES = ("client", "server", "write")
 LEAST = 20.0
 """Seconds that a client actor may take; a server may be silent four times as long."""
 DEADLINES = {"FIRST": "60.0", "LEAST": str(LEAST), "TIMES_SLOWEST": "2.0"}
-GRID = "clients: 4\nalgorithm: ocfl-kmeans\ntraining: {rounds: 5, local_epochs: 200}\n"
+GRID = "clients: 4\nalgorithm: ocfl-kmeans\ntraining: {rounds: 5, local_epochs: 800}\n"
 """Its rounds take seconds, so that most of them are to come when the driver has shown round 2."""
 ENTRY = "from fedgrid.grids.cli.main import main; main()"
 ON_RAY = ("--clients-per-actor", "2")
@@ -42,7 +42,13 @@ def launched(
     """
     command = [sys.executable, "-c", ENTRY, "run", str(grid), "--json", "--storage", str(storage), *options]
     driver = subprocess.Popen(
-        command, env=environment(**settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        # Ray's workers import from the driver's folder first: not from the checkout, but from the copy.
+        cwd=grid.parent,
+        env=environment(**settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert driver.stdout is not None
     causes, seen, silences, last = [], set[int](), [0.0], time.monotonic()
@@ -89,7 +95,7 @@ def main() -> None:
         code = {
             "PYTHONPATH": str(changed_code(folder / "code", "engine/runtime/storage/clock.py", DEADLINES))
         }
-        write = {"LD_PRELOAD": str(library), "HANGING_NAME": "state-000003", "HANGING_ONCE": str(once)}
+        write = {"LD_PRELOAD": str(library), "HANGING_NAME": "-000003-", "HANGING_ONCE": str(once)}
         whole = new_storage(folder / "undisturbed")
         launched(grid, whole, "--in-process", **code)
         expected = contents(whole)
