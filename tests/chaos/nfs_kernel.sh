@@ -61,7 +61,7 @@ set +e
 
 echo "== tests"
 "$NFS_PYTHON" -m pytest -q --tb=short -n0 --color=no -p no:cacheprovider --basetemp=/run/a/t \
-    tests/engine/storage/test_{lease,held_file,atomic}.py tests/engine/round_cache/test_lock.py 2>&1
+    tests/engine/runtime/{leases/test_{lease,held_file},storage/test_atomic,round_cache/test_lock}.py 2>&1
 fresh
 echo "== runs without NFS"
 play /run/plain fedavg sattler < /dev/null

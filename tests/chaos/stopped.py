@@ -24,7 +24,7 @@ from tests.helpers.stored_runs import check, contents
 EXPIRED = 62.0
 """Seconds; a lease lasts for 60."""
 STOPPED = 100.0
-"""Seconds; the lock on a round lasts for 90."""
+"""Seconds; the lock on a round lasts for 60."""
 GRID = "clients: 4\nalgorithm: [fedavg, ocfl-kmeans]\ntraining: {rounds: 40}\n"
 
 

@@ -27,7 +27,7 @@ from fedgrid.grids.analyses.report import describe_runs, find_results, note_aske
 from fedgrid.grids.analyses.show import ProgressView, show_plan, show_results
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
-from fedgrid.grids.planning.claims import result_claims
+from fedgrid.grids.planning.keys import make_result_keys
 from fedgrid.grids.ray_cluster.cluster import connected, known_nodes
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -94,8 +94,7 @@ def analyse(
         rows = list(analysis.plan(jobs, todo, data_dir, cores))
         show_plan(rows, cores, waiting, as_json=how.as_json, console=console)
         return Result()
-    with Lease(storage, grid_name, result_claims(analysis.folder, finished), warn) as lease:
-        lease.confirm()
+    with Lease(storage, grid_name, make_result_keys(analysis.folder, finished), warn) as lease:
         storage = storage.patient(warn)
         grid, context = GridFolder(storage, grid_name), replace(context, storage=storage)
         grid.withdraw_stop()

@@ -20,7 +20,7 @@ from fedgrid.grids.bundles.layout import RECORDS, RUN_FILES, STORAGE, group_name
 from fedgrid.grids.bundles.read import Bundle, opened
 from fedgrid.grids.bundles.verdicts import names_of_other_scores
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.planning.claims import launch_claims
+from fedgrid.grids.planning.keys import make_launch_keys
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import PRESET, GridFolder
 from fedgrid.grids.results.imported import IMPORTED, grid_of, seal_import
@@ -46,7 +46,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
         if grid.is_there and not _is_import(grid):
             raise ConfigError(f"grid {name} was launched here, not imported; choose another --name")
         new = [run for run in bundle.runs if _is_lacking(run, bundle, name, storage)]
-        with Lease(storage, name, launch_claims(bundle.runs, new), warn):
+        with Lease(storage, name, make_launch_keys(bundle.runs, new), warn):
             claim(storage)
             for run in new:
                 _take(run, bundle, name, storage)

@@ -14,7 +14,7 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.following.trackers import Trackers
-from fedgrid.grids.planning.claims import import_claims
+from fedgrid.grids.planning.keys import make_import_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, write_scores
 from fedgrid.grids.trackers.mlflow.store import tracking_uri
@@ -29,7 +29,7 @@ def hold_grids(names: Sequence[str], storage: Storage, warn: Callable[[str], Non
         ConfigError: another driver has one of them.
         RunError: the storage cannot be written.
     """
-    with Lease(storage, names[0], import_claims(names[1]), warn) as lease:
+    with Lease(storage, names[0], make_import_keys(names[1]), warn) as lease:
         claim(storage)
         yield lease
 

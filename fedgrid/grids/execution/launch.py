@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from fedgrid.engine.runtime.leases.driver import drivers
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
@@ -24,7 +25,7 @@ from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.watch import LaunchResult, Watch
-from fedgrid.grids.planning.claims import launch_claims
+from fedgrid.grids.planning.keys import make_launch_keys
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.round_cache.retention import Retention
@@ -61,13 +62,13 @@ def launch(
         RunError: if the grid as a whole cannot go on.
     """
     cached = options.cache is not None
-    claims = launch_claims(grid.runs, todo, cached=cached, fresh=options.fresh)
+    keys = make_launch_keys(grid.runs, todo, cached=cached, fresh=options.fresh)
     # Before standard output is redirected.
     view = _view(grid, options, console)
     with ExitStack() as stack:
         # Ray prints messages of its own, until it has shut down.
         stack.enter_context(redirect_stdout(sys.stderr) if options.as_json else nullcontext())
-        lease = stack.enter_context(Lease(storage, grid.name, claims, warn))
+        lease = stack.enter_context(Lease(storage, grid.name, keys, warn))
         stack.enter_context(trackers.own_processes())
         steps = stack.enter_context(options.steps(console, as_lines=True))
         stack.enter_context(executor.started(steps))
@@ -79,7 +80,6 @@ def launch(
         if options.fresh:
             _forget(grid, todo, storage, lease, cached=cached)
         stack.enter_context(trackers.following(grid.runs, todo if options.fresh else ()))
-        lease.confirm()
         watch: Watch | None = None
         storage = storage.patient(warn, lambda: watch is not None and watch.stopping)
         stack.enter_context(_between(view, steps))
@@ -128,7 +128,8 @@ class _Runs:
         failed = {failure.run_id for failure in self.watch.failures}
         left = unfinished(grown.runs, self.storage, grown.until)
         todo = [run for run in left if run.run_id not in failed]
-        self.watch.lease.extend(launch_claims(grown.runs, todo, cached=self.retention is not None))
+        keys = make_launch_keys(grown.runs, todo, cached=self.retention is not None)
+        self.watch.lease.replace_keys(keys)
         self.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
         _count_new(grid, grown, self.storage, self.watch.tally)
         if todo:
@@ -150,7 +151,8 @@ def sweep(storage: Storage, grid: str, lease: Lease) -> None:
 
     A writer of another driver may hang, and go on later.
     """
-    delete_abandoned(storage.root, *([f"{GRIDS}/{grid}"] if lease.others() else [FOLDER, GRIDS]))
+    is_alone = [driver.token for driver in drivers(storage)] == [lease.token]
+    delete_abandoned(storage.root, *([FOLDER, GRIDS] if is_alone else [f"{GRIDS}/{grid}"]))
 
 
 def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
@@ -181,7 +183,7 @@ def _forget(
     for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
         storage.remove(name)
         rmtree(storage.root / name, ignore_errors=True)
-    lease.extend(launch_claims(grid.runs, todo, cached=cached))
+    lease.replace_keys(make_launch_keys(grid.runs, todo, cached=cached))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.run import run_grid
 from fedgrid.grids.following.session import sync
-from fedgrid.grids.planning.claims import launch_claims
+from fedgrid.grids.planning.keys import make_launch_keys
 from fedgrid.grids.planning.options import DEFAULT_TRACKERS, NO_TRACKER
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results import kept_plugins
@@ -99,8 +99,8 @@ def sync_grid(
             f"--track {DEFAULT_TRACKERS[0]}"
         )
     # Another driver may be training a run of this grid too.
-    claims = launch_claims(grid.runs, unfinished(grid.runs, storage))
-    with Lease(storage, name, claims, warn):
+    keys = make_launch_keys(grid.runs, unfinished(grid.runs, storage))
+    with Lease(storage, name, keys, warn):
         for run in grid.runs:
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
         claim(storage)

@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import readable_size
-from fedgrid.grids.planning.claims import deletion_claims
+from fedgrid.grids.planning.keys import make_deletion_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.runs import delete_runs
@@ -68,7 +68,7 @@ def delete_grid(
     what = f"the superseded runs of {name}" if only_superseded else f"the grid {name} in {storage}"
     if ask is not None and not _confirm(ask, f"Delete {what}: {asked.words}?", console):
         return
-    with Lease(storage, name, deletion_claims(asked.runs), warn), disk_errors(storage.root):
+    with Lease(storage, name, make_deletion_keys(asked.runs), warn), disk_errors(storage.root):
         now = _find_doomed(folder, storage, only_superseded)
         # Another grid may have got some of the runs since.
         doomed = replace(now, runs=tuple(run for run in now.runs if run in asked.runs))

@@ -23,7 +23,7 @@ from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import describe_runs, find_results, sections
 from fedgrid.grids.attack.analysis import ATTACK, Attack
 from fedgrid.grids.attack.settings import Attacking
-from fedgrid.grids.planning.claims import result_claims
+from fedgrid.grids.planning.keys import make_result_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.manifests import edit_table
@@ -259,8 +259,8 @@ def test_a_run_without_its_states_is_named_and_the_others_are_attacked(storage, 
 
 def test_attack_is_refused_while_another_driver_attacks_the_same_runs(storage):
     settings = settings_of("membership", None, None)
-    claims = result_claims("attacks", GridFolder(storage, "small").runs())
-    with Lease(storage, "other", claims), pytest.raises(ConfigError, match="in use: grid other"):
+    keys = make_result_keys("attacks", GridFolder(storage, "small").runs())
+    with Lease(storage, "other", keys), pytest.raises(ConfigError, match="in use: grid other"):
         attack_grid("small", storage, settings, Console())
 
 

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from fedgrid.engine.runtime.leases.driver import NONE
+from fedgrid.engine.runtime.leases.driver import NO_KEYS
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.planning.claims import launch_claims
+from fedgrid.grids.planning.keys import make_launch_keys
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
@@ -73,16 +73,16 @@ def test_nothing_goes_without_an_answer(storage):
     assert list_grids(storage) == ["mine", "other"]
 
 
-CLAIMS = {
-    "the grid": ("mine", NONE),
-    "a run of it": ("new", launch_claims([FIRST], [FIRST])),
-    "a run of it, finished": ("new", launch_claims([FIRST], [])),
+HELD = {
+    "the grid": ("mine", NO_KEYS),
+    "a run of it": ("new", make_launch_keys([FIRST], [FIRST])),
+    "a run of it, finished": ("new", make_launch_keys([FIRST], [])),
 }
 
 
-@pytest.mark.parametrize(("grid", "claims"), CLAIMS.values(), ids=CLAIMS)
-def test_what_another_driver_needs_is_left_alone(storage, grid, claims):
-    with Lease(storage, grid, claims):
+@pytest.mark.parametrize(("grid", "keys"), HELD.values(), ids=HELD)
+def test_what_another_driver_needs_is_left_alone(storage, grid, keys):
+    with Lease(storage, grid, keys):
         result = delete(storage, "--yes")
     assert result.code == 2
     assert f"is in use: grid {grid}" in result.err

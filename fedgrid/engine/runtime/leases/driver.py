@@ -1,92 +1,71 @@
 """The drivers of a storage: each has a file `drivers/<token>.json`, which its servers look for too.
 
-It says what the driver changes, needs and deletes. Two drivers can use a storage at the same time unless one
-changes or deletes what the other changes, or deletes what the other needs.
+It says which keys the driver holds. Two drivers can use a storage at the same time unless their keys clash.
 """
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
 from platform import node
-from typing import Any, Self
+from typing import Any
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.leases.held_file import Holder, Observer, holder_of
+from fedgrid.engine.runtime.leases.held_file import Observer, read_holder
 from fedgrid.engine.runtime.storage.atomic import share_with_group
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.runtime.storage.storage import Storage
 
-GRID = "grid "
-"""Start of the key of a grid's name; a run's key is its id."""
 FOLDER = "drivers"
-EXPIRES_AFTER = 60.0
-"""Seconds without a renewal."""
-OF_DRIVER = re.compile(rf"{FOLDER}/([0-9a-f]{{16}})\.json", re.ASCII)
-SETTLED, CLAIMS, VERSION = "settled", "claims", "format"
+SETTLED = "settled"
+"""Key of a driver's file: 1 once it has looked for others and goes on, else 0; always as long."""
 LATE = 10.0
 """Seconds after which a network file system has shown a new file everywhere."""
 
 
 @dataclass(frozen=True)
-class Claims:
-    """Keys of things in a storage, each with the words for it in a message."""
+class Keys:
+    """What a driver holds, as with a readers-writer lock; keys are words such as `the grid paper`."""
 
-    changes: Mapping[str, str] = field(default_factory=dict)
-    """For one driver alone, such as the grid's own folder and each run that is not finished."""
-    needs: Mapping[str, str] = field(default_factory=dict)
-    """What must stay, such as the grid's finished runs."""
-    deletes: Mapping[str, str] = field(default_factory=dict)
+    exclusive: AbstractSet[str] = frozenset()
+    """For this driver alone, such as the training of each run that is not finished."""
+    shared: AbstractSet[str] = frozenset()
+    """For any number of drivers that hold it shared, such as each run that must not be deleted."""
 
-    @classmethod
-    def of_json(cls, keys: Any) -> Self:
-        """Return the claims of another driver, whose words are not known.
-
-        Raises:
-            ValueError: this is not what `as_json` returns.
-        """
-        try:
-            kinds = [{str(key): str(key) for key in keys[kind]} for kind in ("changes", "needs", "deletes")]
-        except (KeyError, TypeError) as error:
-            raise ValueError("no claims") from error
-        return cls(*kinds)
+    def clash(self, other: "Keys") -> list[str]:
+        """Return the keys that one of the two holds exclusively and the other holds too."""
+        return sorted((self.exclusive & (other.exclusive | other.shared)) | (self.shared & other.exclusive))
 
     def as_json(self) -> dict[str, list[str]]:
-        """Return the keys of each kind."""
-        return {"changes": [*self.changes], "needs": [*self.needs], "deletes": [*self.deletes]}
-
-    def and_grid(self, *names: str) -> "Claims":
-        """Return these claims and those on grids of such names."""
-        grids = {f"{GRID}{name}": f"the grid {name}" for name in names}
-        return Claims({**grids, **self.changes}, self.needs, self.deletes)
-
-    def clash(self, other: "Claims") -> str | None:
-        """Return what the other driver does that these claims exclude, None if both can go on."""
-        everything = {**other.changes, **other.needs, **other.deletes}
-        for verb, mine, theirs in (
-            ("works on", self.changes, other.changes),
-            ("deletes", {**self.changes, **self.needs}, other.deletes),
-            ("needs", self.deletes, everything),
-        ):
-            if common := [words for key, words in mine.items() if key in theirs]:
-                return f"{verb} {common[0]}" + (f" and {len(common) - 1} more" if len(common) > 1 else "")
-        return None
+        """Return the keys for a driver's file."""
+        return {"exclusive": sorted(self.exclusive), "shared": sorted(self.shared)}
 
 
-NONE = Claims()
+NO_KEYS = Keys()
 
 
 @dataclass(frozen=True)
-class Driver(Holder):
-    """A driver of a storage, as its file says: also `user`, `what`, `since`."""
+class Driver:
+    """A driver of a storage, as its file says."""
 
     name: str
     """Of its file, relative to the storage's root."""
-    claims: Claims | None
-    """None if it may change any run: of a newer version, or damaged."""
+    data: bytes
+    """All of the file; it changes with each renewal."""
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What the file says, nothing if it is damaged: the process, `user`, `what`, `since`, the keys."""
+        return read_holder(self.data)
+
+    @cached_property
+    def keys(self) -> Keys | None:
+        """Its keys; None if the file does not say: it may hold any."""
+        with suppress(KeyError, TypeError):
+            return Keys(frozenset(self.about["exclusive"]), frozenset(self.about["shared"]))
+        return None
 
     @property
     def token(self) -> str:
@@ -96,7 +75,7 @@ class Driver(Holder):
     @property
     def is_settled(self) -> bool:
         """Whether it has looked for others, and goes on."""
-        return self.about.get(SETTLED) is not False
+        return bool(self.about.get(SETTLED))
 
     @property
     def what(self) -> str:
@@ -109,11 +88,10 @@ class Driver(Holder):
         return f"{self.about.get('host', '?')}, process {self.about.get('pid', '?')}"
 
     def __str__(self) -> str:
-        return super().__str__() if self.about else f"{self.name}, which is damaged"
-
-    def is_gone(self, root: Path, observer: Observer) -> bool | None:
-        """Return whether it has ended or hangs, None if that needs a later look."""
-        return observer.is_gone(root / self.name, self.about, self.text)
+        if not self.about:
+            return f"{self.name}, which is damaged"
+        pid, host, user, since = (self.about.get(key, "?") for key in ("pid", "host", "user", "since"))
+        return f"grid {self.what} of {user}, process {pid} on {host}, since {since}"
 
 
 def name_of(token: str) -> str:
@@ -127,21 +105,9 @@ def files(storage: Storage) -> list[Driver]:
     Raises:
         OSError, RunError: if the storage cannot be read.
     """
-    names = sorted(name for name in storage.sizes(FOLDER) if OF_DRIVER.fullmatch(name))
-    return [driver for name in names if (driver := _read_driver(storage, name)) is not None]
-
-
-def _read_driver(storage: Storage, name: str) -> Driver | None:
-    """Return what a file, which may be damaged, says of its driver; None if there is none."""
-    data = storage.read(name)
-    if data is None:
-        return None
-    holder = holder_of(data.decode(errors="replace"))
-    claims = None
-    if holder.about.get(VERSION) == FORMAT:
-        with suppress(ValueError):
-            claims = Claims.of_json(holder.about.get(CLAIMS))
-    return Driver(holder.text, holder.about, name, claims)
+    names = sorted(name for name in storage.sizes(FOLDER) if name.endswith(".json"))
+    contents = [(name, storage.read(name)) for name in names]
+    return [Driver(name, data) for name, data in contents if data is not None]
 
 
 def drivers(storage: Storage) -> list[Driver]:
@@ -152,8 +118,8 @@ def drivers(storage: Storage) -> list[Driver]:
     Raises:
         OSError, RunError: if the storage cannot be read.
     """
-    observer = Observer(EXPIRES_AFTER)
-    return [driver for driver in files(storage) if not driver.is_gone(storage.root, observer)]
+    observer = Observer()
+    return [driver for driver in files(storage) if not observer.is_gone(driver.name, driver.data)]
 
 
 def driver_of(storage: Storage, grid: str) -> Driver | None:

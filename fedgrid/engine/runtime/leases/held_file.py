@@ -1,183 +1,149 @@
-"""A file that names the process that holds it: the mechanism behind a storage's lease and a round's lock.
+"""A file that names the process that holds it: the mechanism of a driver's lease and of a round's lock.
 
-The holder renews the file from a thread. A process of this machine that has ended is detected at once. Any
-other holder is gone once the file has not changed for a while by the observer's own clock (`Observer`): two
-machines' clocks are never compared.
+The holder renews the file from a thread, which writes the time of its machine's monotonic clock into it. A
+process of this machine that has ended or hangs is detected at once. Any other holder is gone once the file
+has not changed for a minute by the observer's own clock: two machines' clocks are never compared.
+
+No file is locked for this: if a process deletes a file that it has locked while another one opens it, the NFS
+client of Linux 6.1 may repeat its LOCK request for ever, and all that want the file hang.
 """
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
-from typing import Any, TextIO
+from typing import Any
 
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_here
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, flush
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
+EXPIRES_AFTER = 60.0
+"""Seconds without a renewal."""
+RENEW_EVERY = EXPIRES_AFTER / 4
+"""Seconds. Three renewals may fail before the file expires."""
 RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
 
-def stamp_text(content: Mapping[str, Any], clock: Clock) -> str:
-    """Return the text of a file with `RENEWED`; the time in it is always as long."""
-    return json.dumps({**content, RENEWED: f"{clock.now():020.6f}"}) + "\n"
-
-
-def renew_stamp(file: TextIO, clock: Clock) -> None:
-    """Write the time into an open file, whose length stays the same.
-
-    Raises:
-        OSError, ValueError: it cannot be read or written, or is damaged.
-    """
-    file.seek(0)
-    os.pwrite(file.fileno(), stamp_text(read_holder(file.read()), clock).encode(), 0)
-    os.fsync(file.fileno())
-
-
-@dataclass(frozen=True)
-class Holder:
-    """The process that holds a file, as the file says."""
-
-    text: str
-    """All of the file; it changes with each renewal."""
-    about: Mapping[str, Any]
-    """What it says, empty if it is damaged: `token`, the identity of the process, and more."""
-
-    def __str__(self) -> str:
-        if not self.about:
-            return "a damaged file"
-        pid, host, user, since = (self.about.get(key, "?") for key in ("pid", "host", "user", "since"))
-        return f"grid {self.about.get('what', '?')} of {user}, process {pid} on {host}, since {since}"
-
-
 class HeldFile:
-    """One process's side of such a file. It is held if it contains the token of this object."""
+    """A file that this process holds while it contains the token of this object."""
 
-    def __init__(self, path: Path, renew_every: float, token: str = "") -> None:
-        """Prepare to hold `path` and to renew it at an interval, in seconds; nothing is written yet.
-
-        Without a `token` it gets a random one.
-        """
+    def __init__(self, path: Path, token: str = "", clock: Clock = CLOCK) -> None:
+        """Prepare to hold `path`; nothing is written yet. Without a `token` it gets a random one."""
         self.path = path
         self.token = token or token_hex(8)
-        self._renew_every = renew_every
+        self.content: dict[str, Any] = {}
+        """What the file says besides the token, the process and the time of the renewal."""
+        self._clock = clock
         self._stopped = Event()
         self._thread: Thread | None = None
 
-    def holder(self) -> dict[str, Any]:
-        """Return what the file says while this object holds it: token and identity of the process."""
-        return {"token": self.token, **identity()}
+    def text(self) -> str:
+        """Return the text of a file that is renewed now; the time in it is always as long."""
+        renewed = f"{self._clock.now():020.6f}"
+        return json.dumps({"token": self.token, **identity(), RENEWED: renewed, **self.content}) + "\n"
 
-    def is_ours(self, file: TextIO) -> bool:
-        """Return whether an open file is the one that this object holds.
-
-        Raises:
-            ValueError: it is damaged.
-        """
-        return read_holder(file.read()).get("token") == self.token
-
-    def renew(self, touch: Callable[[TextIO], None]) -> bool:
-        """Renew the file with `touch`; return False, and change nothing, if it is gone or another's.
+    def renew(self) -> bool:
+        """Write the text anew, as long as before; return False if the file is gone or another process's.
 
         The file that is written is the one that was read: a file that replaces it meanwhile is not changed.
 
         Raises:
-            OSError, ValueError: it cannot be read or written, or is damaged.
+            OSError: it cannot be read or written.
         """
         try:
-            with self.path.open("r+") as file:
-                is_ours = self.is_ours(file)
+            with self.path.open("r+b") as file:
+                is_ours = read_holder(file.read()).get("token") == self.token
                 if is_ours:
-                    touch(file)
+                    os.pwrite(file.fileno(), self.text().encode(), 0)
+                    os.fsync(file.fileno())
                 return is_ours
         except FileNotFoundError:
             return False
 
-    def delete(self) -> bool:
-        """Delete the file if it is ours; return whether it was.
-
-        A process that was stopped for so long between the two steps that another one has taken the file over
-        deletes that one's file.
-
-        Raises:
-            OSError, ValueError: it cannot be read or deleted, or is damaged.
-        """
-        try:
-            with self.path.open() as file:
-                is_ours = self.is_ours(file)
-            if is_ours:
-                self.path.unlink()
-            return is_ours
-        except FileNotFoundError:
-            return False
-
-    def start_renewing(self, renew: Callable[[], bool]) -> None:
-        """Call `renew` from a thread until `stop_renewing`, or until it returns False. Errors are retried."""
-        self._thread = Thread(target=self._renew_until_stopped, args=(renew,), name="renewal", daemon=True)
+    def start_renewing(self) -> None:
+        """Call `renew` from a thread until `release`, or until it returns False. Errors are retried."""
+        self._thread = Thread(target=self._renew_until_stopped, name="renewal", daemon=True)
         self._thread.start()
 
-    def stop_renewing(self) -> None:
-        """End the thread, and wait until it has ended."""
+    def release(self) -> None:
+        """End the thread, and delete the file if it is ours.
+
+        A process that was stopped for so long between the look and the deletion that another one has taken
+        the file over deletes that one's file.
+        """
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
+        with suppress(OSError):  # If it cannot be deleted, it expires.
+            if read_holder(self.path.read_bytes()).get("token") == self.token:
+                self.path.unlink()
 
-    def _renew_until_stopped(self, renew: Callable[[], bool]) -> None:
-        while not self._stopped.wait(self._renew_every):
+    def _renew_until_stopped(self) -> None:
+        while not self._stopped.wait(RENEW_EVERY):
             # If renewing fails, training goes on. It is retried; meanwhile another process may take the file.
-            with suppress(OSError, ValueError, FedgridError):
-                if not renew():
+            with suppress(OSError, FedgridError):
+                if not self.renew():
                     return
 
 
 class Observer:
     """Finds out whether the holders of files are gone, from what it sees of them."""
 
-    def __init__(self, expires_after: float, clock: Clock = CLOCK) -> None:
-        """Observe files whose holders are gone after this many seconds without a change."""
-        self._expires_after = expires_after
+    def __init__(self, clock: Clock = CLOCK) -> None:
         self._clock = clock
-        self._seen: dict[Path, tuple[object, float]] = {}
+        self._seen: dict[str, tuple[bytes, float]] = {}
 
-    def is_gone(self, path: Path, holder: Mapping[str, object], content: object) -> bool | None:
-        """Return whether a file's holder is gone; None if that needs a later look.
+    def is_gone(self, name: str, data: bytes) -> bool | None:
+        """Return whether the holder of a file is gone; None if that needs a later look.
 
-        `holder` is what the file says about it, empty if that is damaged; with `RENEWED`, one on this machine
-        is judged at once. `content` is whatever changes with each renewal.
+        `data` is what the file contains now. A holder on this machine is judged at once.
         """
+        holder = read_holder(data)
         if has_ended(holder):
             return True
         now = self._clock.now()
-        seen, since = self._seen.setdefault(path, (content, now))
-        if seen != content:
-            self._seen[path] = content, now
+        seen, since = self._seen.setdefault(name, (data, now))
+        if seen != data:
+            self._seen[name] = data, now
             return False
-        renewed = _seconds(holder.get(RENEWED)) if is_here(holder) else None
-        if renewed is not None:
-            return now - min(since, renewed) > self._expires_after
-        return True if now - since > self._expires_after else None
+        if is_here(holder):
+            with suppress(KeyError, TypeError, ValueError):
+                return now - min(since, float(holder[RENEWED])) > EXPIRES_AFTER
+        return True if now - since > EXPIRES_AFTER else None
 
 
-@contextmanager
-def temporary_beside(path: Path, text: str, token: str, mode: int = 0o666) -> Iterator[Path]:
-    """Provide a temporary file beside `path` with `text`, to link to `path` or to replace it with.
+def read_holder(data: bytes) -> dict[str, Any]:
+    """Return what such a file says about its holder; nothing if it is damaged or not completely written."""
+    with suppress(ValueError):
+        content = json.loads(data)
+        if isinstance(content, dict):
+            return content
+    return {}
 
-    So a process that is killed meanwhile leaves no empty file of that name.
+
+def create_file(path: Path, text: str, mode: int = 0o666, *, flushed: bool = True) -> bool:
+    """Create a whole file; return False if there is one of that name, which stays.
+
+    A process that is killed meanwhile leaves no empty file of that name.
     """
-    temporary = path.with_name(f"{path.name}{PARTIAL}{token}")
+    temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
     try:
         temporary.touch(mode)
         temporary.write_text(text)
-        yield temporary
+        if flushed:
+            flush(temporary)
+        link(temporary, path)
+    except FileExistsError:
+        return False
     finally:
         temporary.unlink(missing_ok=True)
+    return True
 
 
 def link(temporary: Path, path: Path) -> None:
@@ -198,50 +164,3 @@ def link(temporary: Path, path: Path) -> None:
         text = temporary.read_bytes()
         with path.open("xb") as file:
             file.write(text)
-
-
-def create_file(path: Path, text: str, mode: int = 0o666) -> None:
-    """Create a whole file; if another process has just created it, leave that."""
-    with temporary_beside(path, text, token_hex(4), mode) as temporary:
-        flush(temporary)
-        with suppress(FileExistsError):
-            link(temporary, path)
-
-
-def current_holder(path: Path) -> Holder | None:
-    """Return the holder of a file, None if it has none. A damaged one may still be renewed by its holder."""
-    try:
-        text = path.read_bytes().decode(errors="replace")
-    except FileNotFoundError:
-        return None
-    return holder_of(text)
-
-
-def holder_of(text: str) -> Holder:
-    """Return what the text of such a file says; it may be damaged."""
-    try:
-        return Holder(text, read_holder(text))
-    except ValueError:
-        return Holder(text, {})
-
-
-def read_holder(text: str) -> dict[str, Any]:
-    """Return what the text of such a file says about its holder.
-
-    Raises:
-        ValueError: it is damaged, or not completely written yet.
-    """
-    try:
-        content = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-    if not isinstance(content, dict):
-        raise ValueError("not a JSON object")
-    return content
-
-
-def _seconds(text: object) -> float | None:
-    try:
-        return float(text) if isinstance(text, str) else None
-    except ValueError:
-        return None

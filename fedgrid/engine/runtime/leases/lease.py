@@ -1,115 +1,95 @@
 """A driver's lease on a part of a storage, in `drivers/<token>.json`. It expires unless it is renewed.
 
-The file says what the driver claims: its grid, the runs that it trains, those that must stay. Several drivers
-use a storage at the same time if their claims allow it (`Claims`). A driver writes its file first, looks
-at those of the others then, and writes again that it has settled. Of two whose claims clash, the one that
-looks last sees the other. If neither has settled yet, the one with the smaller token goes on, once the other
-has withdrawn.
+Several drivers use a storage at the same time if their keys do not clash (`Keys`). A driver writes its file
+first, looks at those of the others then, and writes into its own that it has settled. Of two that clash, the
+one that looks last sees the other. If neither has settled yet, the one with the smaller token goes on, once
+the other has withdrawn.
 
-A lease has expired if it has not changed for a minute by the clock of the driver that looks at it. If its
-holder is a process of this machine, that is known at once. The next driver whose claims clash with it deletes
-it then, and so does every driver that renews its own.
+A driver whose file is deleted has lost its lease. Another driver deletes it once its holder is gone, as it
+takes or renews its own: where the machine is another one, after it has not changed for a minute.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from secrets import token_hex
 from threading import Event, Lock
 from types import TracebackType
-from typing import Self, TextIO
+from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, FedgridError, RunError
-from fedgrid.engine.federation.format import FORMAT
-from fedgrid.engine.runtime.leases.driver import (
-    CLAIMS,
-    EXPIRES_AFTER,
-    FOLDER,
-    NONE,
-    SETTLED,
-    VERSION,
-    Claims,
-    Driver,
-    files,
-    name_of,
-)
-from fedgrid.engine.runtime.leases.held_file import HeldFile, Observer, renew_stamp, stamp_text
+from fedgrid.engine.runtime.leases.driver import FOLDER, NO_KEYS, SETTLED, Driver, Keys, files, name_of
+from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER, HeldFile, Observer
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
 
-RENEW_EVERY = EXPIRES_AFTER / 4
-"""Seconds. Three renewals may fail before the lease expires."""
-LOOK_EVERY = 3.0
-"""Seconds between two looks at a lease that may have expired."""
-SOON = 0.1
-"""Seconds between two looks at a driver that starts at the same moment."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a driver that may be gone, or that starts at the same moment."""
 
 
-class Lease:
-    """Holds a part of a storage for the block of a `with`; a thread renews the lease."""
+class Lease(HeldFile):
+    """Holds keys of a storage for the block of a `with`; a thread renews the lease."""
 
     def __init__(
         self,
         storage: Storage,
         what: str,
-        claims: Claims = NONE,
+        keys: Keys = NO_KEYS,
         notify: Callable[[str], None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Prepare a lease for the grid `what` and further claims; nothing is written yet.
+        """Prepare a lease on the grid `what`, exclusively, and on further keys; nothing is written yet.
 
         `notify` gets a line if taking the lease takes up to a minute, as the last holder may be alive.
         """
+        # Other machines of the grid look for a file of this name.
+        token = token_hex(8)
+        self._name = name_of(token)
+        super().__init__(storage.root / self._name, token, clock)
         self.lost = Event()
         """Set once another driver has taken the storage over: this one must stop."""
         self._storage = storage
         self._what = what
-        self._claims = claims.and_grid(what)
         self._notify = notify
-        self._clock = clock
-        self._since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        self.token = token_hex(8)
-        """What the name of its file contains: other machines of the grid look for it."""
-        self._name = name_of(self.token)
-        self._file = HeldFile(storage.root / self._name, RENEW_EVERY, self.token)
+        since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        self.content = {"user": user_name(), "what": what, "since": since}
+        self._keys = self._add_grid(keys)
         self._writing = Lock()
-        self._observer = Observer(EXPIRES_AFTER, clock)
+        self._observer = Observer(clock)
 
     def __enter__(self) -> Self:
         """Take the lease; where the holder of a clashing one may have died, wait for a minute.
 
         Raises:
-            ConfigError: if another driver has claimed the same, or the storage may not be written.
+            ConfigError: if the keys clash with those of another driver, or the storage may not be written.
             RunError: if the storage cannot be read or written at present.
         """
         root = self._storage.root
         try:
             with disk_errors(root):
                 share_with_group(root)
-                root.mkdir(parents=True, exist_ok=True)
-                (root / FOLDER).mkdir(exist_ok=True)
+                (root / FOLDER).mkdir(parents=True, exist_ok=True)
                 try:
                     while not self._try_to_settle():
                         pass
                 except BaseException:
-                    self._withdraw()
+                    self.release()
                     raise
         except DeniedError as error:
             raise ConfigError(f"--storage {error}") from error
-        self._file.start_renewing(self.renew)
+        self.start_renewing()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.stop_renewing()
-        self._withdraw()
+        self.release()
 
     def check(self) -> None:
-        """Check that no other driver has taken over what this one has claimed.
+        """Check that no other driver has taken over what this one holds.
 
         Raises:
             RunError: one has.
@@ -117,146 +97,117 @@ class Lease:
         if self.lost.is_set():
             raise RunError("another fedgrid has taken over this storage, so this one stops; nothing is lost")
 
-    def confirm(self) -> None:
-        """Look once more at a URI, some time after taking the lease and before anything is computed.
+    def replace_keys(self, keys: Keys) -> None:
+        """Hold the grid and `keys` instead of the earlier ones.
 
         Raises:
-            RunError: another driver has taken it over; or the storage cannot be reached.
-        """
-        if self._storage.uri:
-            self.renew()
-            self.check()
-
-    def extend(self, claims: Claims) -> None:
-        """Claim `claims` instead of the earlier ones, which they include.
-
-        Raises:
-            ConfigError: if another driver has claimed the same; this one must end.
+            ConfigError: if they clash with those of another driver; this one must end.
             RunError: if the storage cannot be read or written.
         """
-        self._claims = claims.and_grid(self._what)
+        self._keys = self._add_grid(keys)
         patience = Patience(GIVE_UP_AFTER, self._notify, self._clock)
         with disk_errors(self._storage.root):
             patience.repeat(lambda: self._write(settled=True), (OSError, RunError))
-            while not patience.repeat(lambda: self._is_free(settled=True), (OSError, RunError)):
+            while not patience.repeat(self._is_free, (OSError, RunError)):
                 pass
 
-    def others(self) -> list[Driver]:
-        """Return the other drivers of this storage, except those that are known to be gone.
-
-        Raises:
-            OSError, RunError: if the storage cannot be read.
-        """
-        return [other for other in self._files() if not other.is_gone(self._storage.root, self._observer)]
+    def release(self) -> None:
+        """Give the lease back."""
+        super().release()
+        with suppress(FedgridError):  # If it cannot be deleted, it expires.
+            self._storage.remove(self._name)
 
     def renew(self) -> bool:
         """Extend the lease by a minute; if it is no longer ours, set `lost` and return False.
 
-        Drivers that are gone are deleted.
-
         Raises:
-            OSError, ValueError, RunError: if the storage cannot be reached, or the lease is damaged; it then
-                lasts until it expires.
+            OSError, RunError: if the storage cannot be reached; the lease then lasts until it expires.
         """
-        begun = self._clock.now()
-        with self._writing:
-            self._storage.refresh(self._name)
-            is_ours = self._file.renew(self._extend)
-            # A process that was stopped in between must look again: another driver may have the lease by now.
-            if is_ours and self._clock.now() - begun < EXPIRES_AFTER / 2:
-                self._storage.push(self._name)
-        if not is_ours or self._is_overtaken():
-            self.lost.set()
-            return False
-        return True
+        if self._renew_file() and not any(
+            other.is_settled and other.token < self.token for other, _ in self._find_clashing()
+        ):
+            return True
+        self.lost.set()
+        return False
 
-    def _extend(self, file: TextIO) -> None:
-        renew_stamp(file, self._clock)
+    def _add_grid(self, keys: Keys) -> Keys:
+        return Keys(keys.exclusive | {f"the grid {self._what}"}, keys.shared)
 
     def _write(self, *, settled: bool) -> None:
-        about = {"user": user_name(), "what": self._what, "since": self._since, VERSION: FORMAT}
-        claims = {SETTLED: settled, CLAIMS: self._claims.as_json()}
-        content = stamp_text({**self._file.holder(), **about, **claims}, self._clock)
         with self._writing:
-            write_text(self._file.path, content)
+            self.content |= {SETTLED: int(settled), **self._keys.as_json()}
+            write_text(self.path, self.text())
             self._storage.push(self._name)
 
-    def _withdraw(self) -> None:
-        with suppress(OSError, ValueError, FedgridError):  # If it cannot be given back, it expires.
-            self._storage.refresh(self._name)
-            if self._file.delete():
-                self._storage.remove(self._name)
+    def _renew_file(self) -> bool:
+        """Renew the file; return False if another driver has deleted it."""
+        with self._writing:
+            while True:
+                begun = self._clock.now()
+                self._storage.refresh(self._name)
+                if not super().renew():
+                    return False
+                # A process that was stopped in between looks again: another driver may have deleted the file.
+                if self._clock.now() - begun < EXPIRES_AFTER / 2:
+                    self._storage.push(self._name)
+                    return True
 
     def _try_to_settle(self) -> bool:
         """Try to take the lease; return False if that must be tried again."""
-        begun = self._clock.now()
         self._write(settled=False)
         if not self._is_free():
             return False
-        # A process that was stopped in between must look again: another driver may have the lease by now.
-        if self._clock.now() - begun > EXPIRES_AFTER / 2:
+        self.content[SETTLED] = 1
+        return self._renew_file()
+
+    def _is_free(self) -> bool:
+        """Return whether no other driver's keys clash; if that cannot be said yet, pause."""
+        for other, is_gone in self._find_clashing():
+            if is_gone is None:
+                self._notify_once(other)
+            elif other.is_settled or other.token < self.token:
+                raise self._refusal(other)
+            self._clock.pause(LOOK_EVERY)
             return False
-        self._write(settled=True)
         return True
 
-    def _files(self) -> list[Driver]:
-        return [driver for driver in files(self._storage) if driver.name != self._name]
+    def _find_clashing(self) -> Iterator[tuple[Driver, bool | None]]:
+        """Yield the other drivers whose keys clash, and False, or None for those that may be gone.
 
-    def _is_free(self, *, settled: bool = False) -> bool:
-        """Return whether no other driver has claimed the same; if that cannot be said yet, pause."""
-        for other in self._files():
-            clash = self._clash(other)
-            if clash is None:
+        Files of those that are gone are deleted.
+        """
+        for other in files(self._storage):
+            if other.name == self._name:
                 continue
-            is_gone = other.is_gone(self._storage.root, self._observer)
+            is_gone = self._observer.is_gone(other.name, other.data)
             if is_gone:
                 self._delete(other)
-            elif is_gone is None:
-                self._announce(other)
-                self._clock.pause(LOOK_EVERY)
-                return False
-            elif settled or other.is_settled or other.token < self.token:
-                raise self._refusal(other, clash)
-            else:
-                self._clock.pause(SOON)
-                return False
-        return True
-
-    def _is_overtaken(self) -> bool:
-        """Return whether a driver with a smaller token has claimed the same; delete those that are gone."""
-        is_overtaken = False
-        for other in self._files():
-            if other.is_gone(self._storage.root, self._observer):
-                self._delete(other)
-            elif other.claims is not None and other.is_settled and other.token < self.token:
-                is_overtaken |= self._claims.clash(other.claims) is not None
-        return is_overtaken
-
-    def _clash(self, other: Driver) -> str | None:
-        if other.claims is None:
-            return (
-                "is of another version, which uses the storage exclusively"
-                if other.about
-                else "may change any run"
-            )
-        return self._claims.clash(other.claims)
+            elif other.keys is None or self._keys.clash(other.keys):
+                yield other, is_gone
 
     def _delete(self, gone: Driver) -> None:
         """Delete the file of a driver that is gone, unless it has changed. If that fails, it stays."""
         with suppress(PermissionError):
-            if self._storage.read(gone.name) == gone.text.encode():
+            if self._storage.read(gone.name) == gone.data:
                 (self._storage.root / gone.name).unlink(missing_ok=True)
                 self._storage.remove(gone.name)
 
-    def _refusal(self, other: Driver, clash: str) -> ConfigError:
+    def _refusal(self, other: Driver) -> ConfigError:
         is_mine = other.about.get("user") == user_name()
         stop = f", `{command(self._storage, 'stop', other.what)}`" if is_mine else ""
-        reason = "" if other.what == self._what else f", {clash}"
+        reason = "" if other.what == self._what else f", {self._describe_clash(other)}"
         return ConfigError(
             f"{self._storage} is in use: {other}{reason}; wait{stop}, or name another --storage"
         )
 
-    def _announce(self, other: Driver) -> None:
+    def _describe_clash(self, other: Driver) -> str:
+        if other.keys is None:
+            return "may change any run"
+        first, *more = self._keys.clash(other.keys)
+        verb = "works on" if first in other.keys.exclusive else "needs"
+        return f"{verb} {first}" + (f" and {len(more)} more" if more else "")
+
+    def _notify_once(self, other: Driver) -> None:
         notify, self._notify = self._notify, lambda _: None
         notify(
             f"{self._storage} may be in use: {other}; taken over unless it renews within {EXPIRES_AFTER:g} s"

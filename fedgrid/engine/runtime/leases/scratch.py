@@ -39,9 +39,8 @@ def delete_abandoned_folders(where: Path) -> None:
     A process that was killed before its file was there leaves an empty folder, which goes once it is old.
     """
     for file in where.glob(f"{PREFIX}*/{HOLDER}"):
-        # Another user's, or deleted just now, or not written completely.
-        with suppress(OSError, ValueError):
-            if has_ended(read_holder(file.read_bytes().decode())):
+        with suppress(OSError):  # Another user's, or deleted just now.
+            if has_ended(read_holder(file.read_bytes())):
                 shutil.rmtree(file.parent)
     for folder in where.glob(f"{PREFIX}????????"):  # As `tempfile` names them.
         with suppress(OSError):  # Another user's, or with files: it stays.

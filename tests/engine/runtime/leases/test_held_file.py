@@ -9,66 +9,54 @@ from threading import Event
 import pytest
 
 from fedgrid.engine.federation.errors import RunError
-from fedgrid.engine.runtime.leases.held_file import HeldFile, link, read_holder
+from fedgrid.engine.runtime.leases import held_file
+from fedgrid.engine.runtime.leases.held_file import HeldFile, create_file, link
 from fedgrid.engine.runtime.storage import remote
 
 
 @pytest.fixture
-def held(tmp_path):
-    held = HeldFile(tmp_path / "held.json", renew_every=0.001)
-    held.path.write_text(json.dumps(held.holder()))
+def held(tmp_path, monkeypatch):
+    monkeypatch.setattr(held_file, "RENEW_EVERY", 0.001)
+    held = HeldFile(tmp_path / "held.json")
+    assert create_file(held.path, held.text())
     return held
 
 
-def touch(file):
-    os.utime(file.fileno(), (1.0, 1.0))
+OTHERS = {
+    "another token": '{"token": "other"}',
+    "empty": "",
+    "half": '{"tok',
+    "no object": "[]",
+    "zeros": "\0\0",
+}
 
 
-def test_holder_is_this_process(held):
-    assert held.holder()["pid"] == os.getpid()
-    with held.path.open() as file:
-        assert held.is_ours(file)
-        file.seek(0)
-        assert not HeldFile(held.path, 1.0).is_ours(file)
-
-
-def test_renewal_touches_only_our_file(held):
-    assert held.renew(touch)
-    assert held.path.stat().st_mtime == 1.0
-    held.path.write_text(json.dumps({"token": "other"}))
-    assert not held.renew(touch)
-    assert held.path.stat().st_mtime > 1.0
-    held.path.unlink()
-    assert not held.renew(touch)
-
-
-def test_only_our_file_is_deleted(held):
-    assert held.delete()
-    assert not held.delete()
-    held.path.write_text(json.dumps({"token": "other"}))
-    assert not held.delete()
-    assert held.path.exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "cause"),
-    [
-        ("", "Expecting"),
-        ("{", "Expecting"),
-        ("[]", "not a JSON object"),
-        ("1", "not a JSON object"),
-        ("[" * 100_000, "nested too deeply"),
-        ("\0", "Expecting"),
-    ],
-)
-def test_damaged_file_is_a_value_error(held, text, cause):
+@pytest.mark.parametrize("text", OTHERS.values(), ids=OTHERS)
+def test_file_of_another_holder_is_neither_renewed_nor_deleted(held, text):
     held.path.write_text(text)
-    with held.path.open() as file, pytest.raises(ValueError, match=cause):
-        read_holder(file.read())
+    assert not held.renew()
+    held.release()
+    assert held.path.read_text() == text
 
 
-@pytest.mark.parametrize("error", [OSError(), ValueError(), RunError("the storage is away")])
-def test_failed_renewal_is_retried_until_it_says_stop(held, error):
+def test_file_is_there_until_release(held):
+    assert json.loads(held.path.read_text())["pid"] == os.getpid()
+    assert held.renew()
+    held.release()
+    assert not held.path.exists()
+    assert not held.renew()
+    held.release()
+
+
+def test_file_is_created_once(held):
+    before = held.path.read_text()
+    assert not create_file(held.path, "other")
+    assert held.path.read_text() == before
+    assert list(held.path.parent.iterdir()) == [held.path]
+
+
+@pytest.mark.parametrize("error", [OSError(), RunError("the storage is away")])
+def test_failed_renewal_is_retried_until_it_says_stop(held, error, monkeypatch):
     attempts, ended = [], Event()
 
     def renew():
@@ -78,13 +66,14 @@ def test_failed_renewal_is_retried_until_it_says_stop(held, error):
         ended.set()
         return False
 
-    held.start_renewing(renew)
+    monkeypatch.setattr(held, "renew", renew)
+    held.start_renewing()
     assert ended.wait(30)
-    held.stop_renewing()
+    held.release()
     assert len(attempts) == 3
 
 
-def test_no_renewal_after_stop(held):
+def test_no_renewal_after_release(held, monkeypatch):
     attempts, begun = [], Event()
 
     def renew():
@@ -92,9 +81,10 @@ def test_no_renewal_after_stop(held):
         begun.set()
         return True
 
-    held.start_renewing(renew)
+    monkeypatch.setattr(held, "renew", renew)
+    held.start_renewing()
     assert begun.wait(30)
-    held.stop_renewing()
+    held.release()
     count = len(attempts)
     assert not Event().wait(0.02)
     assert len(attempts) == count
