@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.leases.driver import driver_of
+from fedgrid.engine.runtime.leases.driver import find_driver
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, next_step
 from fedgrid.engine.runtime.storage.hints import command, no_grid
@@ -144,7 +144,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     grid = GridFolder(storage, name)
     stored = grid.read()
     runs = stored.runs
-    driver = driver_of(storage, name)
+    driver = find_driver(storage, name)
     is_running = driver is not None and driver.what == name
     progress = _progress(grid) if is_running else Progress()
     with trust_times(storage):
@@ -197,7 +197,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     """
     grid = GridFolder(storage, name)
     grid.runs()
-    driver = driver_of(storage, name)
+    driver = find_driver(storage, name)
     if driver is None or driver.what != name:
         raise ConfigError(f"{name} is not running; `{command(storage, 'status', name)}` shows its progress")
     grid.ask_to_stop()

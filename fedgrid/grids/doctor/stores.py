@@ -1,6 +1,6 @@
 """Whether the storage and the MLflow store can be reached, and what they hold. Writes nothing."""
 
-from fedgrid.engine.runtime.leases.driver import drivers
+from fedgrid.engine.runtime.leases.driver import list_drivers
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.doctor.disk import look_at_disk
 from fedgrid.grids.doctor.machine import Findings, num_nodes
@@ -27,7 +27,7 @@ def look_at_storage(text: str) -> Findings:
     facts = {
         "place": str(place) if is_there else f"{place} (not there yet; can be written)",
         "grids": f"{len(grids)}: {named}" if grids else "none",
-        "drivers": "; ".join(map(str, drivers(place))) or "none",
+        "drivers": "; ".join(map(str, list_drivers(place))) or "none",
     }
     return Findings(facts | on.facts, on.problems)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedgrid.engine.runtime.leases.driver import drivers
+from fedgrid.engine.runtime.leases.driver import list_drivers
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
@@ -151,7 +151,7 @@ def sweep(storage: Storage, grid: str, lease: Lease) -> None:
 
     A writer of another driver may hang, and go on later.
     """
-    is_alone = [driver.token for driver in drivers(storage)] == [lease.token]
+    is_alone = [driver.token for driver in list_drivers(storage)] == [lease.token]
     delete_abandoned(storage.root, *([FOLDER, GRIDS] if is_alone else [f"{GRIDS}/{grid}"]))
 
 

@@ -94,12 +94,12 @@ class Driver:
         return f"grid {self.what} of {user}, process {pid} on {host}, since {since}"
 
 
-def name_of(token: str) -> str:
+def name_file(token: str) -> str:
     """Return the name of a driver's file, relative to the storage's root."""
     return f"{FOLDER}/{token}.json"
 
 
-def files(storage: Storage) -> list[Driver]:
+def read_files(storage: Storage) -> list[Driver]:
     """Return the drivers that have a file in a storage, also those that are gone.
 
     Raises:
@@ -110,7 +110,7 @@ def files(storage: Storage) -> list[Driver]:
     return [Driver(name, data) for name, data in contents if data is not None]
 
 
-def drivers(storage: Storage) -> list[Driver]:
+def list_drivers(storage: Storage) -> list[Driver]:
     """Return the drivers of a storage.
 
     One that has died on another machine is among them until another driver has watched it for a minute.
@@ -119,16 +119,16 @@ def drivers(storage: Storage) -> list[Driver]:
         OSError, RunError: if the storage cannot be read.
     """
     observer = Observer()
-    return [driver for driver in files(storage) if not observer.is_gone(driver.name, driver.data)]
+    return [driver for driver in read_files(storage) if not observer.is_gone(driver.name, driver.data)]
 
 
-def driver_of(storage: Storage, grid: str) -> Driver | None:
+def find_driver(storage: Storage, grid: str) -> Driver | None:
     """Return the driver that runs a grid, None if there is none.
 
     Raises:
         OSError, RunError: if the storage cannot be read.
     """
-    return next((driver for driver in drivers(storage) if driver.what == grid), None)
+    return next((driver for driver in list_drivers(storage) if driver.what == grid), None)
 
 
 def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
@@ -139,14 +139,14 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
     Raises:
         RunError: it does not, so nothing must be written here.
     """
-    name = name_of(token)
+    name = name_file(token)
 
-    def look() -> None:
+    def find_file() -> None:
         with suppress(OSError):  # Reading the folder makes a network file system ask its server again.
             os.listdir(storage.root / FOLDER)
         if storage.read(name) is not None:
             return
-        if files(storage):
+        if read_files(storage):
             raise FileNotFoundError(f"node {node()}: {storage} has been taken over from driver {token}")
         raise FileNotFoundError(
             f"node {node()} does not see the driver's {name} in {storage}; mount that folder there (NFS, "
@@ -154,7 +154,7 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
         )
 
     try:
-        Patience(LATE, clock=clock).repeat(look, (OSError,))
+        Patience(LATE, clock=clock).repeat(find_file, (OSError,))
         share_with_group(storage.root)
     except OSError as error:
         raise RunError(str(error)) from error

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, FedgridError, RunError
-from fedgrid.engine.runtime.leases.driver import FOLDER, NO_KEYS, SETTLED, Driver, Keys, files, name_of
+from fedgrid.engine.runtime.leases.driver import FOLDER, NO_KEYS, SETTLED, Driver, Keys, name_file, read_files
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER, HeldFile, Observer
 from fedgrid.engine.runtime.leases.processes import user_name
 from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
@@ -47,7 +47,7 @@ class Lease(HeldFile):
         """
         # Other machines of the grid look for a file of this name.
         token = token_hex(8)
-        self._name = name_of(token)
+        self._name = name_file(token)
         super().__init__(storage.root / self._name, token, clock)
         self.lost = Event()
         """Set once another driver has taken the storage over: this one must stop."""
@@ -176,7 +176,7 @@ class Lease(HeldFile):
 
         Files of those that are gone are deleted.
         """
-        for other in files(self._storage):
+        for other in read_files(self._storage):
             if other.name == self._name:
                 continue
             is_gone = self._observer.is_gone(other.name, other.data)

@@ -11,7 +11,7 @@ from threading import Barrier
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.runtime.leases.driver import LATE, NO_KEYS, Keys, check_driver, driver_of, drivers
+from fedgrid.engine.runtime.leases.driver import LATE, NO_KEYS, Keys, check_driver, find_driver, list_drivers
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER, HeldFile
 from fedgrid.engine.runtime.leases.lease import LOOK_EVERY, Lease
 from fedgrid.engine.runtime.leases.processes import user_name
@@ -98,10 +98,10 @@ def test_released_lease_leaves_no_file(storage):
 def test_drivers_of_other_runs_go_side_by_side(storage):
     with Lease(storage, "one", Keys({"a"}, {"c"})) as first:
         with Lease(storage, "two", Keys({"b"}, {"c"})) as second:
-            assert {found.what for found in drivers(storage)} == {"one", "two"}
+            assert {found.what for found in list_drivers(storage)} == {"one", "two"}
             assert first.renew()
             assert second.renew()
-            assert driver_of(storage, "two").token == second.token
+            assert find_driver(storage, "two").token == second.token
         assert names(storage) == [f"drivers/{first.token}.json"], "the first one is there still"
     assert names(storage) == []
 
@@ -238,7 +238,7 @@ GONE = {
 @pytest.mark.parametrize("how", GONE.values(), ids=GONE)
 def test_lease_of_a_local_process_that_is_gone_is_taken_over_at_once(storage, time, how):
     put(storage, mine(storage, **how()))
-    assert how is GONE["hangs for more than a minute"] or drivers(storage) == []
+    assert how is GONE["hangs for more than a minute"] or list_drivers(storage) == []
     with lease(storage, time=time):
         assert OTHER not in names(storage)
     assert time.pauses == []
