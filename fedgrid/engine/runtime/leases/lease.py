@@ -203,8 +203,9 @@ class Lease(HeldFile):
     def _describe_clash(self, other: Driver) -> str:
         if other.keys is None:
             return "may change any run"
-        first, *more = self._keys.clash(other.keys)
-        verb = "works on" if first in other.keys.exclusive else "needs"
+        theirs = other.keys.exclusive
+        first, *more = sorted(self._keys.clash(other.keys), key=lambda key: (key not in theirs, key))
+        verb = "works on" if first in theirs else "needs"
         return f"{verb} {first}" + (f" and {len(more)} more" if more else "")
 
     def _notify_once(self, other: Driver) -> None:

@@ -135,6 +135,28 @@ def test_second_driver_of_one_grid_is_refused(storage):
         pass
 
 
+CLASHES = {
+    "trained by both": (Keys({"the training of a"}, {"a"}), "works on the training of a;"),
+    "to be deleted": (Keys({"a"}), "needs a;"),
+    "to be deleted and trained anew": (
+        Keys({"a", "the training of a"}),
+        "works on the training of a and 1 more;",
+    ),
+    "deleted there": (Keys(shared={"b"}), "works on b;"),
+}
+
+
+@pytest.mark.parametrize(("keys", "reason"), CLASHES.values(), ids=CLASHES)
+def test_refusal_says_what_the_other_driver_does(storage, keys, reason):
+    other = Keys({"the training of a", "b"}, {"a"})
+    with (
+        lease(storage, "paper", keys=other),
+        pytest.raises(ConfigError, match=f"UTC, {reason}"),
+        lease(storage, "other", keys=keys),
+    ):
+        pass
+
+
 def test_grid_of_another_user_is_not_offered_to_be_stopped(storage):
     put(storage, mine(storage, user="alice"))
     with pytest.raises(ConfigError, match="of alice") as error, lease(storage):
