@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedgrid.parquet_files import BadTable, read_parquet, run_id_of
 from fedgrid.sealed_json import BadFile, OtherLayout, seal, unseal_text
@@ -27,6 +26,7 @@ SEGMENT = re.compile(r"(rounds|clients|timings)-(\d{6,})-(\d{6,})-[0-9a-f]{8}\.p
 """Records of a run that is not finished: table, first round, last round, and part of the checksum."""
 STATE = re.compile(r"state-.+\.safetensors")
 BYTES, SHA256 = "bytes", "sha256"
+FROM_ROUND, CODE = "from_round", "code"
 FORMER = ("done.json", "state-*.sha256")
 """What marks the rounds of a run in a storage of the first layout."""
 T = TypeVar("T")
@@ -53,6 +53,43 @@ class FileEntry:
         """Return the entry of a file with these bytes."""
         return cls(len(data), sha256(data).hexdigest())
 
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Return the entry of a file as it is now."""
+        with path.open("rb") as file:
+            return cls(path.stat().st_size, file_digest(file, "sha256").hexdigest())
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rounds of a run that were made with the same."""
+
+    from_round: int
+    """Counted from 1."""
+    made_with: Mapping[str, str]
+    """Name -> digest, version or model (`integrity.made_with`); `code` is always there."""
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the part that a manifest lists so.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        start = values[FROM_ROUND]
+        made_with = {name: value for name, value in values.items() if name != FROM_ROUND}
+        is_round = type(start) is int and start >= 1
+        if not is_round or CODE not in made_with or {type(value) for value in made_with.values()} != {str}:
+            raise ValueError("no part")
+        return cls(start, made_with)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the part as a manifest lists it."""
+        return {FROM_ROUND: self.from_round, **self.made_with}
+
+
+Parts: TypeAlias = tuple[Part, ...]
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -63,8 +100,7 @@ class Manifest:
     """How many its configuration asks for."""
     rounds_done: int = 0
     is_finished: bool = False
-    made_with: Sequence[Mapping[str, Any]] = ()
-    """From which round on the rounds were made with what (`integrity.made_with`)."""
+    made_with: Parts = ()
     states: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Round -> the files of the state after it: its tensors, then memories of clients."""
     files: Mapping[str, FileEntry] = field(default_factory=dict)
@@ -91,7 +127,7 @@ class Manifest:
                 "rounds": self.rounds,
                 "rounds_done": self.rounds_done,
                 "finished": self.is_finished,
-                "made_with": list(self.made_with),
+                "made_with": [part.as_json() for part in self.made_with],
                 "states": {str(number): list(self.states[number]) for number in sorted(self.states)},
                 "files": {
                     name: {BYTES: self.files[name].size, SHA256: self.files[name].sha256}
@@ -115,7 +151,7 @@ class Manifest:
                 values["rounds"],
                 values["rounds_done"],
                 values["finished"],
-                values["made_with"],
+                tuple(map(Part.of_json, values["made_with"])),
                 {int(number): names for number, names in values["states"].items()},
                 {name: FileEntry(entry[BYTES], entry[SHA256]) for name, entry in values["files"].items()},
             )
@@ -131,6 +167,11 @@ def of_table(name: str, table: str) -> bool:
     """Return whether a name is that of records of a table that are not joined."""
     segment = SEGMENT.fullmatch(name)
     return segment is not None and segment[1] == table
+
+
+def is_of_rounds(name: str) -> bool:
+    """Return whether a file of this name in a run's folder is one of its records and states."""
+    return bool(name in (ROUNDS, CLIENTS, TIMES) or SEGMENT.fullmatch(name) or STATE.fullmatch(name))
 
 
 def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
@@ -254,28 +295,14 @@ def read_segment(
 def read_segments(folder: Path, table: str, read: Callable[[Manifest, str], pa.Table]) -> pa.Table | None:
     """Return the records of a run that may be written meanwhile, None without any.
 
-    `read` returns the rows of a file that the manifest lists. Of a round in two files the first counts.
+    `read` returns the rows of a file that the manifest lists.
 
     Raises:
         FileNotFoundError, OSError, OtherLayout, BadRun: as `with_manifest`.
     """
 
     def work(manifest: Manifest) -> pa.Table | None:
-        tables: list[pa.Table] = []
-        for name in manifest.segments(table):
-            rows = rows_after(read(manifest, name), last_round(tables[-1]) if tables else 0)
-            if len(rows) or not tables:
-                tables.append(rows)
+        tables = [read(manifest, name) for name in manifest.segments(table)]
         return pa.concat_tables(tables) if tables else None
 
     return with_manifest(folder, work)
-
-
-def rows_after(rows: pa.Table, number: int) -> pa.Table:
-    """Return the rows of later rounds than `number`."""
-    return rows.filter(pc.field("round") > number) if number else rows
-
-
-def last_round(rows: pa.Table) -> int:
-    """Return the number of the last round of a table, 0 if it is empty."""
-    return pc.max(rows["round"]).as_py() or 0

@@ -9,8 +9,10 @@ from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.integrity.tables import read_table, stamped
 from fedgrid.engine.runtime.run.records import read_records as read_rows
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
+from fedgrid.manifest import MANIFEST
 from fedgrid.parquet_files import memory, read_parquet, wrong_type, wrong_value
 from fedgrid.record_columns import EVERY_COLUMN, TIMINGS, declared, schema_of
+from fedgrid.sealed_json import seal
 from fedgrid.tracking.records import RecordsError, read_records
 from fedgrid.tracking.records import table as records
 from tests.helpers.manifests import edit_table, list_files
@@ -92,8 +94,9 @@ def test_name_in_two_files_allows_the_same_in_both():
     ],
 )
 def test_parts_of_other_types_are_damage(tmp_path, part):
-    list_files(tmp_path, made_with=[part])
-    with pytest.raises(DamagedFile, match="it does not list parts"):
+    values = {"run_id": "", "rounds": 1, "rounds_done": 0, "finished": False, "states": {}, "files": {}}
+    (tmp_path / MANIFEST).write_text(seal({**values, "made_with": [part]}))
+    with pytest.raises(DamagedFile, match="it is no manifest"):
         parts_of(tmp_path)
 
 

@@ -8,8 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedgrid.engine.runtime.run.run_store import is_of_rounds
-from fedgrid.manifest import BEFORE, CONFIG, MANIFEST, SEGMENT, FileEntry, Manifest, read_manifest
+from fedgrid.manifest import (
+    BEFORE,
+    CONFIG,
+    MANIFEST,
+    SEGMENT,
+    FileEntry,
+    Manifest,
+    is_of_rounds,
+    read_manifest,
+)
 from fedgrid.parquet_files import run_id_of
 
 

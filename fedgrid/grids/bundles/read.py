@@ -255,7 +255,6 @@ def _check_manifest(path: Path, run: RunConfig, manifest: Manifest) -> None:
         or manifest.rounds != run.training.rounds
         or not isinstance(manifest.rounds_done, int)
         or not fewest <= manifest.rounds_done <= manifest.rounds
-        or not isinstance(manifest.made_with, list)
         or not all(name in names or STATE.fullmatch(name) for name in manifest.files)
         or not all(isinstance(each.size, int) for each in manifest.files.values())
         or not all(name in manifest.files for of_state in manifest.states.values() for name in of_state)

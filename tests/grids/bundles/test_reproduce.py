@@ -11,7 +11,7 @@ import pytest
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.made_with import Part, as_listed, parts_of
+from fedgrid.engine.runtime.integrity.made_with import Part, parts_of
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -132,7 +132,7 @@ def add_to(number: float, column: str, row: int = -1) -> Change:
 def claim(folder: Path, **made_with: str) -> None:
     """Let a run say that it was made with something else."""
     parts = [Part(p.from_round, {**p.made_with, **made_with}) for p in parts_of(folder)]
-    list_files(folder, made_with=as_listed(tuple(parts)))
+    list_files(folder, made_with=tuple(parts))
 
 
 def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path, tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def made_algorithm(name):
 def test_run_without_a_note_of_what_it_was_made_with_needs_to_be_accepted(made):
     _, _, go_on, _ = made
     folder = go_on(1)
-    list_files(folder, made_with=[])
+    list_files(folder, made_with=())
     with pytest.raises(ConfigError, match="made with is not known: --accept-changes"):
         go_on(1)
     go_on(1, accept=True)

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import Part, as_listed
+from fedgrid.engine.runtime.integrity.made_with import Part
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -137,8 +137,8 @@ def test_two_folders_of_one_name_are_two_data_sets(storage):
 
 def made_with(storage, run, *parts):
     """Note parts: (first round, torch, code)."""
-    values = [Part(number, {"torch": torch, "code": code}) for number, torch, code in parts]
-    list_files(RunFolder(storage, run).path, made_with=as_listed(tuple(values)))
+    values = tuple(Part(number, {"torch": torch, "code": code}) for number, torch, code in parts)
+    list_files(RunFolder(storage, run).path, made_with=values)
 
 
 def test_study_notes_runs_that_changed_and_runs_that_differ(storage):

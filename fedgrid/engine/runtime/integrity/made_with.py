@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,31 +20,19 @@ from pydantic import BaseModel
 
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError, DataError
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES
-from fedgrid.engine.runtime.storage.format import DamagedFile, manifest_of
-from fedgrid.manifest import MANIFEST, Manifest
+from fedgrid.engine.runtime.storage.format import manifest_of
+from fedgrid.manifest import CODE, Part, Parts
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
 
-IMAGES, CODE, PYTHON = "images", "code", "python"
+IMAGES, PYTHON = "images", "python"
 PACKAGES = ("fedgrid", "torch", "numpy", "scipy", "scikit-learn", "hdbscan")
 """Distributions whose version a run's numbers may depend on."""
 ACCEPT = "--accept-changes continues and notes it, --fresh starts over"
 
 MadeWith = Mapping[str, str]
 """Name -> digest, version or model: `images`, `code`, `python`, packages, and those of a `Machine`."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rounds of a run that were made with the same."""
-
-    from_round: int
-    """Counted from 1."""
-    made_with: MadeWith
-
-
-Parts = tuple[Part, ...]
 
 
 def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
@@ -118,19 +105,6 @@ def differing(before: MadeWith, now: MadeWith) -> list[str]:
     ]
 
 
-def as_listed(parts: Parts) -> list[dict[str, object]]:
-    """Return parts as a manifest lists them."""
-    return [{"from_round": part.from_round, **part.made_with} for part in parts]
-
-
-def listed_parts(manifest: Manifest) -> Parts:
-    """Return the parts that a manifest lists."""
-    return tuple(
-        Part(part["from_round"], {name: part[name] for name in part if name != "from_round"})
-        for part in manifest.made_with
-    )
-
-
 def parts_of(folder: Path) -> Parts:
     """Return what the run in a folder was made with, none if there is no run.
 
@@ -138,21 +112,9 @@ def parts_of(folder: Path) -> Parts:
         OtherVersion, DamagedFile, UnreadableFile: its manifest cannot be used.
     """
     try:
-        manifest = manifest_of(folder)
+        return manifest_of(folder).made_with
     except FileNotFoundError:
         return ()
-    if not all(map(_is_part, manifest.made_with)):
-        raise DamagedFile(folder / MANIFEST, "it does not list parts")
-    return listed_parts(manifest)
-
-
-def _is_part(value: object) -> bool:
-    """Return whether a value of a manifest is that of a `Part`: a bundle's is read before it is believed."""
-    if not isinstance(value, dict) or CODE not in value:
-        return False
-    start, texts = value.get("from_round"), [value[name] for name in value if name != "from_round"]
-    is_round = isinstance(start, int) and not isinstance(start, bool) and start >= 1
-    return is_round and all(isinstance(text, str) for text in texts)
 
 
 @cache

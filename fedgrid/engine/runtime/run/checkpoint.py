@@ -5,26 +5,22 @@ that remembers something, named by the round that last changed it and written on
 files of memories that did not change between them, so a damaged one damages both.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.storage.format import manifest_of, read_errors
+from fedgrid.engine.runtime.storage.storage import Content
 from fedgrid.manifest import Manifest, open_listed
 
 KEEP = 2
 """Number of states that a manifest lists. If the newest is damaged, the run continues from the one before."""
-MEMORY = re.compile(r"state-client-(\d+)-(\d+)\.safetensors")
-"""The file of a client's memory: the client, and the round that last changed it."""
-
-Write = Callable[[Path], object]
-"""Writes a file to a path."""
 
 
 def state_name(rounds: int) -> str:
@@ -32,7 +28,7 @@ def state_name(rounds: int) -> str:
     return f"state-{rounds:06d}.safetensors"
 
 
-def files_of(run_state: RunState) -> dict[str, Write]:
+def files_of(run_state: RunState) -> dict[str, Content]:
     """Return the files of a state by their names: its tensors, then clients' memories."""
     memories = sorted(
         (f"state-client-{client:06d}-{number:06d}.safetensors", client)
@@ -40,7 +36,7 @@ def files_of(run_state: RunState) -> dict[str, Write]:
     )
     return {
         state_name(run_state.rounds_done): lambda path: _save(_tensors(run_state), path),
-        **{name: _writer_of(run_state.memories[client]) for name, client in memories},
+        **{name: partial(_save, run_state.memories[client]) for name, client in memories},
     }
 
 
@@ -54,32 +50,25 @@ def load(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> Ru
     """
     manifest = manifest or manifest_of(folder)
     names = manifest.states.get(rounds_done, (state_name(rounds_done),))
-    for name in names:
-        with read_errors(folder / name):
-            open_listed(folder, manifest, name).close()
-    tensors = dict(sorted(_load(folder / state_name(rounds_done)).items()))
+    files = {name: _load(folder, manifest, name) for name in names}
+    tensors = dict(sorted(files.pop(state_name(rounds_done)).items()))
     memories, memory_rounds = {}, {}
-    for name in names:
-        if memory := MEMORY.fullmatch(name):
-            client = int(memory[1])
-            memory_rounds[client] = int(memory[2])
-            memories[client] = _load(folder / name)
+    for name, memory in files.items():
+        client, number = map(int, name.removesuffix(".safetensors").split("-")[2:])
+        memories[client], memory_rounds[client] = memory, number
     state = State(tuple(_part(tensors, "model/").values()), tensors["labels"], _part(tensors, "memory/"))
     return RunState(rounds_done, state, memories, memory_rounds, tensors.get("spent"), tensors.get("best"))
 
 
-def _writer_of(memory: Arrays) -> Write:
-    return lambda path: _save(memory, path)
-
-
 def _save(arrays: Arrays, path: Path) -> None:
     # Of a strided view safetensors writes the wrong bytes, silently.
-    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
+    path.write_bytes(save({name: np.asarray(array, order="C") for name, array in arrays.items()}))
 
 
-def _load(path: Path) -> dict[str, np.ndarray]:
-    with read_errors(path):
-        return load_file(path)
+def _load(folder: Path, manifest: Manifest, name: str) -> dict[str, np.ndarray]:
+    with read_errors(folder / name):
+        open_listed(folder, manifest, name).close()
+        return load_file(folder / name)
 
 
 def _tensors(run_state: RunState) -> dict[str, np.ndarray]:

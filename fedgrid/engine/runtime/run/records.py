@@ -5,11 +5,10 @@ and part of its checksum, in place of the file that ended with the round before.
 `SEGMENT_ROWS` rows, its file is complete, and later rounds begin another one. So the cost of saving a round
 does not grow with the rounds before it. With the last round each table is written into one file,
 `clients.parquet`, the same bytes whatever the files before were.
-
-A reader takes the files in the order of their rounds, and ignores rows of rounds that an earlier file has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -22,13 +21,12 @@ import pyarrow.parquet as pq
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.integrity.tables import fit
 from fedgrid.engine.runtime.storage.format import DamagedFile, read_errors
+from fedgrid.engine.runtime.storage.storage import Content
 from fedgrid.manifest import (
     SEGMENT,
     Manifest,
-    last_round,
     read_segment,
     read_segments,
-    rows_after,
 )
 from fedgrid.parquet_files import wrong_value
 from fedgrid.record_columns import declared
@@ -61,35 +59,8 @@ class Records:
         self.begin(1)
         self._newest = {name: tables[name].combine_chunks() for name in self._schemas}
 
-    def check(self, manifest: Manifest) -> tuple[int, dict[str, str]]:
-        """Read all records that a manifest lists.
-
-        Returns:
-            The last round that all tables have, without a gap before it; and by the name of a damaged file
-            what is wrong with it, in one line.
-
-        Raises:
-            UnreadableFile: a file cannot be read at present.
-            OtherVersion: another fedgrid wrote one.
-        """
-        ends: list[int] = []
-        damaged: dict[str, str] = {}
-        for table, schema in self._schemas.items():
-            last = 0
-            for name in manifest.segments(table):
-                try:
-                    rows = rows_after(_read(self._folder, manifest, name, schema), last)
-                except DamagedFile as error:
-                    damaged[name] = str(error)
-                    break
-                if not len(rows) or pc.min(rows["round"]).as_py() > last + 1:
-                    break
-                last = last_round(rows)
-            ends.append(last)
-        return min(ends), damaged
-
     def go_on_after(self, manifest: Manifest, number: int) -> None:
-        """Load the newest files up to a round that `check` has found."""
+        """Load the newest files that a manifest lists, up to a round."""
         starts = [start for start in map(start_of, manifest.segments(LONGEST)) if start <= number]
         self.begin(starts[-1])
         for table, schema in self._schemas.items():
@@ -104,7 +75,7 @@ class Records:
 
     def add(self, number: int, rows: Rows) -> None:
         """Add the rows of a round, unless they are here."""
-        if last_round(self._newest[LONGEST]) >= number:
+        if _last_round(self._newest[LONGEST]) >= number:
             return
         if self.is_full:
             self.begin(number)
@@ -114,37 +85,43 @@ class Records:
 
     def earlier(self, manifest: Manifest) -> list[str]:
         """Return the files of a manifest with earlier rounds than the newest file."""
-        names = (name for table in self._schemas for name in manifest.segments(table))
-        return [name for name in names if start_of(name) < self._start]
+        return [name for table in self._schemas for name in self._earlier(manifest, table)]
 
     def newest(self) -> dict[str, bytes]:
-        """Return file name -> content of the files with the last round."""
+        """Return the files with the last round, by their names."""
         files = {}
         for table, rows in self._newest.items():
             content = table_bytes(rows)
-            rounds = f"{self._start:06d}-{last_round(rows):06d}"
+            rounds = f"{self._start:06d}-{_last_round(rows):06d}"
             files[f"{table}-{rounds}-{sha256(content).hexdigest()[:8]}.parquet"] = content
         return files
 
-    def join(self, table: str, manifest: Manifest, rounds: int, path: Path) -> None:
-        """Write all records of a table of a run with this many rounds into one file.
+    def joined(self, manifest: Manifest, rounds: int) -> dict[str, Content]:
+        """Return a file of each table with all records of a run with this many rounds, by their names.
 
-        `manifest` is of before the newest file.
-
-        Raises:
-            RunError: a round is missing.
+        `manifest` is of before the newest file. To write a file raises RunError if a round is missing.
         """
-        earlier = [name for name in self.earlier(manifest) if _table_of(name) == table]
-        _write(path, self._tables(table, manifest, earlier), self._schemas[table], rounds)
+        return {f"{table}.parquet": partial(self._join, table, manifest, rounds) for table in self._schemas}
 
-    def _tables(self, table: str, manifest: Manifest, earlier: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the records by file: all of a run with thousands of clients would take gigabytes."""
+    def _join(self, table: str, manifest: Manifest, rounds: int, path: Path) -> None:
         last = 0
-        for name in earlier:
-            rows = rows_after(_read(self._folder, manifest, name, self._schemas[table]), last)
-            last = last_round(rows) or last
-            yield rows
-        yield rows_after(self._newest[table], last)
+        with pq.ParquetWriter(path, self._schemas[table]) as writer:
+            for group in _row_groups(self._tables(table, manifest)):
+                last = _last_round(group)
+                writer.write_table(group, row_group_size=GROUP_ROWS)
+        if last != rounds:
+            raise RunError(
+                f"{path.parent}: its records end with round {last} of {rounds}; run the same command again"
+            )
+
+    def _tables(self, table: str, manifest: Manifest) -> Iterator[pa.Table]:
+        """Yield the records by file: all of a run with thousands of clients would take gigabytes."""
+        for name in self._earlier(manifest, table):
+            yield _read(self._folder, manifest, name, self._schemas[table])
+        yield self._newest[table]
+
+    def _earlier(self, manifest: Manifest, table: str) -> list[str]:
+        return [name for name in manifest.segments(table) if start_of(name) < self._start]
 
 
 def table_bytes(table: pa.Table) -> bytes:
@@ -202,20 +179,9 @@ def _fitted(folder: Path, manifest: Manifest, name: str, schema: pa.Schema) -> p
     return rows
 
 
-def _table_of(name: str) -> str:
-    return name.partition("-")[0].removesuffix(".parquet")
-
-
-def _write(path: Path, tables: Iterable[pa.Table], schema: pa.Schema, rounds: int) -> None:
-    last = 0
-    with pq.ParquetWriter(path, schema) as writer:
-        for group in _row_groups(tables):
-            last = last_round(group)
-            writer.write_table(group, row_group_size=GROUP_ROWS)
-    if last != rounds:
-        raise RunError(
-            f"{path.parent}: its records end with round {last} of {rounds}; run the same command again"
-        )
+def _last_round(rows: pa.Table) -> int:
+    """Return the number of the last round of a table, 0 if it is empty."""
+    return pc.max(rows["round"]).as_py() or 0
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:

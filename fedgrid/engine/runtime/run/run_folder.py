@@ -1,37 +1,37 @@
 """A run's folder, in formats that need no fedgrid: configuration, manifest, states, records, log.
 
+The order of its writes is what makes a crash harmless. New files get names that no manifest lists, and are
+flushed; then the manifest is replaced; then files go that neither it nor the one before it needs. At a URI
+files are sent in the same order. How it is read meanwhile: `fedgrid.manifest`.
+
 Nothing damaged is deleted: it is moved into a folder `damaged-<number>` of the run's folder. A file of
 another version is refused, and nothing is changed.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import ConfigError, FinalError, RunError
+from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.made_with import MadeWith, as_listed, changes, listed_parts
+from fedgrid.engine.runtime.integrity.made_with import MadeWith, changes
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.failure import Failure
 from fedgrid.engine.runtime.run.records import Records, table_bytes
-from fedgrid.engine.runtime.run.run_store import RunStore, Write, is_of_rounds, read_before
-from fedgrid.engine.runtime.storage.atomic import (
-    delete_partial,
-    disk_errors,
-    unlink_copies,
-    write_text,
-)
+from fedgrid.engine.runtime.run.resume import ResumePoint, find_resume_point
+from fedgrid.engine.runtime.storage.atomic import delete_partial, disk_errors, set_aside, unlink_copies
 from fedgrid.engine.runtime.storage.format import (
     DamagedFile,
     UnreadableFile,
@@ -41,8 +41,18 @@ from fedgrid.engine.runtime.storage.format import (
     read_errors,
     unseal,
 )
-from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.manifest import CONFIG, MANIFEST, STATE, FileEntry, Manifest, check_size, open_listed
+from fedgrid.engine.runtime.storage.storage import Content, Storage
+from fedgrid.manifest import (
+    BEFORE,
+    CONFIG,
+    MANIFEST,
+    ROUNDS,
+    FileEntry,
+    Manifest,
+    check_size,
+    is_of_rounds,
+    open_listed,
+)
 from fedgrid.record_columns import schemas
 from fedgrid.redaction import redacted
 from fedgrid.sealed_json import seal
@@ -91,18 +101,11 @@ class RunFolder:
         self.path = folder_of(storage.root, config)
         self.config = config
         self._storage = storage
-        self._store = RunStore(storage, self.path)
-        self._manifest: Manifest | None = None
-        """The one that this process has read or written last, of a run that it has opened."""
-
-    @cached_property
-    def _schemas(self) -> Mapping[str, pa.Schema]:
-        return schemas(own_columns(self.config))
 
     @cached_property
     def _records(self) -> Records:
-        # Made when it is needed: `status` asks thousands of folders whether they are done.
-        return Records(self.path, self._schemas)
+        # Made when they are needed: `status` asks thousands of folders whether they are done.
+        return Records(self.path, schemas(own_columns(self.config)))
 
     def manifest(self) -> Manifest | None:
         """Return what the run's manifest says, None if the run has written nothing.
@@ -155,19 +158,39 @@ class RunFolder:
         """
         with disk_errors(self.path):
             self._storage.pull(self.path.name)
-            self._store.forget_unsent()
             self.check_config()
-            run_state = self._newest()
+            point = find_resume_point(self.path)
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
-                self._write(CONFIG, self._config_text())
-            if self._manifest is None:
-                self._begin()
+                self._put({CONFIG: self._config_text().encode()})
+            self._go_on_from(point)
             if images := own_images.seal_places(self.config.own_images):
-                self._write(own_images.PLACES, images)
-            self._remove(FAILED)
-        return run_state
+                self._put({own_images.PLACES: images.encode()})
+            self._remove_failure()
+        return point.run_state
+
+    def _go_on_from(self, point: ResumePoint) -> None:
+        """Load the records of a point; if files are damaged, set them aside, and list those that are left."""
+        manifest, run_state = point.manifest, point.run_state
+        if manifest is not None and run_state is not None:
+            number = run_state.rounds_done
+            self._records.go_on_after(manifest, number)
+            if number < manifest.rounds_done:
+                states = {each: names for each, names in manifest.states.items() if each <= number}
+                manifest = replace(manifest, is_finished=False, states=states)
+                manifest = self._with_files(manifest, number, self._records.newest())
+        self.log(*(f"warning: {line}" for line in point.warnings))
+        if moved := set_aside(self.path, point.aside):
+            self._push(*(new for _, new in moved))
+            self._remove([old for old, _ in moved])
+        if manifest is None:
+            entry = FileEntry.of(self._config_text().encode())
+            manifest = Manifest(self.config.run_id, self.config.training.rounds, files={CONFIG: entry})
+            self._replace(manifest, manifest)
+            self._records.begin(1)
+        elif point.warnings:
+            self._replace(manifest, manifest)
 
     def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
         """Note what the rounds to come are made with; to be called after `open`.
@@ -179,13 +202,14 @@ class RunFolder:
             ConfigError: they were made with something else that is not accepted.
             RunError: it cannot be written.
         """
-        with disk_errors(self.path):
-            stored = self._opened()
-            before = listed_parts(stored) if rounds_done else ()
+
+        def change(base: Manifest) -> Manifest:
+            before = base.made_with if rounds_done else ()
             parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
             self.log(*(f"warning: {note}" for note in notes))
-            if parts != listed_parts(stored):
-                self._replace(replace(stored, made_with=as_listed(parts)))
+            return base if parts == base.made_with else replace(base, made_with=parts)
+
+        self._update(change)
 
     def save(self, rounds: Sequence[tuple[RoundRecord, RunState]]) -> None:
         """Store further rounds: their records and the states to keep, then the manifest that lists them.
@@ -198,8 +222,7 @@ class RunFolder:
             rows = {"rounds": [record.round], "clients": record.clients, "timings": [record.timing]}
             self._records.add(run_state.rounds_done, rows)
             if place == len(rounds) or self._records.is_full:
-                with disk_errors(self.path):
-                    self.put_states([state for _, state in rounds[:place]])
+                self._update(partial(self._with_states, [state for _, state in rounds[:place]]))
         self.log(*(f"warning: {warning}" for record, _ in rounds for warning in record.warnings))
 
     def take(self, run_state: RunState, tables: Mapping[str, pa.Table]) -> None:
@@ -209,41 +232,7 @@ class RunFolder:
             RunError: they cannot be written.
         """
         self._records.hold(tables)
-        with disk_errors(self.path):
-            self.put_states([run_state])
-
-    def put_states(self, states: Sequence[RunState]) -> None:
-        """Store states, all of whose rounds are among the records that are held; those stored are skipped."""
-        while True:
-            base = self._store.stored()
-            if base is None:
-                raise RunError(f"{self.path}: {MANIFEST} has been deleted; run the same command again")
-            new = [state for state in states if state.rounds_done > base.rounds_done][-checkpoint.KEEP :]
-            manifest = self._with_rounds(base, new) if new else base
-            if not new or self._store.replace(base, manifest):
-                self._manifest = manifest
-                return
-
-    def _with_rounds(self, base: Manifest, new: Sequence[RunState]) -> Manifest:
-        """Write the records that are held and these states; return the manifest that lists them."""
-        rounds_done = new[-1].rounds_done
-        states = {state.rounds_done: checkpoint.files_of(state) for state in new}
-        records: dict[str, Write]
-        if rounds_done == self.config.training.rounds:
-            earlier: list[str] = []
-            records = self._joined_records(base, rounds_done)
-        else:
-            earlier = self._records.earlier(base)
-            records = self._newest_records()
-        of_states = {name: write for files in states.values() for name, write in files.items()}
-        entries = self._store.put(
-            records | {name: write for name, write in of_states.items() if name not in base.files}
-        )
-        listed = {**base.states, **{number: [*files] for number, files in states.items()}}
-        kept = {number: listed[number] for number in sorted(listed)[-checkpoint.KEEP :]}
-        names = {CONFIG, *earlier, *(name for files in kept.values() for name in files)}
-        files = {name: entry for name, entry in base.files.items() if name in names} | entries
-        return replace(base, rounds_done=rounds_done, states=kept, files=files)
+        self._update(partial(self._with_states, [run_state]))
 
     def put_tables(self, tables: Mapping[str, pa.Table]) -> None:
         """Store the records of all rounds of a run that has been computed elsewhere, without its states.
@@ -251,11 +240,8 @@ class RunFolder:
         Raises:
             RunError: they cannot be written.
         """
-        with disk_errors(self.path):
-            stored = self._opened()
-            files = {f"{name}.parquet": table_bytes(table) for name, table in tables.items()}
-            entries = self._store.put({name: partial(_write_bytes, data=files[name]) for name in files})
-            self._replace(stored.with_files(entries, rounds_done=stored.rounds))
+        files = {f"{name}.parquet": table_bytes(table) for name, table in tables.items()}
+        self._update(lambda base: base.with_files(self._put(files), rounds_done=base.rounds))
 
     def has_tables(self, tables: Mapping[str, pa.Table]) -> bool:
         """Return whether these are the records of the run, by what its manifest says."""
@@ -271,31 +257,34 @@ class RunFolder:
         Raises:
             RunError: a round is missing, or it cannot be written.
         """
-        with disk_errors(self.path):
-            stored = self._opened()
-            rounds, stop_after = stored.rounds_done, self.config.training.stop_after
-            if rounds < stored.rounds and stop_after is None:
+
+        def change(base: Manifest) -> Manifest:
+            rounds, stop_after = base.rounds_done, self.config.training.stop_after
+            if rounds < base.rounds and stop_after is None:
                 raise RunError(
-                    f"{self.path}: its records end with round {rounds} of {stored.rounds}; run the same "
+                    f"{self.path}: its records end with round {rounds} of {base.rounds}; run the same "
                     "command again"
                 )
-            if not stored.is_finished:
-                if rounds < stored.rounds:
-                    self.log(
-                        f"stopped after round {rounds} of {stored.rounds}: no better validation score in "
-                        f"{stop_after} rounds"
-                    )
-                    stored = self._with_joined_records(stored)
-                self._replace(replace(stored, is_finished=True))
-            self._store.sweep(self._opened().files)
-            self._remove(FAILED)
+            if base.is_finished:
+                return base
+            if rounds < base.rounds:
+                self.log(
+                    f"stopped after round {rounds} of {base.rounds}: no better validation score in "
+                    f"{stop_after} rounds"
+                )
+                base = self._with_files(base, rounds, self._records.joined(base, rounds))
+            return replace(base, is_finished=True)
+
+        with disk_errors(self.path):
+            self._sweep(self._update(change).files)
+            self._remove_failure()
             self.log("finished")
 
     def fail(self, cause: str, attempts: int) -> None:
         """Mark the run as failed after `attempts` attempts; `open` removes the mark."""
+        failure = seal({"run_id": self.config.run_id, **asdict(Failure(cause, attempts))})
         with disk_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._write(FAILED, seal({"run_id": self.config.run_id, **asdict(Failure(cause, attempts))}))
+            self._put({FAILED: failure.encode()})
 
     def failure(self) -> Failure | None:
         """Return why the run failed, None if it has not.
@@ -356,130 +345,93 @@ class RunFolder:
                 unlink_copies(self.path / LOG)
                 with (self.path / LOG).open("a") as file:
                     file.writelines(f"{now} {redacted(message)}\n" for message in messages)
-            self._store.push(LOG)
+            self._push(LOG)
 
     def _config_text(self) -> str:
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
-    def _opened(self) -> Manifest:
-        assert self._manifest is not None, "open() comes first"
-        return self._manifest
+    def _with_states(self, states: Sequence[RunState], base: Manifest) -> Manifest:
+        """Write states, all of whose rounds are among the records that are held, unless `base` has them."""
+        new = [state for state in states if state.rounds_done > base.rounds_done][-checkpoint.KEEP :]
+        if not new:
+            return base
+        number = new[-1].rounds_done
+        is_last = number == self.config.training.rounds
+        records: Mapping[str, Content] = (
+            self._records.joined(base, number) if is_last else self._records.newest()
+        )
+        return self._with_files(
+            base, number, records, {state.rounds_done: checkpoint.files_of(state) for state in new}
+        )
 
-    def _begin(self) -> None:
-        """Write the manifest of a run without rounds."""
-        entry = FileEntry.of(self._config_text().encode())
-        self._manifest = Manifest(self.config.run_id, self.config.training.rounds, files={CONFIG: entry})
-        self._store.reset(self._manifest)
-        self._records.begin(1)
+    def _with_files(
+        self,
+        base: Manifest,
+        rounds_done: int,
+        records: Mapping[str, Content],
+        states: Mapping[int, Mapping[str, Content]] = MappingProxyType({}),
+    ) -> Manifest:
+        """Write records up to a round, the newest or all, and states; return the manifest that lists them."""
+        of_states = {name: content for files in states.values() for name, content in files.items()}
+        entries = self._put(
+            {**records, **{name: of_states[name] for name in of_states if name not in base.files}}
+        )
+        listed = {**base.states, **{number: [*files] for number, files in states.items()}}
+        kept = {number: listed[number] for number in sorted(listed)[-checkpoint.KEEP :]}
+        earlier = [] if ROUNDS in records else self._records.earlier(base)
+        names = {CONFIG, *earlier, *(name for files in kept.values() for name in files)}
+        files = {name: entry for name, entry in base.files.items() if name in names}
+        return replace(base, rounds_done=rounds_done, states=kept, files=files | entries)
 
-    def _replace(self, manifest: Manifest) -> None:
-        if not self._store.replace(self._opened(), manifest):
-            raise RunError(f"{self.path} is being written by another process; run the same command again")
-        self._manifest = manifest
+    def _update(self, change: Callable[[Manifest], Manifest]) -> Manifest:
+        """Replace the stored manifest by what `change` returns for it; return that.
 
-    def _newest(self) -> RunState | None:
-        """Return the newest whole state that has its records; note its manifest, set aside damaged files."""
-        self._manifest = None
-        candidates, why = self._candidates()
-        aside = [MANIFEST] if why else []
-        bad_states: dict[int, str] = {}
-        for manifest in candidates:
-            if not manifest.rounds_done:
-                self._go_on_from(manifest, aside, why)
-                return None
-            last, bad_records = self._records.check(manifest)
-            why += bad_records.values()
-            aside += bad_records
-            for number in sorted(set(manifest.states) - set(bad_states), reverse=True):
-                try:
-                    run_state = checkpoint.load(self.path, number, manifest)
-                except DamagedFile as error:
-                    bad_states[number] = str(error)
-                    continue
-                if number <= last:
-                    cut = self._cut(manifest, number)
-                    listed = {name for each in candidates for name in each.files if name.startswith("state-")}
-                    lines = [
-                        f"{line}: rounds after {number} are run again"
-                        for line in (*why, *bad_states.values())
-                    ]
-                    self._go_on_from(cut, [*aside, *sorted(listed - set(cut.files))], lines)
-                    return run_state
-        # Whoever has deleted the states of a finished run, for their size, may have it computed again.
-        is_without_states = bool(candidates) and candidates[0].is_finished and not _states_in(self.path)
-        if (
-            bad_states
-            and not is_without_states
-            and all({*each.states} <= {*bad_states} for each in candidates)
-        ):
-            states = "; ".join(bad_states.values())
-            raise FinalError(f"every state is damaged: {states}; move {self.path} away to start over")
-        if candidates or why:
-            self.log(f"warning: {'; '.join((*why, *bad_states.values()))}: all rounds are run again")
-            self._store.set_aside([MANIFEST, *filter(is_of_rounds, sorted(os.listdir(self.path)))])
-        return None
+        `change` writes the files that the new one lists. If another process has replaced the manifest
+        meanwhile, it is called once more.
 
-    def _candidates(self) -> tuple[list[Manifest], list[str]]:
-        """Return the manifest, and that of before, if they are whole; and what is wrong with the first."""
-        found, why = list[Manifest](), list[str]()
-        try:
-            found += filter(None, [self.manifest()])
-        except DamagedFile as error:
-            why.append(str(error))
-        before = read_before(self.path) if found or why else None
-        return [*found, *([before] if before is not None and before not in found else [])], why
+        Raises:
+            RunError: something cannot be written; the manifest before is still there then.
+        """
+        with disk_errors(self.path):
+            while True:
+                if (base := self._stored()) is None:
+                    raise RunError(f"{self.path}: {MANIFEST} has been deleted; run the same command again")
+                manifest = change(base)
+                if manifest is base:
+                    return base
+                if self._stored() == base:
+                    self._replace(base, manifest)
+                    return manifest
 
-    def _cut(self, manifest: Manifest, number: int) -> Manifest:
-        """Load the records up to a round of a manifest; return the manifest of that round."""
-        self._records.go_on_after(manifest, number)
-        if number == manifest.rounds_done:
-            return manifest
-        states = {each: names for each, names in manifest.states.items() if each <= number}
-        names = {
-            CONFIG,
-            *self._records.earlier(manifest),
-            *(name for each in states.values() for name in each),
-        }
-        files = {name: entry for name, entry in manifest.files.items() if name in names}
-        newest = self._store.put(self._newest_records())
-        return replace(manifest, rounds_done=number, is_finished=False, states=states, files=files | newest)
+    def _stored(self) -> Manifest | None:
+        """Return the manifest of the storage, that at its URI if it has one; None without."""
+        with read_errors(self.path / MANIFEST):
+            data = self._storage.read(f"{self.path.name}/{MANIFEST}")
+            return None if data is None else Manifest.of_text(data)
 
-    def _go_on_from(self, manifest: Manifest, aside: Sequence[str], why: Sequence[str]) -> None:
-        """Take a manifest as the stored one; if files are damaged, set them aside and store the manifest."""
-        self._manifest = manifest
-        if why:
-            self.log(*(f"warning: {line}" for line in why))
-            self._store.set_aside(aside)
-            self._store.reset(manifest)
+    def _replace(self, before: Manifest, manifest: Manifest) -> None:
+        """Replace the manifest, whose files are there; delete files that neither it nor `before` needs."""
+        self._put({BEFORE: before.text().encode(), MANIFEST: manifest.text().encode()})
+        self._sweep({*manifest.files, *before.needed()})
 
-    def _with_joined_records(self, manifest: Manifest) -> Manifest:
-        """Join the records of the rounds that a manifest has; return the manifest that lists them so."""
-        entries = self._store.put(self._joined_records(manifest, manifest.rounds_done))
-        segments = {name for table in self._schemas for name in manifest.segments(table)}
-        files = {name: entry for name, entry in manifest.files.items() if name not in segments}
-        return replace(manifest, files=files | entries)
+    def _sweep(self, needed: Collection[str]) -> None:
+        """Delete records and states that are not needed; a process that was killed may have left them."""
+        names = sorted(os.listdir(self.path))
+        self._remove([name for name in names if is_of_rounds(name) and name not in needed])
 
-    def _joined_records(self, manifest: Manifest, rounds: int) -> dict[str, Write]:
-        return {
-            f"{table}.parquet": partial(self._records.join, table, manifest, rounds)
-            for table in self._schemas
-        }
+    def _put(self, files: Mapping[str, Content]) -> dict[str, FileEntry]:
+        written = self._storage.put({self._name(name): content for name, content in files.items()})
+        return {name: written[self._name(name)] for name in files}
 
-    def _newest_records(self) -> dict[str, Write]:
-        return {name: partial(_write_bytes, data=data) for name, data in self._records.newest().items()}
+    def _push(self, *names: str) -> None:
+        self._storage.push(*map(self._name, names))
 
-    def _write(self, name: str, text: str) -> None:
-        write_text(self.path / name, text)
-        self._store.push(name)
+    def _remove(self, names: Sequence[str]) -> None:
+        self._storage.remove(*map(self._name, names))
 
-    def _remove(self, name: str) -> None:
-        if (self.path / name).exists():
-            self._store.delete([name])
+    def _remove_failure(self) -> None:
+        if (self.path / FAILED).exists():
+            self._remove([FAILED])
 
-
-def _states_in(folder: Path) -> bool:
-    return any(STATE.fullmatch(name) for name in os.listdir(folder))
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+    def _name(self, name: str) -> str:
+        return f"{self.path.name}/{name}"

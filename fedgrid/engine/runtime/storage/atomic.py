@@ -1,7 +1,6 @@
 """Atomic file replacement, safe against crashes and concurrent writers."""
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -12,14 +11,10 @@ from shutil import copyfile
 from stat import S_IRWXG, S_ISGID, S_IWGRP
 from tempfile import TemporaryFile
 
-from safetensors import SafetensorError
-
 from fedgrid.engine.federation.errors import DeniedError, StorageError, is_denied
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
-LEFTOVERS = (f"*{PARTIAL}*", ".tmp??????")
-"""What killed writers leave; the second is safetensors' own temporary file beside ours."""
 ASIDE = "damaged-"
 """Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
 ABANDONED_AFTER = 900.0
@@ -27,7 +22,7 @@ ABANDONED_AFTER = 900.0
 
 
 @contextmanager
-def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
+def replacing(*paths: Path, is_flushed: bool = True) -> Iterator[tuple[Path, ...]]:
     """Yield a temporary path for each of `paths`; on exit flush all of them and rename them in that order.
 
     The temporary names are unique, so that several processes can replace the same file. If the block raises,
@@ -37,13 +32,13 @@ def replacing(*paths: Path) -> Iterator[tuple[Path, ...]]:
     temporaries = tuple(path.with_name(path.name + token) for path in paths)
     try:
         yield temporaries
-        if len(temporaries) == 1:  # Most are: no thread for it.
+        if is_flushed and len(temporaries) == 1:  # Most are: no thread for it.
             flush(*temporaries)
-        else:
+        elif is_flushed:
             with ThreadPoolExecutor(len(temporaries)) as threads:
                 list(threads.map(flush, temporaries))
         for temporary, path in zip(temporaries, paths, strict=True):
-            # As its folder is: safetensors makes files that only their owner can read.
+            # As its folder is, whatever the umask of this process: a group may share it.
             with suppress(OSError):  # A file system without modes.
                 temporary.chmod(path.parent.stat().st_mode & 0o666)
             temporary.replace(path)
@@ -93,9 +88,8 @@ def flush(path: Path) -> None:
 
 def delete_partial(folder: Path) -> None:
     """Delete the temporary files that killed writers left in `folder`."""
-    for pattern in LEFTOVERS:
-        for leftover in folder.glob(pattern):
-            leftover.unlink(missing_ok=True)
+    for leftover in folder.glob(f"*{PARTIAL}*"):
+        leftover.unlink(missing_ok=True)
 
 
 def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
@@ -122,8 +116,7 @@ def delete_abandoned(root: Path, *folders: str) -> None:
     """
     with TemporaryFile(dir=root) as new:
         now = os.fstat(new.fileno()).st_mtime
-    paths = (root / folder for folder in folders)
-    for leftover in [file for path in paths for pattern in LEFTOVERS for file in path.rglob(pattern)]:
+    for leftover in [file for folder in folders for file in (root / folder).rglob(f"*{PARTIAL}*")]:
         with suppress(OSError):  # It may have been renamed just now.
             if leftover.stat().st_mtime < now - ABANDONED_AFTER:
                 leftover.unlink()
@@ -135,7 +128,7 @@ class DiskFull(StorageError):
 
 def is_full(error: Exception) -> bool:
     """Return whether an error of a write says that the disk is full, or the user's quota used up."""
-    return _reason(error)[0] in (ENOSPC, EDQUOT)
+    return getattr(error, "errno", None) in (ENOSPC, EDQUOT)
 
 
 CONTINUES = "the same command continues from the last stored state"
@@ -150,22 +143,15 @@ def disk_errors(folder: Path, then: str = CONTINUES) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, SafetensorError) as error:
-        number, reason = _reason(error)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
         if is_denied(error):
             raise DeniedError(
                 f"{folder} cannot be written: {reason}; make it writable, then {then}, or name another folder"
             ) from error
-        if number == ENOSPC:
+        if error.errno == ENOSPC:
             cause = f"the disk of {folder} is full; free some space"
         else:
             cause = f"{folder} cannot be written: {reason}; fix that"
         kind = DiskFull if is_full(error) else StorageError
         raise kind(f"{cause}, then {then}") from error
-
-
-def _reason(error: Exception) -> tuple[int | None, str]:
-    # A SafetensorError has the error number in its text only.
-    code = re.search(r"os error (\d+)", str(error))
-    number = int(code[1]) if code else getattr(error, "errno", None)
-    return number, os.strerror(number) if number else str(error).splitlines()[0]

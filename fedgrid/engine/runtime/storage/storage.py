@@ -11,15 +11,16 @@ from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
+from shutil import rmtree
 from tempfile import NamedTemporaryFile
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
-from fedgrid.engine.runtime.storage.atomic import ASIDE, PARTIAL
+from fedgrid.engine.runtime.storage.atomic import ASIDE, PARTIAL, disk_errors, flush, replacing
 from fedgrid.engine.runtime.storage.clock import Patience
 from fedgrid.engine.runtime.storage.remote import (
     NOT_FOUND,
@@ -34,7 +35,7 @@ from fedgrid.engine.runtime.storage.remote import (
     uploading,
 )
 from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
-from fedgrid.manifest import MANIFEST
+from fedgrid.manifest import MANIFEST, FileEntry
 from fedgrid.redaction import redacted
 
 MARKS = re.compile(
@@ -51,12 +52,14 @@ PULLS = 10
 """How often a run is fetched again whose manifest changes meanwhile: once a second at most."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
+Content: TypeAlias = bytes | Callable[[Path], object]
+"""The bytes of a file, or what writes them to a path: tables may be larger than the memory."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A folder of runs and grids. Names of files are relative to `root`, with slashes.
+    """A folder of runs and grids: bytes by name, which is relative to `root`, with slashes.
 
     With a URI, `root` is a mirror of it: new files are pushed, files of other machines are pulled. Object
     stores replace files atomically. On other file systems a process that is killed during a push may leave
@@ -128,6 +131,41 @@ class Storage:
         except (OSError, pa.ArrowException) as error:
             raise RunError(f"{self}: {one_line(error)}; run the same command again to continue") from error
 
+    def put(self, files: Mapping[str, Content], *, is_flushed: bool = True) -> dict[str, FileEntry]:
+        """Write files, here and then at the URI; folders on the way to them are made.
+
+        Each is the old or the new one, whole, whenever this process is killed. They take their places in the
+        given order, so that one that makes the others count comes last.
+
+        Args:
+            files: name -> its bytes, or what writes them to a path.
+            is_flushed: whether they are on the disk before they take their places, and outlast a power cut.
+
+        Returns:
+            The size and the checksum of each.
+
+        Raises:
+            OSError: one cannot be written here; none is there then, unless it happens between two renames.
+            RunError: the URI cannot be written.
+        """
+        paths = [self.root / name for name in files]
+        folders = {path.parent for path in paths}
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        entries = {}
+        with replacing(*paths, is_flushed=is_flushed) as temporaries:
+            for (name, content), path in zip(files.items(), temporaries, strict=True):
+                if isinstance(content, bytes):
+                    path.write_bytes(content)
+                    entries[name] = FileEntry.of(content)
+                else:
+                    content(path)
+                    entries[name] = FileEntry.of_file(path)
+        for folder in folders if is_flushed else ():
+            flush(folder)
+        self.push(*files)
+        return entries
+
     def push(self, *names: str) -> None:
         """Copy files to the URI, in the given order; a file that marks the others as valid comes last.
 
@@ -140,10 +178,10 @@ class Storage:
                     self._at_uri("written", partial(self._send, name))
 
     def remove(self, *names: str) -> None:
-        """Delete files, or folders with their content, at the URI, not in the mirror; ignore missing ones.
+        """Delete files, or folders with their content, at the URI and here; missing ones are ignored.
 
         Raises:
-            RunError: the URI cannot be written.
+            RunError: the URI, or this folder, cannot be written.
         """
 
         def delete(remote: fs.FileSystem, base: str) -> None:
@@ -153,8 +191,14 @@ class Storage:
                 elif info.type != NOT_FOUND:
                     remote.delete_file(info.path)
 
-        if self.uri:
+        if self.uri and names:
             self._at_uri("written", delete)
+        with disk_errors(self.root):
+            for path in (self.root / name for name in names):
+                if path.is_dir() and not path.is_symlink():
+                    rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
 
     def refresh(self, *names: str) -> None:
         """Fetch these files from the URI; delete those in the mirror that are missing there.

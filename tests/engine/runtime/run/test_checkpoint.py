@@ -7,7 +7,6 @@ from fedgrid.algorithms.contract.base import State
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.checkpoint import state_name
-from fedgrid.engine.runtime.run.run_store import RunStore
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import Manifest
@@ -46,8 +45,8 @@ def save(folder, run_state, before=None):
     """Write the files of a state that `before` does not have; return the manifest with both states."""
     before = before or Manifest("", 9)
     files = checkpoint.files_of(run_state)
-    entries = RunStore(Storage(folder.parent), folder).put(
-        {name: write for name, write in files.items() if name not in before.files}
+    entries = Storage(folder).put(
+        {name: content for name, content in files.items() if name not in before.files}
     )
     return before.with_files(entries, states={**before.states, run_state.rounds_done: [*files]})
 

@@ -108,7 +108,7 @@ def test_joined_row_groups_are_those_of_one_table(tmp_path, monkeypatch):
     manifest = Manifest("", 13, files={name: FileEntry.of(data) for name, data in files.items()})
     expected = tmp_path / "expected"
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), expected, row_group_size=5)
-    written.join("clients", manifest, 13, tmp_path / "joined")
+    written.joined(manifest, 13)["clients.parquet"](tmp_path / "joined")
     assert (tmp_path / "joined").read_bytes() == expected.read_bytes()
     assert pq.read_metadata(expected).num_row_groups == 3
 

@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.manifest import read_manifest
+from fedgrid.manifest import Part, read_manifest
 from tests.helpers.manifests import list_files
 from tests.helpers.stored_runs import CLOCKS
 
@@ -94,7 +94,7 @@ def test_the_longest_run_of_the_same_configuration_counts(finished):
 
 def edit_code(folder):
     [part] = read_manifest(folder).made_with
-    list_files(folder, made_with=[{**part, "code": "0" * 64}])
+    list_files(folder, made_with=(Part(part.from_round, {**part.made_with, "code": "0" * 64}),))
 
 
 @pytest.mark.parametrize(

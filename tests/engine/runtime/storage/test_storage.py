@@ -15,6 +15,7 @@ from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from fedgrid.engine.runtime.storage.remote import send
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
+from fedgrid.manifest import FileEntry
 from tests.helpers.time import Time
 
 
@@ -117,12 +118,30 @@ def test_plain_folder_needs_no_push_or_pull(tmp_path):
     storage = Storage.of(tmp_path)
     write(storage, "run/manifest.json", "{}")
     storage.push("run/manifest.json", "run/not-there")
-    storage.remove("run/manifest.json")
-    storage.remove("run")
     storage.refresh("run/not-there")
     storage.pull("run")
     storage.pull_marks()
     assert files(tmp_path) == {"run/manifest.json": "{}"}
+
+
+def test_files_that_are_put_are_here_and_at_the_uri(machine, bucket):
+    here = machine("here")
+    entries = here.put({"run/a": b"one", "run/b/c": lambda path: path.write_bytes(b"three")})
+    assert files(here.root) == files(bucket) == {"run/a": "one", "run/b/c": "three"}
+    assert entries == {"run/a": FileEntry.of(b"one"), "run/b/c": FileEntry.of(b"three")}
+
+
+def test_file_that_cannot_be_written_leaves_all_as_they_were(tmp_path):
+    storage = Storage.of(tmp_path)
+    storage.put({"run/a": b"one"})
+
+    def fail(path):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        storage.put({"run/a": b"two", "run/b": fail})
+    assert files(tmp_path) == {"run/a": "one"}
 
 
 def test_what_one_machine_pushes_another_pulls(machine, bucket):
@@ -226,9 +245,6 @@ def test_status_during_a_slow_upload_leaves_its_marks_alone(machine, monkeypatch
     monkeypatch.setattr("fedgrid.engine.runtime.storage.storage.send", upload)
     here.push(*names)
     assert set(files(here.root)) == set(names)
-    here.remove(*names)
-    here.pull_marks()
-    assert set(files(here.root)) == {names[0]}
 
 
 def test_refresh_fetches_or_deletes_a_single_file(machine):
@@ -238,6 +254,7 @@ def test_refresh_fetches_or_deletes_a_single_file(machine):
     there.refresh("grids/paper/stop")
     assert files(there.root) == {"grids/paper/stop": ""}
     here.remove("grids/paper/stop")
+    assert files(here.root) == {}
     there.refresh("grids/paper/stop")
     assert files(there.root) == {}
 
@@ -247,8 +264,16 @@ def test_remove_folder_deletes_its_content(machine, bucket):
     for name in ("run/log.txt", "run/figures/a.svg", "other/log.txt"):
         write(here, name, "text")
         here.push(name)
-    here.remove("run")
-    assert set(files(bucket)) == {"other/log.txt"}
+    here.remove("run", "not-there")
+    assert set(files(bucket)) == set(files(here.root)) == {"other/log.txt"}
+
+
+def test_removed_link_leaves_its_folder_alone(tmp_path):
+    storage = Storage.of(tmp_path / "runs")
+    write(storage, "elsewhere/log.txt", "text")
+    (storage.root / "run").symlink_to(storage.root / "elsewhere")
+    storage.remove("run")
+    assert files(storage.root) == {"elsewhere/log.txt": "text"}
 
 
 def test_the_sizes_of_a_folders_files_are_in_bytes(tmp_path):

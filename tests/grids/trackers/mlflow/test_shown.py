@@ -9,7 +9,7 @@ import pytest
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import CODE, Part, as_listed
+from fedgrid.engine.runtime.integrity.made_with import CODE, Part
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.following.session import End
 from fedgrid.grids.trackers.mlflow.descriptions import KIND_TAG, of_run_ended
@@ -46,7 +46,7 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, se
     record(storage, CONFIG, ROUNDS)
     folder = folder_of(storage, CONFIG)
     parts = (Part(1, {CODE: "a digest", "images": DIGEST}),)
-    list_files(folder, made_with=as_listed(parts))
+    list_files(folder, made_with=parts)
     session.update(CONFIG)
     run = store.runs[NAME]
     assert (run.info.start_time, run.info.end_time) == (STARTED_MS, STARTED_MS + 2000)

@@ -1,0 +1,103 @@
+"""Where a run goes on: at its newest whole state, with the records of a manifest that are whole.
+
+Its manifest and the one before it each list two states. A damaged state costs its round; damaged records or a
+damaged manifest cost the rounds since the manifest before.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedgrid.engine.federation.errors import FinalError
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.engine.runtime.run import checkpoint
+from fedgrid.engine.runtime.storage.format import DamagedFile, manifest_of, read_errors
+from fedgrid.manifest import BEFORE, MANIFEST, STATE, Manifest, is_of_rounds, open_listed, read_manifest
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """What is whole of a run, and what is not."""
+
+    manifest: Manifest | None = None
+    """One whose records are whole, perhaps of later rounds than the state; None: all rounds are to run."""
+    run_state: RunState | None = None
+    """None before the first round."""
+    aside: Sequence[str] = ()
+    """Files that are damaged, or of rounds that are run again."""
+    warnings: Sequence[str] = ()
+    """In one line each, why; none if all is whole."""
+
+
+def find_resume_point(folder: Path) -> ResumePoint:
+    """Return where the run in a folder goes on; nothing is changed.
+
+    Raises:
+        FinalError: every state is damaged.
+        OtherVersion: another fedgrid wrote it.
+        UnreadableFile: a file cannot be read at present.
+    """
+    manifests, why = _read_manifests(folder)
+    aside = [MANIFEST] if why else []
+    bad_states: dict[int, str] = {}
+    for manifest in manifests:
+        if not manifest.rounds_done:
+            return ResumePoint(manifest, None, aside, why)
+        bad_records = _find_damaged_records(folder, manifest)
+        aside += bad_records
+        why += bad_records.values()
+        for number in sorted(set(manifest.states) - set(bad_states), reverse=True):
+            try:
+                run_state = checkpoint.load(folder, number, manifest)
+            except DamagedFile as error:
+                bad_states[number] = str(error)
+                continue
+            if not bad_records:
+                listed = {name for each in manifests for name in each.files if STATE.fullmatch(name)}
+                whole = {name for each in manifest.states if each <= number for name in manifest.states[each]}
+                lines = [
+                    f"{line}: rounds after {number} are run again" for line in (*why, *bad_states.values())
+                ]
+                return ResumePoint(
+                    manifest, run_state, [*aside, *sorted(listed - whole)] if lines else [], lines
+                )
+    files = sorted(os.listdir(folder)) if manifests or why else []
+    # The states of a finished run may have been deleted for their size: then it is computed again.
+    has_states = any(map(STATE.fullmatch, files)) or not (manifests and manifests[0].is_finished)
+    if bad_states and has_states and all({*each.states} <= {*bad_states} for each in manifests):
+        states = "; ".join(bad_states.values())
+        raise FinalError(f"every state is damaged: {states}; move {folder} away to start over")
+    if not files:
+        return ResumePoint()
+    line = f"{'; '.join((*why, *bad_states.values()))}: all rounds are run again"
+    return ResumePoint(None, None, [MANIFEST, *filter(is_of_rounds, files)], [line])
+
+
+def _read_manifests(folder: Path) -> tuple[list[Manifest], list[str]]:
+    """Return a run's manifest, and that of before, if they are whole; and what is wrong with the first."""
+    try:
+        now, why = [manifest_of(folder)], list[str]()
+    except FileNotFoundError:
+        return [], []
+    except DamagedFile as error:
+        now, why = [], [str(error)]
+    try:
+        with read_errors(folder / BEFORE):
+            before = [read_manifest(folder, BEFORE)]
+    except (FileNotFoundError, DamagedFile):
+        before = []
+    return now + [each for each in before if each not in now], why
+
+
+def _find_damaged_records(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """Return the damaged files of records that a manifest lists, and what is wrong with each."""
+    damaged = {}
+    for name in manifest.files:
+        if is_of_rounds(name) and not STATE.fullmatch(name):
+            try:
+                with read_errors(folder / name):
+                    open_listed(folder, manifest, name).close()
+            except DamagedFile as error:
+                damaged[name] = str(error)
+    return damaged
