@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry
-from fedgrid.engine.runtime.round_cache.files import CacheFiles, CacheOptions, kept
+from fedgrid.engine.runtime.round_cache.files import CacheEntry, CacheOptions, RoundCache, kept
 
 STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 
@@ -11,7 +10,7 @@ STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 def keep(storage, *runs):
     """Keep a state and a statistic of each run's shared prefix."""
     for run in runs:
-        files = CacheFiles(storage, run.shared_prefix, run.run_id, CacheOptions())
+        files = RoundCache(storage, run.shared_prefix, run.run_id, CacheOptions())
         for name, count in ((STATE, 1000), (STATISTIC, 1)):
             files.write(name, CacheEntry({"x": np.zeros(count, np.float32)}, run.run_id, 1.0, 1.0))
 

@@ -29,14 +29,13 @@ from fedgrid.engine.federation.clients.messages import (
     TrainTask,
 )
 from fedgrid.engine.runtime.round_cache import packing
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry
+from fedgrid.engine.runtime.round_cache.files import CacheEntry, RoundCache
 from fedgrid.engine.runtime.round_cache.key import digest, of_task
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import Served
     from fedgrid.engine.federation.clients.pool import Pool
     from fedgrid.engine.federation.clients.stopwatch import Stopwatch
-    from fedgrid.engine.runtime.round_cache.key import SessionCache
 
 REPORTS = "reports"
 SMALL = 1 << 20
@@ -58,7 +57,7 @@ class CachedRound(ClientRound):
         pool: Pool,
         round_index: int,
         watch: Stopwatch,
-        cache: SessionCache,
+        cache: RoundCache,
     ) -> None:
         """Prepare a round; arguments as of `ClientRound`, and the run's view of the cache."""
         super().__init__(tasks, models, memories, pool, round_index, watch)
@@ -73,7 +72,7 @@ class CachedRound(ClientRound):
         self._starts: dict[int, tuple[str, ...]] = {}
         self._keys = self._task_keys()
         self._name = self._numbered(digest(list(self._keys.values())))
-        self._lock = cache.files.lock(self._name)
+        self._lock = cache.lock(self._name)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -86,7 +85,7 @@ class CachedRound(ClientRound):
     def _write(self) -> None:
         try:
             for name, entry in self._new.items():
-                self._cache.files.write(name, entry)
+                self._cache.write(name, entry)
         finally:
             self._lock.release()
 
@@ -170,7 +169,7 @@ class CachedRound(ClientRound):
     def _look_up(self, names: Iterable[str]) -> list[str]:
         """Read the entries of `names`; return the misses."""
         for name in (name for name in names if name not in self._arrays):
-            entry = self._cache.files.read(f"{self._name}-{name}")
+            entry = self._cache.read(f"{self._name}-{name}")
             if entry is not None and entry.updates in ("", self._updates_of(name)):
                 self._arrays[name], self._hits[name] = entry.arrays, entry
                 if name == REPORTS:
@@ -196,7 +195,7 @@ class CachedRound(ClientRound):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
             self._arrays[name] = arrays
             self._new[f"{self._name}-{name}"] = CacheEntry(
-                arrays, self._cache.files.run_id, seconds, seconds + training, self._updates_of(name)
+                arrays, self._cache.run_id, seconds, seconds + training, self._updates_of(name)
             )
 
     def _updates_of(self, name: str) -> str:
@@ -213,7 +212,7 @@ class CachedRound(ClientRound):
             checksum = self._replies[client].report.checksum
             if self._checksums.get(client, checksum) != checksum:
                 where = f"client {client}, round {self._round_index + 1}"
-                self._cache.files.warnings.append(f"{where}: trained again with other bits; not shared")
+                self._cache.warnings.append(f"{where}: trained again with other bits; not shared")
                 raise OtherBits(where)
 
     def _find_replies(self, clients: Sequence[int]) -> None:
@@ -222,7 +221,7 @@ class CachedRound(ClientRound):
             if name in self._groups_read or not set(group) & set(clients):
                 continue
             self._groups_read.add(name)
-            entry = self._cache.files.read(name)
+            entry = self._cache.read(name)
             if entry is not None:
                 self._replies = packing.unpack_replies(entry.arrays, self._tasks) | self._replies
                 self._hits[f"{UPDATE} {name}"] = entry
@@ -237,7 +236,7 @@ class CachedRound(ClientRound):
                 continue
             cost = sum(reply.report.seconds for reply in replies)
             arrays = packing.pack_replies(replies, [self._tasks[client] for client in here])
-            self._new[name] = CacheEntry(arrays, self._cache.files.run_id, 0.0, cost)
+            self._new[name] = CacheEntry(arrays, self._cache.run_id, 0.0, cost)
 
     @cached_property
     def _groups(self) -> dict[str, list[int]]:
@@ -248,7 +247,7 @@ class CachedRound(ClientRound):
         """
         orders = [task.order for task in self._tasks.values()]
         several = len({order.candidates for order in orders}) > 1
-        if self._cache.files.is_far or not (several or any(order.infer for order in orders)):
+        if self._cache.is_far or not (several or any(order.infer for order in orders)):
             return {}
         by_models: dict[tuple[str, ...], list[int]] = {}
         for client, models in self._starts.items():

@@ -1,23 +1,25 @@
 """The files of the round cache: what one run has computed of a round, for every other run that reaches it.
 
 A folder `cache/` beside the runs has a folder per `RunConfig.shared_prefix`, with one file an entry,
-named `<round>-<key>-<name>.safetensors`. The key is a digest of the round's inputs, the name says which
-result it is. Files may go at any time: one that is missing, damaged or not written changes no number.
+named `<round>-<key>-<name>.safetensors` (`storage.sealed_arrays`). The key is a digest of the round's inputs,
+the name says which result it is. Files may go at any time: one that is missing, damaged or not written
+changes no number.
 """
 
 import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from secrets import token_hex
 from shutil import disk_usage
 
+from fedgrid.algorithms.updates.source import Arrays
 from fedgrid.engine.federation.errors import FedgridError
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry, decode, encode
+from fedgrid.engine.runtime.round_cache.key import Digests
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
-from fedgrid.engine.runtime.storage.atomic import PARTIAL, disk_errors, is_full
+from fedgrid.engine.runtime.storage import sealed_arrays
+from fedgrid.engine.runtime.storage.atomic import is_full
 from fedgrid.engine.runtime.storage.clock import Patience
-from fedgrid.engine.runtime.storage.sealed_arrays import Damaged
 from fedgrid.engine.runtime.storage.storage import Storage
 
 FOLDER = "cache"
@@ -66,6 +68,37 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
+class CacheEntry:
+    """Cached arrays of a round."""
+
+    arrays: Arrays
+    computed_by: str
+    """Run id."""
+    seconds: float
+    """The time it took to compute, after the clients had trained."""
+    cost: float
+    """The time it would take to recompute, in seconds, with the training that it needs."""
+    updates: str = ""
+    """Stands for the bits of the updates that it is computed from; empty if it is from none."""
+
+
+def encode(entry: CacheEntry, name: str) -> bytes:
+    """Return an entry as bytes, for the file of that name."""
+    about = {key: value for key, value in vars(entry).items() if key != "arrays"}
+    return sealed_arrays.encode(entry.arrays, about, name)
+
+
+def decode(data: bytes, name: str) -> CacheEntry:
+    """Return the entry that was encoded under a name.
+
+    Raises:
+        sealed_arrays.Damaged: it is incomplete, or was encoded under another name.
+    """
+    arrays, about = sealed_arrays.decode(data, name)
+    return CacheEntry(arrays, **about)
+
+
+@dataclass(frozen=True)
 class CacheOptions:
     """How a storage's round cache is used."""
 
@@ -75,17 +108,24 @@ class CacheOptions:
     """Whether a run starts with the rounds of a finished one that has fewer (`run.shorter`)."""
 
 
-class CacheFiles:
-    """What one run reads and writes of the round cache; problems become `warnings`."""
+class RoundCache:
+    """One run's view of the round cache; problems become `warnings`."""
 
-    def __init__(self, storage: Storage, shared_prefix: str, run_id: str, options: CacheOptions) -> None:
+    def __init__(
+        self, storage: Storage, shared_prefix: str, run_id: str, options: CacheOptions, setup: str = ""
+    ) -> None:
+        """`setup` is the digest of the run's setup (`key.of_setup`)."""
         self.run_id = run_id
+        self.options = options
+        self.setup = setup
+        self.digests = Digests()
         self.warnings: list[str] = []
         self._complained = False
         # A lookup that fails costs one round; waiting for it would cost more.
         self._storage = replace(storage, patience=Patience())
         self._shared_prefix = f"{FOLDER}/{shared_prefix}"
-        self.options = options
+        self._thread = ThreadPoolExecutor(1)
+        self._writing: Future[None] | None = None
 
     @property
     def is_far(self) -> bool:
@@ -99,43 +139,55 @@ class CacheFiles:
         try:
             data = self._storage.read(file)
             return None if data is None else decode(data, name)
-        except Damaged:
+        except sealed_arrays.Damaged:
             self.warnings.append(f"{path} is damaged: its round is computed again")
             with suppress(FedgridError):
-                drop(self._storage, [StoredFile(file, 0)])
+                self._storage.remove(file)
         except (OSError, FedgridError) as error:
             self._complain(f"{path} cannot be read ({error}): its round is computed again")
         return None
 
     def write(self, name: str, entry: CacheEntry) -> None:
         """Write an entry, if there is room."""
-        file = self._file(name)
+        file, data = self._file(name), encode(entry, name)
         path = self._storage.root / file
-        temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
-        data = encode(entry, name)
         try:
             if not make_room(self._storage, self.options.limit, len(data)):
                 return
             try:
-                _put(path, temporary, data)
+                self._put(file, data)
             except OSError as error:
                 # Others have filled the disk meanwhile, or it is a quota, which no look at the disk shows.
                 if not (is_full(error) and evict(self._storage, len(data))):
                     raise
-                _put(path, temporary, data)
-            self._storage.push(file)
+                self._put(file, data)
         except (OSError, FedgridError) as error:
             self._complain(f"{path} cannot be written ({error}): other runs will compute it again")
         finally:
-            # At a URI the mirror's copy is never read, and would fill the disk of every machine.
-            for leftover in (temporary, path) if self._storage.uri else (temporary,):
+            if self.is_far:  # The mirror's copy is never read, and would fill the disk of every machine.
                 with suppress(OSError):
-                    leftover.unlink()
+                    path.unlink()
+
+    def _put(self, file: str, data: bytes) -> None:
+        # Not flushed: the checksum tells what a power cut leaves of it.
+        self._storage.put({file: data}, is_flushed=False)
+
+    def write_later(self, write: Callable[[], None]) -> None:
+        """Queue a write in a thread, while the next round trains, and wait for the one queued before."""
+        before, self._writing = self._writing, self._thread.submit(write)
+        if before is not None:
+            before.result()
+
+    def settle(self) -> None:
+        """Wait until everything is written."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
 
     def free_disk(self) -> None:
         """Evict entries until the disk has room for the run itself, whose last attempt may have filled it."""
         try:
-            make_room(self._storage, self.options.limit, force=True)
+            make_room(self._storage, self.options.limit)
         except (OSError, FedgridError) as error:
             self._complain(f"the round cache cannot be trimmed ({error})")
 
@@ -180,23 +232,20 @@ def kept(storage: Storage, shared_prefix: str = "") -> list[StoredFile]:
     return [StoredFile(file, *facts) for file, facts in listed if NAME.fullmatch(file)]
 
 
-def drop(storage: Storage, entries: list[StoredFile]) -> None:
+def drop(storage: Storage, entries: Sequence[StoredFile]) -> None:
     """Delete entries.
 
     Raises:
         RunError: if the storage cannot be written.
     """
-    with disk_errors(storage.root):
-        for entry in entries:
-            (storage.root / entry.file).unlink(missing_ok=True)
     storage.remove(*(entry.file for entry in entries))
 
 
-def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool = False) -> bool:
+def make_room(storage: Storage, limit: int | None, size: int = 0) -> bool:
     """Evict the oldest entries until `size` more bytes fit; return whether they do.
 
-    They fit below the limit, if there is one, and below the disk's headroom. If they cannot, nothing is
-    evicted, unless by `force`: then all is, for other files on the disk.
+    They fit below the limit, if there is one, and below the disk's headroom. What is larger than the limit
+    evicts nothing.
 
     Raises:
         OSError, RunError: if the storage cannot be read or written.
@@ -204,13 +253,13 @@ def make_room(storage: Storage, limit: int | None, size: int = 0, *, force: bool
     lacking = _lacking(storage, size)
     if limit is None and lacking <= 0:
         return True
+    if limit is not None and size > limit:
+        return False
     entries = kept(storage)
     total = sum(entry.size for entry in entries)
     excess = lacking if limit is None else max(lacking, total + size - limit)
-    fits = excess <= 0 or ((limit is None or size <= limit) and lacking <= total)
-    if excess > 0 and (fits or force):
-        _drop_oldest(storage, entries, excess)
-    return fits
+    _drop_oldest(storage, entries, excess)
+    return excess <= total
 
 
 def evict(storage: Storage, size: int) -> bool:
@@ -237,13 +286,6 @@ def _drop_oldest(storage: Storage, entries: list[StoredFile], excess: int) -> No
         going.append(entry)
         excess -= entry.size
     drop(storage, going)
-
-
-def _put(path: Path, temporary: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Not flushed: the checksum tells what a power cut leaves of it.
-    temporary.write_bytes(data)
-    temporary.replace(path)
 
 
 def _lacking(storage: Storage, size: int) -> int:

@@ -1,11 +1,10 @@
-"""Keys of the round cache, digests of everything that a round's numbers depend on; and one run's view of it.
+"""Keys of the round cache: digests of everything that a round's numbers depend on.
 
 A digest is derived from a value's own fields, whatever they are; it never lists them. A type that it does not
 know is an error, not a guess.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
@@ -20,7 +19,6 @@ from fedgrid.engine.federation.data.images import ImageView
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.runtime.integrity.code import SOURCES
 from fedgrid.engine.runtime.integrity.made_with import code_of, modules_of
-from fedgrid.engine.runtime.round_cache.files import CacheFiles
 
 PLAIN = frozenset({type(None), bool, int, float, str, slice})
 """Types whose values are identified by `repr`."""
@@ -111,27 +109,3 @@ def _numerics() -> tuple[str, ...]:
     import torch
 
     return torch.__version__, torch.backends.cpu.get_cpu_capability(), np.__version__, code_of()
-
-
-class SessionCache:
-    """The files, the digest of the run's setup, and a thread that writes while the next round trains."""
-
-    def __init__(self, files: CacheFiles, setup: str, writer: Executor) -> None:
-        """`setup` is `of_setup`."""
-        self.files = files
-        self.setup = setup
-        self.digests = Digests()
-        self._writer = writer
-        self._writing: Future[None] | None = None
-
-    def write_later(self, write: Callable[[], None]) -> None:
-        """Queue a write, and wait for the one queued before."""
-        before, self._writing = self._writing, self._writer.submit(write)
-        if before is not None:
-            before.result()
-
-    def settle(self) -> None:
-        """Wait until everything is written."""
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()

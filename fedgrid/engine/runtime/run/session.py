@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,8 +16,8 @@ from fedgrid.engine.runtime.clients.machine import relevant_machines, slow_preci
 from fedgrid.engine.runtime.integrity.made_with import made_with
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of, own_numbers
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.files import CacheFiles
-from fedgrid.engine.runtime.round_cache.key import SessionCache, of_setup
+from fedgrid.engine.runtime.round_cache.files import RoundCache
+from fedgrid.engine.runtime.round_cache.key import of_setup
 from fedgrid.engine.runtime.run.prepare import images_of, prepare
 from fedgrid.engine.runtime.run.pretraining import ENCODER, Pretraining, pretraining_of
 from fedgrid.engine.runtime.run.round_writer import RoundWriter
@@ -28,6 +27,7 @@ from fedgrid.engine.runtime.storage.atomic import DiskFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
     from pathlib import Path
 
     from fedgrid.algorithms.contract.base import Labels
@@ -47,7 +47,7 @@ class Opened:
     folder: RunFolder
     federation: Federation
     run_state: RunState
-    cache: SessionCache | None
+    cache: RoundCache | None
     writer: RoundWriter
 
 
@@ -77,7 +77,6 @@ class Session:
         self._threads = threads
         self._write_behind = write_behind
         self._cache = cache
-        self._writer = ThreadPoolExecutor(1)
         self._run: Opened | None = None
 
     def open(self, config: RunConfig, storage: Storage) -> int:
@@ -102,7 +101,7 @@ class Session:
         if (
             run_state is None
             and cache is not None
-            and cache.files.options.takes_rounds
+            and cache.options.takes_rounds
             and take_rounds(folder, storage)
         ):
             run_state = folder.open()
@@ -191,13 +190,14 @@ class Session:
 
     def _open_cache(
         self, config: RunConfig, storage: Storage, setup: Setup, machines: Sequence[Machine]
-    ) -> SessionCache | None:
+    ) -> RoundCache | None:
         # On several kinds of machines a round depends on which client is where: nothing is shared.
         if self._cache is None or len(machines) > 1:
             return None
-        files = CacheFiles(storage, config.shared_prefix, config.run_id, self._cache)
-        files.free_disk()
-        return SessionCache(files, of_setup(setup, machines[0]), self._writer)
+        key = of_setup(setup, machines[0])
+        cache = RoundCache(storage, config.shared_prefix, config.run_id, self._cache, key)
+        cache.free_disk()
+        return cache
 
     def round_write(self) -> Future[None] | None:
         """Return the write of the last round of `next_round`, None if it is on disk."""
@@ -218,19 +218,19 @@ class Session:
     def _log_warnings(self) -> None:
         """Log what went wrong in the round cache, whose entries are written meanwhile."""
         if self._run is not None and self._run.cache is not None:
-            warnings = self._run.cache.files.take_warnings()
+            warnings = self._run.cache.take_warnings()
             self._run.folder.log(*(f"warning: {warning}" for warning in warnings))
 
 
-def _writer(folder: RunFolder, cache: SessionCache | None) -> RoundWriter:
+def _writer(folder: RunFolder, cache: RoundCache | None) -> RoundWriter:
     return RoundWriter(lambda rounds: _retry_after_eviction(partial(folder.save, rounds), cache))
 
 
-def _retry_after_eviction(write: Callable[[], None], cache: SessionCache | None) -> None:
+def _retry_after_eviction(write: Callable[[], None], cache: RoundCache | None) -> None:
     """Write files of the run; on a full disk the round cache gives way, and they are written once more."""
     try:
         write()
     except DiskFull:
-        if cache is None or not cache.files.give_way():
+        if cache is None or not cache.give_way():
             raise
         write()

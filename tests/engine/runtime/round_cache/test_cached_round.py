@@ -1,6 +1,5 @@
 """Runs of one storage share rounds: which run trains what, and no number changes."""
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from shutil import rmtree
 
@@ -16,8 +15,7 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.round_cache import cached_round
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheFiles, CacheOptions, kept
-from fedgrid.engine.runtime.round_cache.key import SessionCache
+from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions, RoundCache, kept
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -493,10 +491,7 @@ class TestWhatARoundIs:
 
     @pytest.fixture
     def shared(self, tmp_path):
-        with ThreadPoolExecutor(1) as writer:
-            yield lambda setup="setup": SessionCache(
-                CacheFiles(Storage.of(tmp_path), "shared_prefix", "one", CACHE), setup, writer
-            )
+        return lambda setup="setup": RoundCache(Storage.of(tmp_path), "shared_prefix", "one", CACHE, setup)
 
     def reports(self, shared, sent=SENT, models=(7, 8), rounds_done=2, evaluate=False, memories=None):
         """Return which clients trained, and what the clients chose."""
@@ -562,7 +557,7 @@ def test_lock_is_released_if_writing_fails(tmp_path, monkeypatch):
     def fail(files, name, entry):
         raise MemoryError
 
-    monkeypatch.setattr(CacheFiles, "write", fail)
+    monkeypatch.setattr(RoundCache, "write", fail)
     with pytest.raises(MemoryError):
         play(config(), tmp_path)
     assert locks(tmp_path) == []

@@ -7,7 +7,7 @@ from shutil import copyfile, copytree, rmtree
 import pytest
 
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
-from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheFiles
+from fedgrid.engine.runtime.round_cache.files import FOLDER, RoundCache
 from fedgrid.engine.runtime.storage import atomic as writing
 from tests.helpers.small_runs import (
     CLIENTS,
@@ -161,14 +161,14 @@ def test_damage_between_rounds_changes_no_number(tmp_path):
 
 def test_damage_before_each_lookup_changes_no_number(tmp_path, monkeypatch):
     """A little each time, in the midst of a round's work."""
-    random, read = Random(1), CacheFiles.read
+    random, read = Random(1), RoundCache.read
 
     def harmed(files, name):
         if random.random() < 0.5:
             harm(tmp_path, random, 0.1)
         return read(files, name)
 
-    monkeypatch.setattr(CacheFiles, "read", harmed)
+    monkeypatch.setattr(RoundCache, "read", harmed)
     told = []
     for algorithm in ALGORITHMS * 2:
         rmtree(play(config(algorithm, **KEPT), tmp_path, Arithmetic(), until=1))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from safetensors.numpy import load, save
 
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry, decode, encode
+from fedgrid.engine.runtime.round_cache.files import CacheEntry, decode, encode
 from fedgrid.engine.runtime.storage.sealed_arrays import ABOUT, CHECKSUM, Damaged, about_arrays
 
 NAME = "000002-1f3870be274f-mean"

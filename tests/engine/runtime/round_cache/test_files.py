@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, ENOSPC, EROFS
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,13 +11,14 @@ import pytest
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.round_cache import files as module
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry, encode
 from fedgrid.engine.runtime.round_cache.files import (
     FOLDER,
-    CacheFiles,
+    CacheEntry,
     CacheOptions,
+    RoundCache,
     StoredFile,
     drop,
+    encode,
     kept,
     make_room,
 )
@@ -34,7 +35,7 @@ def storage(tmp_path):
 
 
 def cache(storage, run_id="one", shared_prefix=SHARED_PREFIX, limit=None):
-    return CacheFiles(storage, shared_prefix, run_id, CacheOptions(limit))
+    return RoundCache(storage, shared_prefix, run_id, CacheOptions(limit))
 
 
 def entry(*values, run_id="one", cost=1.0):
@@ -289,11 +290,14 @@ class TestKept:
         drop(storage, listed)
         assert not storage.root.exists()
 
-    def test_what_cannot_be_dropped_is_told_in_one_line(self, storage):
-        path_of(storage).mkdir(parents=True)
-        with pytest.raises(RunError, match="cannot be written") as error:
-            drop(storage, [StoredFile(f"cache/{SHARED_PREFIX}/{NAME}.safetensors", 1)])
-        assert "\n" not in str(error.value)
+    def test_what_cannot_be_dropped_is_told_in_one_line(self, storage, monkeypatch):
+        def fail(path, **_):
+            raise OSError(EROFS, os.strerror(EROFS))
+
+        cache(storage).write(NAME, entry())
+        monkeypatch.setattr(type(storage.root), "unlink", fail)
+        with pytest.raises(RunError, match=r"^[^\n]* cannot be written[^\n]*$"):
+            drop(storage, kept(storage))
 
 
 def keep(run, count, size=1000):
@@ -376,13 +380,13 @@ class TestLimit:
     def test_cache_leaves_the_last_bytes_of_the_disk_to_the_runs(self, storage, disk):
         """A twentieth of the disk stays free: 100 kB of 2 MB."""
         run = cache(storage)
-        keep(run, 1)
+        storage.root.mkdir()
         disk.free = disk.total // 20 + 100
-        run.write("000002-ab-reports", entry(*np.zeros(1000)))
-        assert rounds(storage) == {1}, "nothing is evicted for an entry that does not fit"
+        run.write(NAME, entry(*np.zeros(1000)))
+        assert rounds(storage) == set()
         disk.free = disk.total
-        run.write("000002-ab-reports", entry(*np.zeros(1000)))
-        assert rounds(storage) == {1, 2}
+        run.write(NAME, entry(*np.zeros(1000)))
+        assert rounds(storage) == {3}
         assert run.warnings == []
 
     def test_cache_evicts_the_oldest_where_the_disk_fills(self, storage, disk):

@@ -13,7 +13,7 @@ from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, Tr
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.runtime.round_cache.entry import CacheEntry, decode, encode
+from fedgrid.engine.runtime.round_cache.files import CacheEntry, decode, encode
 from fedgrid.engine.runtime.round_cache.packing import (
     pack_replies,
     pack_reports,
