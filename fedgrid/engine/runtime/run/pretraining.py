@@ -12,10 +12,6 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
-
-from fedgrid.algorithms.contract.encoder import EncoderKind
-from fedgrid.algorithms.contract.section import PositiveInt
 from fedgrid.engine.federation.before_training.encoder_training import EncoderTraining, encoder_training_of
 from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.federation.errors import RunError
@@ -26,7 +22,7 @@ from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.round_cache.key import digest, of_setup
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
 from fedgrid.engine.runtime.storage import sealed_arrays
-from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.clock import CLOCK
 from fedgrid.engine.runtime.storage.format import METADATA, DamagedFile, check_format
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -39,19 +35,8 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.data.images import ImageSet
 
 FOLDER, FILE = "encoders", "encoder.safetensors"
-
-
-class EncoderFields(BaseModel):
-    """The fields of an encoder that are written beside its arrays."""
-
-    kind: EncoderKind
-    shape: tuple[PositiveInt, PositiveInt, PositiveInt]
-    bytes_down: int
-    bytes_up: int
-    losses: tuple[float, ...]
-    batch_statistics: bool
-
-
+DESCRIPTION = ("kind", "shape", "bytes_down", "bytes_up", "losses", "batch_statistics")
+"""The fields of an encoder that are written beside its arrays."""
 ENCODER = "encoder"
 """Its id's name in what a run's manifest says that it was made with."""
 
@@ -162,11 +147,12 @@ def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
         return None
     try:
         arrays, about = sealed_arrays.decode(data, encoder_id)
-        check_format(about.get(METADATA), path)
-        fields = EncoderFields.model_validate(about).model_dump()
-    except (sealed_arrays.Damaged, ValidationError) as error:
+    except sealed_arrays.Damaged as error:
         raise DamagedFile(path, "it is not this encoder") from error
-    return Encoder(**fields, arrays=arrays, id=encoder_id)
+    check_format(about.get(METADATA), path)
+    values = {name: about[name] for name in DESCRIPTION}
+    values |= {"shape": tuple(about["shape"]), "losses": tuple(about["losses"])}
+    return Encoder(**values, arrays=arrays, id=encoder_id)
 
 
 def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
@@ -175,13 +161,11 @@ def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
     Raises:
         RunError: it cannot be written.
     """
-    about = {key: value for key, value in vars(encoder).items() if key in EncoderFields.model_fields}
+    about = {name: getattr(encoder, name) for name in DESCRIPTION}
     data = sealed_arrays.encode(encoder.arrays, {**about, "settings": settings, METADATA: FORMAT}, encoder.id)
-    path = storage.root / name_of(encoder.id)
-    with disk_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, data)
-    storage.push(name_of(encoder.id))
+    name = name_of(encoder.id)
+    with disk_errors((storage.root / name).parent):
+        storage.put({name: data})
 
 
 def name_of(encoder_id: str) -> str:
