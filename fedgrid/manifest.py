@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -29,7 +29,6 @@ BYTES, SHA256 = "bytes", "sha256"
 FROM_ROUND, CODE = "from_round", "code"
 FORMER = ("done.json", "state-*.sha256")
 """What marks the rounds of a run in a storage of the first layout."""
-T = TypeVar("T")
 
 
 class BadRun(BadFile):
@@ -108,10 +107,10 @@ class Manifest:
 
     def segments(self, table: str) -> list[str]:
         """Return the files with the records of a table, in the order of their rounds."""
-        whole = f"{table}.parquet"
-        return (
-            [whole] if whole in self.files else sorted(name for name in self.files if of_table(name, table))
-        )
+        if (whole := f"{table}.parquet") in self.files:
+            return [whole]
+        segments = filter(None, map(SEGMENT.fullmatch, self.files))
+        return sorted(segment[0] for segment in segments if segment[1] == table)
 
     def needed(self) -> set[str]:
         """Return the files without which a run cannot go on from it: all but older states."""
@@ -163,12 +162,6 @@ class Manifest:
         return replace(self, files={**self.files, **files}, **changes)
 
 
-def of_table(name: str, table: str) -> bool:
-    """Return whether a name is that of records of a table that are not joined."""
-    segment = SEGMENT.fullmatch(name)
-    return segment is not None and segment[1] == table
-
-
 def is_of_rounds(name: str) -> bool:
     """Return whether a file of this name in a run's folder is one of its records and states."""
     return bool(name in (ROUNDS, CLIENTS, TIMES) or SEGMENT.fullmatch(name) or STATE.fullmatch(name))
@@ -214,22 +207,6 @@ def _check_empty(folder: Path) -> None:
         raise OtherLayout("layout 1")
     if any(next(folder.glob(pattern), None) for pattern in ("*.parquet", "state-*.safetensors", BEFORE)):
         raise BadRun(folder / MANIFEST, "it is missing")
-
-
-def with_manifest(folder: Path, work: Callable[[Manifest], T]) -> T:
-    """Return what `work` returns with the manifest of a run, whose next round may be written meanwhile.
-
-    Raises:
-        FileNotFoundError, OSError, OtherLayout, BadRun: as `read_manifest` and `work`, unless the manifest
-            has been replaced since: then it is tried with the new one.
-    """
-    while True:
-        manifest = read_manifest(folder)
-        try:
-            return work(manifest)
-        except BadRun:
-            if read_manifest(folder) == manifest:
-                raise
 
 
 def open_listed(folder: Path, manifest: Manifest, name: str) -> BinaryIO:
@@ -293,16 +270,19 @@ def read_segment(
 
 
 def read_segments(folder: Path, table: str, read: Callable[[Manifest, str], pa.Table]) -> pa.Table | None:
-    """Return the records of a run that may be written meanwhile, None without any.
+    """Return the records of a run, None without any.
 
-    `read` returns the rows of a file that the manifest lists.
+    `read` returns the rows of a file that the manifest lists. If the next round is written meanwhile, all are
+    read again.
 
     Raises:
-        FileNotFoundError, OSError, OtherLayout, BadRun: as `with_manifest`.
+        FileNotFoundError, OSError, OtherLayout, BadRun: as `read_manifest` and `read`.
     """
-
-    def work(manifest: Manifest) -> pa.Table | None:
-        tables = [read(manifest, name) for name in manifest.segments(table)]
-        return pa.concat_tables(tables) if tables else None
-
-    return with_manifest(folder, work)
+    while True:
+        manifest = read_manifest(folder)
+        try:
+            tables = [read(manifest, name) for name in manifest.segments(table)]
+            return pa.concat_tables(tables) if tables else None
+        except BadRun:
+            if read_manifest(folder) == manifest:
+                raise

@@ -36,7 +36,6 @@ from fedgrid.engine.runtime.storage.format import (
     DamagedFile,
     UnreadableFile,
     check_run,
-    holds,
     manifest_of,
     read_errors,
     unseal,
@@ -140,11 +139,12 @@ class RunFolder:
         Raises:
             ConfigError: it is another one.
         """
-        stored = self.path / CONFIG
-        if os.path.lexists(stored) and not holds(stored, self._config_text().encode()):
-            raise ConfigError(
-                f"{stored} is damaged, or of another fedgrid; update fedgrid, or move {self.path} away"
-            )
+        path = self.path / CONFIG
+        with suppress(FileNotFoundError), read_errors(path):
+            if path.read_bytes() != self._config_text().encode():
+                raise ConfigError(
+                    f"{path} is damaged, or of another fedgrid; update fedgrid, or move {self.path} away"
+                )
 
     def open(self) -> RunState | None:
         """Return the newest undamaged state that has all of its records, None if the run starts from zero.

@@ -95,15 +95,6 @@ def checksum(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def holds(path: Path, data: bytes) -> bool:
-    """Return whether a file is there with these bytes; raises UnreadableFile as `read_errors`."""
-    try:
-        with read_errors(path):
-            return path.read_bytes() == data
-    except (FileNotFoundError, DamagedFile):
-        return False
-
-
 def next_step(why: str, if_damaged: str) -> str:
     """Return why a file cannot be used, and what to do, or what a launch does with a damaged one."""
     if CANNOT_BE_READ in why:

@@ -77,10 +77,10 @@ def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def read_bytes(remote: fs.FileSystem, path: str, size: int | None = None) -> bytes | None:
-    """Return the bytes of a file, or the first `size` of them; None if there is none."""
+def read_bytes(remote: fs.FileSystem, path: str) -> bytes | None:
+    """Return the bytes of a file, None if there is none."""
     try:
-        return bytes(remote.open_input_stream(path).read(size))
+        return bytes(remote.open_input_stream(path).read())
     except FileNotFoundError:
         return None
 

@@ -250,16 +250,16 @@ class Storage:
         if self.uri:
             self._at_uri("read", mirror)
 
-    def read(self, name: str, size: int | None = None) -> bytes | None:
-        """Return a file's bytes, or the first `size` of them; None if it is missing. Bypasses the mirror.
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes, None if it is missing. Bypasses the mirror.
 
         Raises:
             OSError, RunError: the file cannot be read.
         """
         if self.uri:
-            return self._at_uri("read", lambda remote, base: read_bytes(remote, f"{base}/{name}", size))
-        with suppress(FileNotFoundError), (self.root / name).open("rb") as file:
-            return file.read(size)
+            return self._at_uri("read", lambda remote, base: read_bytes(remote, f"{base}/{name}"))
+        with suppress(FileNotFoundError):
+            return (self.root / name).read_bytes()
         return None
 
     def sizes(self, folder: str) -> Mapping[str, int]:
