@@ -173,6 +173,7 @@ class RunFolder:
     def _go_on_from(self, point: ResumePoint) -> None:
         """Load the records of a point; if files are damaged, set them aside, and list those that are left."""
         manifest, run_state = point.manifest, point.run_state
+        self._records.begin(1)
         if manifest is not None and run_state is not None:
             number = run_state.rounds_done
             self._records.go_on_after(manifest, number)
@@ -188,7 +189,6 @@ class RunFolder:
             entry = FileEntry.of(self._config_text().encode())
             manifest = Manifest(self.config.run_id, self.config.training.rounds, files={CONFIG: entry})
             self._replace(manifest, manifest)
-            self._records.begin(1)
         elif point.warnings:
             self._replace(manifest, manifest)
 
