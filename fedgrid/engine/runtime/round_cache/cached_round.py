@@ -13,7 +13,7 @@ but not the whole round, so the replies of the clients that train from one model
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -64,7 +64,6 @@ class CachedRound(ClientRound):
         self._cache = cache
         self._arrays: dict[str, Arrays] = {}
         self._checksums: dict[int, int] = {}
-        self._clients: dict[str, Sequence[int]] = {}
         self._hits: dict[str, CacheEntry] = {}
         self._new: dict[str, CacheEntry] = {}
         self._training_cost = 0.0
@@ -158,25 +157,24 @@ class CachedRound(ClientRound):
 
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""
-        self._clients |= clients_of
         missing = self._look_up(clients_of)
         if missing and not self._lock.held:
             missing = self._lock_or_wait(missing)
         if missing:
-            self._compute({name: clients_of[name] for name in missing}, compute)
+            self._compute(missing, compute)
         return [self._arrays[name] for name in clients_of]
 
-    def _look_up(self, names: Iterable[str]) -> list[str]:
-        """Read the entries of `names`; return the misses."""
-        for name in (name for name in names if name not in self._arrays):
-            entry = self._cache.read(f"{self._name}-{name}")
-            if entry is not None and entry.updates in ("", self._updates_of(name)):
+    def _look_up(self, clients_of: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+        """Read entries; return the misses."""
+        for name, clients in clients_of.items():
+            entry = None if name in self._arrays else self._cache.read(f"{self._name}-{name}")
+            if entry is not None and entry.updates in ("", self._updates_of(clients)):
                 self._arrays[name], self._hits[name] = entry.arrays, entry
                 if name == REPORTS:
                     self._training_cost = entry.cost - entry.seconds
-        return [name for name in names if name not in self._arrays]
+        return {name: clients for name, clients in clients_of.items() if name not in self._arrays}
 
-    def _lock_or_wait(self, missing: list[str]) -> list[str]:
+    def _lock_or_wait(self, missing: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
         """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
         if not self._lock.take():
             pause = 0.01
@@ -195,13 +193,14 @@ class CachedRound(ClientRound):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
             self._arrays[name] = arrays
             self._new[f"{self._name}-{name}"] = CacheEntry(
-                arrays, self._cache.run_id, seconds, seconds + training, self._updates_of(name)
+                arrays, self._cache.run_id, seconds, seconds + training, self._updates_of(clients)
             )
 
-    def _updates_of(self, name: str) -> str:
-        """Return a digest of the updates that a result is of; none of reports, nor of tests of models."""
-        clients = self._clients[name] if self._checksums else ()
-        return digest([self._checksums[client] for client in clients])[:24] if clients else ""
+    def _updates_of(self, clients: Sequence[int]) -> str:
+        """Return a digest of clients' updates; none of reports, which come first, nor of tests of models."""
+        if not self._checksums or not clients:
+            return ""
+        return digest([self._checksums[client] for client in clients])[:24]
 
     def _train(self, clients: Sequence[int]) -> None:
         """Train those of `clients` whose replies are neither here nor in the cache."""

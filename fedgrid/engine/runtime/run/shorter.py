@@ -8,6 +8,7 @@ held out are served after it. Where that is so, the round before is the last one
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from glob import escape
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +33,7 @@ UNUSABLE = (FileNotFoundError, DamagedFile, UnreadableFile, ConfigError)
 
 def shorter_run(config: RunConfig, storage: Storage) -> tuple[RunConfig, int] | None:
     """Return the finished run that has the most of another run's first rounds, and how many; None without."""
-    in_common = {common: shorter for shorter, common in _finished(config, storage) if common}
-    return (in_common[max(in_common)], max(in_common)) if in_common else None
+    return max(_finished(config, storage), key=itemgetter(1), default=None)
 
 
 def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, int]]:
@@ -48,8 +48,9 @@ def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, 
             if folder_of(storage.root, shorter) == path.parent:
                 evaluation = config.evaluation
                 has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
-                is_alike = not has_own_tests and not config.held_out
-                yield shorter, rounds if is_alike else rounds - 1
+                common = rounds - 1 if has_own_tests or config.held_out else rounds
+                if common:
+                    yield shorter, common
 
 
 def take_rounds(folder: RunFolder, storage: Storage) -> bool:
@@ -68,11 +69,11 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
     config, common = match
     shorter = RunFolder(storage, config)
     storage.pull(shorter.path.name)
-    taken = None
-    with suppress(*UNUSABLE):
-        if parts_of(shorter.path) == parts_of(folder.path) and not shorter.damage():
-            taken = _read(shorter, common)
-    if taken is None:
+    try:
+        if parts_of(shorter.path) != parts_of(folder.path) or shorter.damage():
+            return False
+        taken = _read(shorter, common)
+    except UNUSABLE:
         return False
     folder.take(*taken)
     folder.log(f"rounds 1 to {common} are those of {shorter.path.name}")
