@@ -1,8 +1,9 @@
 """Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme; and of its mirror."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from functools import lru_cache
 from importlib import import_module
@@ -19,7 +20,6 @@ from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
 BLOCK = 1 << 20
 PUSH_SECONDS = 60.0
 """An upload may not have reached a file of the mirror that is younger."""
-NOT_FOUND = fs.FileType.NotFound
 
 
 @lru_cache(maxsize=4)
@@ -45,58 +45,85 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
     return remote, str(path).rstrip("/")
 
 
-def listing(remote: fs.FileSystem, base: str, folder: str) -> dict[str, fs.FileInfo]:
-    """Return all complete files under a folder, by their path relative to `base`."""
-    selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
-    infos = remote.get_file_info(selector)
-    return {
-        info.path.removeprefix(f"{base}/"): info
-        for info in infos
-        if info.type == fs.FileType.File and PARTIAL not in info.path
-    }
+@dataclass(frozen=True)
+class Remote:
+    """The files at a URI, by name: relative to the URI, with slashes.
 
-
-def fetch(remote: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
-    """Copy a file from the URI to `path`, unless `path` has the same size and modification time.
-
-    The copy gets the modification time of the original, so the clocks of the two machines need not agree.
+    Methods raise OSError or `pyarrow.ArrowException` if it cannot be read or written, and ConfigError as
+    `connect`.
     """
-    if path.exists() and info.mtime_ns is not None:
-        stored = path.stat()
-        if (stored.st_size, stored.st_mtime_ns) == (info.size, info.mtime_ns):
-            return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with replacing(path) as (temporary,):
-            with remote.open_input_stream(info.path) as source, temporary.open("wb") as target:
-                copyfileobj(source, target, BLOCK)
-            if info.mtime_ns is not None:
-                os.utime(temporary, ns=(info.mtime_ns, info.mtime_ns))
-    except FileNotFoundError:
-        # The file was deleted after it was listed.
-        path.unlink(missing_ok=True)
+
+    uri: str
+
+    def list_files(self, folder: str) -> dict[str, fs.FileInfo]:
+        """Return all complete files under a folder."""
+        files, base = connect(self.uri)
+        selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
+        return {
+            info.path.removeprefix(f"{base}/"): info
+            for info in files.get_file_info(selector)
+            if info.type == fs.FileType.File and PARTIAL not in info.path
+        }
+
+    def find(self, names: Sequence[str]) -> dict[str, fs.FileInfo]:
+        """Return those of some files and folders that are there."""
+        files, base = connect(self.uri)
+        infos = files.get_file_info([f"{base}/{name}" for name in names])
+        pairs = zip(names, infos, strict=True)
+        return {name: info for name, info in pairs if info.type != fs.FileType.NotFound}
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a file, None if there is none."""
+        files, base = connect(self.uri)
+        try:
+            return bytes(files.open_input_stream(f"{base}/{name}").read())
+        except FileNotFoundError:
+            return None
+
+    def fetch(self, info: fs.FileInfo, path: Path) -> None:
+        """Copy a file to `path`, unless `path` has the same size and modification time.
+
+        The copy gets the modification time of the original, so the clocks of the two machines need not agree.
+        """
+        if path.exists() and info.mtime_ns is not None:
+            stored = path.stat()
+            if (stored.st_size, stored.st_mtime_ns) == (info.size, info.mtime_ns):
+                return
+        files, _ = connect(self.uri)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with replacing(path) as (temporary,):
+                with files.open_input_stream(info.path) as source, temporary.open("wb") as target:
+                    copyfileobj(source, target, BLOCK)
+                if info.mtime_ns is not None:
+                    os.utime(temporary, ns=(info.mtime_ns, info.mtime_ns))
+        except FileNotFoundError:
+            # The file was deleted after it was listed.
+            path.unlink(missing_ok=True)
+
+    def send(self, path: Path, name: str) -> None:
+        """Copy the file `path` to `name`; create the folder if needed."""
+        files, base = connect(self.uri)
+        target = f"{base}/{name}"
+        try:
+            _upload(files, path, target)
+        except FileNotFoundError:
+            # Most file systems need no folder, or have it already; checking first would cost a round trip.
+            files.create_dir(str(PurePosixPath(target).parent), recursive=True)
+            _upload(files, path, target)
+
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete files, and folders with their content; missing ones are ignored."""
+        files, _ = connect(self.uri)
+        for info in self.find(names).values():
+            if info.type == fs.FileType.Directory:
+                files.delete_dir(info.path)
+            else:
+                files.delete_file(info.path)
 
 
-def read_bytes(remote: fs.FileSystem, path: str) -> bytes | None:
-    """Return the bytes of a file, None if there is none."""
-    try:
-        return bytes(remote.open_input_stream(path).read())
-    except FileNotFoundError:
-        return None
-
-
-def send(remote: fs.FileSystem, path: Path, target: str) -> None:
-    """Copy the file `path` to `target`, which includes its name; create the folder if needed."""
-    try:
-        _upload(remote, path, target)
-    except FileNotFoundError:
-        # Most file systems need no folder, or have it already; checking first would cost a round trip.
-        remote.create_dir(str(PurePosixPath(target).parent), recursive=True)
-        _upload(remote, path, target)
-
-
-def _upload(remote: fs.FileSystem, path: Path, target: str) -> None:
-    with path.open("rb") as source, remote.open_output_stream(target) as sink:
+def _upload(files: fs.FileSystem, path: Path, target: str) -> None:
+    with path.open("rb") as source, files.open_output_stream(target) as sink:
         copyfileobj(source, sink, BLOCK)
 
 
@@ -125,18 +152,6 @@ def is_deletable(root: Path, path: Path) -> bool:
     except (FileNotFoundError, BlockingIOError):
         return False
     return True
-
-
-def facts_of(path: Path) -> tuple[int, int] | None:
-    """Return a file's size in bytes, and the time of its last change in nanoseconds.
-
-    None if it is still being written or has just been deleted.
-    """
-    try:
-        about = path.stat()
-        return None if PARTIAL in path.name else (about.st_size, about.st_mtime_ns)
-    except FileNotFoundError:
-        return None
 
 
 def _lock(root: Path) -> Path:

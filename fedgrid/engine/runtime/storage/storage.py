@@ -22,18 +22,7 @@ from pyarrow import fs
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
 from fedgrid.engine.runtime.storage.atomic import ASIDE, PARTIAL, disk_errors, flush, replacing
 from fedgrid.engine.runtime.storage.clock import Patience
-from fedgrid.engine.runtime.storage.remote import (
-    NOT_FOUND,
-    connect,
-    facts_of,
-    fetch,
-    is_deletable,
-    listing,
-    one_line,
-    read_bytes,
-    send,
-    uploading,
-)
+from fedgrid.engine.runtime.storage.remote import Remote, is_deletable, one_line, uploading
 from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
 from fedgrid.manifest import MANIFEST, FileEntry
 from fedgrid.redaction import redacted
@@ -175,7 +164,7 @@ class Storage:
         if self.uri:
             with uploading(self.root):
                 for name in names:
-                    self._at_uri("written", partial(self._send, name))
+                    self._repeat("written", partial(self._remote.send, self.root / name, name))
 
     def remove(self, *names: str) -> None:
         """Delete files, or folders with their content, at the URI and here; missing ones are ignored.
@@ -183,16 +172,8 @@ class Storage:
         Raises:
             RunError: the URI, or this folder, cannot be written.
         """
-
-        def delete(remote: fs.FileSystem, base: str) -> None:
-            for info in remote.get_file_info([f"{base}/{name}" for name in names]):
-                if info.type == fs.FileType.Directory:
-                    remote.delete_dir(info.path)
-                elif info.type != NOT_FOUND:
-                    remote.delete_file(info.path)
-
         if self.uri and names:
-            self._at_uri("written", delete)
+            self._repeat("written", partial(self._remote.delete, names))
         with disk_errors(self.root):
             for path in (self.root / name for name in names):
                 if path.is_dir() and not path.is_symlink():
@@ -206,14 +187,8 @@ class Storage:
         Raises:
             RunError: the URI cannot be read.
         """
-
-        def mirror(remote: fs.FileSystem, base: str) -> None:
-            infos = remote.get_file_info([f"{base}/{name}" for name in names])
-            files = {name: info for name, info in zip(names, infos, strict=True) if info.type != NOT_FOUND}
-            self._mirror(remote, files, names)
-
         if self.uri:
-            self._at_uri("read", mirror)
+            self._repeat("read", lambda: self._mirror(self._remote.find(names), names))
 
     def pull(self, folder: str, skip: tuple[str, ...] = (), only: tuple[str, ...] = ("",)) -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
@@ -225,30 +200,28 @@ class Storage:
         Raises:
             RunError: the URI cannot be read.
         """
-
-        manifest = f"{folder}/{MANIFEST}"
-
-        def mirror(remote: fs.FileSystem, base: str) -> None:
-            skipped = tuple(f"{folder}/{start}" for start in (*skip, ASIDE))
-            chosen = (*(f"{folder}/{start}" for start in only), manifest)
-
-            def concerns(name: str) -> bool:
-                return name.startswith(chosen) and not name.startswith(skipped)
-
-            before: bytes | None = b""
-            now = read_bytes(remote, f"{base}/{manifest}")
-            for _ in range(PULLS):
-                if before == now:
-                    break
-                files = {name: info for name, info in listing(remote, base, folder).items() if concerns(name)}
-                last = {manifest: files.pop(manifest)} if manifest in files else {}
-                here = [name for name in self._files(folder) if concerns(name) and name not in last]
-                self._mirror(remote, files, here)
-                self._mirror(remote, last, [])
-                before, now = now, read_bytes(remote, f"{base}/{manifest}")
-
         if self.uri:
-            self._at_uri("read", mirror)
+            self._repeat("read", partial(self._pull, folder, skip, only))
+
+    def _pull(self, folder: str, skip: tuple[str, ...], only: tuple[str, ...]) -> None:
+        manifest = f"{folder}/{MANIFEST}"
+        skipped = tuple(f"{folder}/{start}" for start in (*skip, ASIDE))
+        chosen = (*(f"{folder}/{start}" for start in only), manifest)
+
+        def concerns(name: str) -> bool:
+            return name.startswith(chosen) and not name.startswith(skipped)
+
+        before: bytes | None = b""
+        now = self._remote.read(manifest)
+        for _ in range(PULLS):
+            if before == now:
+                break
+            files = {name: info for name, info in self._remote.list_files(folder).items() if concerns(name)}
+            last = {manifest: files.pop(manifest)} if manifest in files else {}
+            here = [name for name in self._files(folder) if concerns(name) and name not in last]
+            self._mirror(files, here)
+            self._mirror(last, [])
+            before, now = now, self._remote.read(manifest)
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, None if it is missing. Bypasses the mirror.
@@ -257,7 +230,7 @@ class Storage:
             OSError, RunError: the file cannot be read.
         """
         if self.uri:
-            return self._at_uri("read", lambda remote, base: read_bytes(remote, f"{base}/{name}"))
+            return self._repeat("read", partial(self._remote.read, name))
         with suppress(FileNotFoundError):
             return (self.root / name).read_bytes()
         return None
@@ -277,11 +250,14 @@ class Storage:
             RunError: the URI cannot be read.
         """
         if self.uri:
-            found = self._at_uri("read", lambda remote, base: listing(remote, base, folder))
+            found = self._repeat("read", partial(self._remote.list_files, folder))
             return {name: (info.size, info.mtime_ns or 0) for name, info in found.items()}
-        return {
-            name: facts for name in self._files(folder) if (facts := facts_of(self.root / name)) is not None
-        }
+        facts = {}
+        for name in self._files(folder):
+            with suppress(FileNotFoundError):  # It has just been deleted.
+                about = (self.root / name).stat()
+                facts[name] = about.st_size, about.st_mtime_ns
+        return {name: facts[name] for name in facts if PARTIAL not in name}
 
     def pull_marks(self) -> None:
         """Pull the small files with the progress of each run and grid.
@@ -289,17 +265,14 @@ class Storage:
         Raises:
             RunError: the URI cannot be read.
         """
-
-        def mirror(remote: fs.FileSystem, base: str) -> None:
-            every = listing(remote, base, "")
-            files = {name: info for name, info in every.items() if MARKS.fullmatch(name)}
-            paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
-            marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
-            here = [self._name(path) for path in marks if is_deletable(self.root, path)]
-            self._mirror(remote, files, here)
-
         if self.uri:
-            self._at_uri("read", mirror)
+            self._repeat("read", self._pull_marks)
+
+    def _pull_marks(self) -> None:
+        files = {name: info for name, info in self._remote.list_files("").items() if MARKS.fullmatch(name)}
+        paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
+        marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
+        self._mirror(files, [self._name(path) for path in marks if is_deletable(self.root, path)])
 
     def check_rights(self) -> None:
         """Check that a run could be stored here, as far as that is known without a write.
@@ -325,19 +298,24 @@ class Storage:
         try:
             with NamedTemporaryFile(dir=self._nearest(), prefix=PARTIAL) as empty:
                 if self.uri:
-                    remote, base = connect(self.uri)
-                    send(remote, Path(empty.name), target := f"{base}/{Path(empty.name).name}")
-                    remote.delete_file(target)
+                    path = Path(empty.name)
+                    self._remote.send(path, path.name)
+                    self._remote.delete([path.name])
         except (OSError, pa.ArrowException) as error:
             cause = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
             raise self._refusal(cause) from error
 
-    def _at_uri(self, what: str, work: Callable[[fs.FileSystem, str], T]) -> T:
-        """Return what `work` returns for the file system and the path of the URI."""
+    @property
+    def _remote(self) -> Remote:
+        assert self.uri is not None, "a plain folder has no other files"
+        return Remote(self.uri)
+
+    def _repeat(self, what: str, work: Callable[[], T]) -> T:
+        """Return what `work` returns; if it cannot reach the URI, try again as `patience` says."""
 
         def attempt() -> T:
             try:
-                return work(*connect(self.uri or ""))
+                return work()
             except (OSError, pa.ArrowException) as error:
                 kind = DeniedError if is_denied(error) else StorageError
                 raise kind(f"{self} cannot be {what} ({one_line(error)})") from error
@@ -348,9 +326,6 @@ class Storage:
             # `patiently` tries a StorageError again; here that has been done.
             raise RunError(f"{error}; run the same command again to continue") from error.__cause__
 
-    def _send(self, name: str, remote: fs.FileSystem, base: str) -> None:
-        send(remote, self.root / name, f"{base}/{name}")
-
     def _files(self, folder: str) -> list[str]:
         paths = (self.root / folder).rglob("*")
         return [self._name(path) for path in paths if path.is_file()]
@@ -358,12 +333,15 @@ class Storage:
     def _name(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
 
-    def _mirror(self, remote: fs.FileSystem, files: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
+    def _mirror(self, files: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
+        """Fetch files of the URI that differ; delete those `here` that are not among them."""
         for name in here:
             if name not in files:
                 (self.root / name).unlink(missing_ok=True)
         with ThreadPoolExecutor(16) as threads:
-            fetched = [threads.submit(fetch, remote, info, self.root / name) for name, info in files.items()]
+            fetched = [
+                threads.submit(self._remote.fetch, info, self.root / name) for name, info in files.items()
+            ]
         for result in fetched:
             result.result()
 

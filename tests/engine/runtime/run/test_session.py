@@ -25,7 +25,7 @@ from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage import atomic
-from fedgrid.engine.runtime.storage import storage as storage_module
+from fedgrid.engine.runtime.storage.remote import Remote
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import read_manifest
 from tests.helpers.manifests import list_files
@@ -457,16 +457,16 @@ def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch):
     run = config()
     bucket = folder_of(tmp_path / "bucket", run)
 
-    def send_half(remote, path, target, plain=storage_module.send):
+    def send_half(remote, path, name, plain=Remote.send):
         if path.name == "state-000003.safetensors":
             (bucket / path.name).write_bytes(path.read_bytes()[:100])
             raise KeyboardInterrupt
-        plain(remote, path, target)
+        plain(remote, path, name)
 
     opened = session()
     opened.open(run, storage)
     with monkeypatch.context() as patch:
-        patch.setattr(storage_module, "send", send_half)
+        patch.setattr(Remote, "send", send_half)
         for _ in range(2):
             opened.next_round()
         with pytest.raises(KeyboardInterrupt):

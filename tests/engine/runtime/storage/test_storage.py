@@ -13,7 +13,7 @@ from fsspec.registry import register_implementation
 
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL
-from fedgrid.engine.runtime.storage.remote import send
+from fedgrid.engine.runtime.storage.remote import Remote
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
 from fedgrid.manifest import FileEntry
 from tests.helpers.time import Time
@@ -238,11 +238,11 @@ def test_status_during_a_slow_upload_leaves_its_marks_alone(machine, monkeypatch
     for name in names:
         write(here, name, name, age=3600)
 
-    def upload(remote, path, target):
+    def upload(remote, path, name, send=Remote.send):
         here.pull_marks()
-        send(remote, path, target)
+        send(remote, path, name)
 
-    monkeypatch.setattr("fedgrid.engine.runtime.storage.storage.send", upload)
+    monkeypatch.setattr(Remote, "send", upload)
     here.push(*names)
     assert set(files(here.root)) == set(names)
 
@@ -351,7 +351,7 @@ def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, ur
     def refused(*_):
         raise OSError("Access Denied\nRequest 12")
 
-    monkeypatch.setattr("fedgrid.engine.runtime.storage.storage.listing", refused)
+    monkeypatch.setattr(Remote, "list_files", refused)
     message = f"{uri} cannot be read (Access Denied); run the same command again to continue"
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         machine("here").sizes("cache")
