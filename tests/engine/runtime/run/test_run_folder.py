@@ -337,6 +337,26 @@ def test_two_writers_of_one_run_leave_the_same_bytes(tmp_path, uninterrupted):
     assert content(slow.path) == uninterrupted
 
 
+def test_round_that_another_process_stores_meanwhile_is_skipped(tmp_path, monkeypatch, uninterrupted):
+    """The faster writer stores round 3 between the slower one's files and its manifest."""
+    slow, _ = open_folder(tmp_path)
+    save(slow, 1, 2)
+    fast, _ = open_folder(tmp_path)
+    put = slow._put
+
+    def put_late(files):
+        entries = put(files)
+        save(fast, 3)
+        return entries
+
+    with monkeypatch.context() as patch:
+        patch.setattr(slow, "_put", put_late)
+        save(slow, 3)
+    assert read_manifest(slow.path).rounds_done == 3
+    save(slow, 4)
+    assert content(slow.path) == uninterrupted
+
+
 def test_a_finished_run_whose_records_are_damaged_is_no_longer_finished(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3, 4)
