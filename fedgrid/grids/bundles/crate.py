@@ -15,11 +15,11 @@ from typing import Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import on_hub
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, parts_of
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, parts_of
 from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
 from fedgrid.grids.bundles.layout import CRATE, ENVIRONMENT, README, Listed
 from fedgrid.grids.results.times import round_ends
-from fedgrid.manifest import BYTES
+from fedgrid.manifest import BYTES, CODE
 
 ROCRATE = "https://w3id.org/ro/crate/1.1"
 PROFILE = "https://w3id.org/ro/wfrun/process/0.5"

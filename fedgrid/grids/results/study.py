@@ -19,7 +19,7 @@ from fedgrid.arguments import checked
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import default_data_dir, find
-from fedgrid.engine.runtime.integrity.made_with import CODE, IMAGES, Parts, differing, parts_of
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, differing, parts_of
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.asked import superseded_words
@@ -27,6 +27,7 @@ from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.imported import import_lines
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.grids.results.runs import describe, read_run
+from fedgrid.manifest import CODE, Parts
 from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.measures import add_harm
 from fedgrid.tracking.scoring.run import FINISHED, Run, Scenario, load_result

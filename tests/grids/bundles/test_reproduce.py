@@ -11,7 +11,7 @@ import pytest
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.data import own_images
-from fedgrid.engine.runtime.integrity.made_with import Part, parts_of
+from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -21,6 +21,7 @@ from fedgrid.grids.bundles.read import opened
 from fedgrid.grids.bundles.reproduce import most_that_differ
 from fedgrid.grids.bundles.verdicts import Verdict, compare_run
 from fedgrid.grids.planning import checks
+from fedgrid.manifest import Part
 from fedgrid.sealed_json import seal
 from fedgrid.tracking.scoring.scores import score_run
 from tests.helpers.bundles import RUNS, changed, forge, run_in

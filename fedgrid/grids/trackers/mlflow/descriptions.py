@@ -17,10 +17,11 @@ from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.runtime.configuration.idle_settings import idle_settings
-from fedgrid.engine.runtime.integrity.made_with import IMAGES, Parts, parts_of
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, parts_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.grids.trackers.mlflow.view import VIEW_KEY, VIEW_TAG
+from fedgrid.manifest import Parts
 from fedgrid.redaction import in_markdown, redacted
 
 NAME_LENGTH, DIGEST_LENGTH, NOTE_LENGTH = 500, 36, 8000

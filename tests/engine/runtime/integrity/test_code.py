@@ -14,9 +14,10 @@ from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.federation.errors import PLUGIN_MODULE, ConfigError
 from fedgrid.engine.runtime.integrity import code, made_with
 from fedgrid.engine.runtime.integrity.code import ROOTS, SOURCES, Module, Sources
-from fedgrid.engine.runtime.integrity.made_with import Part, changes, code_of
+from fedgrid.engine.runtime.integrity.made_with import changes, code_of
 from fedgrid.engine.runtime.round_cache import key
 from fedgrid.engine.runtime.round_cache.key import digest
+from fedgrid.manifest import Part
 
 HOUSE = Path(code.__file__).parents[3]
 FIRST_FLOOR = "engine/federation"

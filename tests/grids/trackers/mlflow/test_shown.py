@@ -9,13 +9,13 @@ import pytest
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.integrity.made_with import CODE, Part
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.grids.following.session import End
 from fedgrid.grids.trackers.mlflow.descriptions import KIND_TAG, of_run_ended
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
 from fedgrid.grids.trackers.names import run_name, source
+from fedgrid.manifest import CODE, Part
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, STARTED_MS, Store, config_of, new_session, record, unpacked
 from tests.helpers.manifests import list_files
