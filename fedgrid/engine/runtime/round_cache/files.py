@@ -242,10 +242,10 @@ def drop(storage: Storage, entries: Sequence[StoredFile]) -> None:
 
 
 def make_room(storage: Storage, limit: int | None, size: int = 0) -> bool:
-    """Evict the oldest entries until `size` more bytes fit; return whether they do.
+    """Evict the oldest entries until `size` more bytes fit, if need be all; return whether they do.
 
-    They fit below the limit, if there is one, and below the disk's headroom. What is larger than the limit
-    evicts nothing.
+    They fit below the limit, if there is one, and below the disk's headroom: other files on the disk come
+    first. What is larger than the limit evicts nothing.
 
     Raises:
         OSError, RunError: if the storage cannot be read or written.
