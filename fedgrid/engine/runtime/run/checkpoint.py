@@ -5,12 +5,15 @@ that remembers something, named by the round that last changed it and written on
 files of memories that did not change between them, so a damaged one damages both.
 """
 
+import os
+import re
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Arrays
@@ -62,7 +65,14 @@ def load(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> Ru
 
 def _save(arrays: Arrays, path: Path) -> None:
     # Of a strided view safetensors writes the wrong bytes, silently.
-    path.write_bytes(save({name: np.asarray(array, order="C") for name, array in arrays.items()}))
+    plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    try:
+        save_file(plain, path)  # Not `save`, which copies all models twice.
+    except SafetensorError as error:
+        # It has the system's number in its text only.
+        if (code := re.search(r"os error (\d+)", str(error))) is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from error
 
 
 def _load(folder: Path, manifest: Manifest, name: str) -> dict[str, np.ndarray]:

@@ -15,6 +15,8 @@ from fedgrid.engine.federation.errors import DeniedError, StorageError, is_denie
 
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
+LEFTOVERS = (f"*{PARTIAL}*", ".tmp??????")
+"""What killed writers leave; the second is safetensors' own temporary file beside ours."""
 ASIDE = "damaged-"
 """Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
 ABANDONED_AFTER = 900.0
@@ -38,7 +40,7 @@ def replacing(*paths: Path, is_flushed: bool = True) -> Iterator[tuple[Path, ...
             with ThreadPoolExecutor(len(temporaries)) as threads:
                 list(threads.map(flush, temporaries))
         for temporary, path in zip(temporaries, paths, strict=True):
-            # As its folder is, whatever the umask of this process: a group may share it.
+            # As its folder is: safetensors makes files that only their owner can read.
             with suppress(OSError):  # A file system without modes.
                 temporary.chmod(path.parent.stat().st_mode & 0o666)
             temporary.replace(path)
@@ -88,8 +90,9 @@ def flush(path: Path) -> None:
 
 def delete_partial(folder: Path) -> None:
     """Delete the temporary files that killed writers left in `folder`."""
-    for leftover in folder.glob(f"*{PARTIAL}*"):
-        leftover.unlink(missing_ok=True)
+    for pattern in LEFTOVERS:
+        for leftover in folder.glob(pattern):
+            leftover.unlink(missing_ok=True)
 
 
 def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
@@ -116,7 +119,8 @@ def delete_abandoned(root: Path, *folders: str) -> None:
     """
     with TemporaryFile(dir=root) as new:
         now = os.fstat(new.fileno()).st_mtime
-    for leftover in [file for folder in folders for file in (root / folder).rglob(f"*{PARTIAL}*")]:
+    paths = (root / folder for folder in folders)
+    for leftover in [file for path in paths for pattern in LEFTOVERS for file in path.rglob(pattern)]:
         with suppress(OSError):  # It may have been renamed just now.
             if leftover.stat().st_mtime < now - ABANDONED_AFTER:
                 leftover.unlink()

@@ -70,6 +70,7 @@ def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
     ages = {
         f"cache/shared_prefix/000001-ab-mean.safetensors{PARTIAL}12-ab": ABANDONED_AFTER + 1,
         f"grids/paper/progress.json{PARTIAL}12-ab": 1e6,
+        "cache/shared_prefix/.tmpRHEuWI": ABANDONED_AFTER + 1,
         f"grids/paper/runs.jsonl{PARTIAL}12-ab": ABANDONED_AFTER / 2,
         f"grids/paper/stop{PARTIAL}12-ab": -60,
         "grids/paper/runs.jsonl": 1e6,
@@ -81,11 +82,11 @@ def test_files_of_killed_writers_are_deleted_anywhere_below(tmp_path):
         os.utime(path, (now - age, now - age))
     delete_abandoned(tmp_path, "cache", "grids", "missing")
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert left == set(list(ages)[2:])
+    assert left == set(list(ages)[3:])
 
 
 def test_files_of_killed_writers_in_a_folder_are_deleted(tmp_path):
-    for name in (f"rounds.parquet{PARTIAL}1-ab", "rounds.parquet"):
+    for name in (f"rounds.parquet{PARTIAL}1-ab", ".tmpRHEuWI", "rounds.parquet"):
         (tmp_path / name).write_text("text")
     delete_partial(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["rounds.parquet"]
