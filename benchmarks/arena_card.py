@@ -56,9 +56,11 @@ def partition_digest(run: RunConfig, arena: Arena) -> str:
     """Return a digest of the images, by position, that each client holds before and after clients move."""
     digest = sha256()
     for round_index in (0, run.training.rounds - 1):
-        for part in held_in(run, arena.data_dir, round_index):
-            digest.update(f"{part.client} {part.cluster} {len(part.train)} {len(part.test)}\n".encode())
-            digest.update(part.train.astype("<i8").tobytes() + part.test.astype("<i8").tobytes())
+        held = held_in(run, arena.data_dir, round_index)
+        clients = zip(held.group_K, held.train_K, held.tested_K, strict=True)
+        for client, (group, train, test) in enumerate(clients):
+            digest.update(f"{client} {group} {len(train)} {len(test)}\n".encode())
+            digest.update(train.astype("<i8").tobytes() + test.astype("<i8").tobytes())
     return digest.hexdigest()[:16]
 
 

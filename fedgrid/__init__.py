@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.dealing.own import OwnSplit
     from fedgrid.engine.federation.inputs import Inputs
     from fedgrid.engine.federation.models.registry import ModelEntry
-    from fedgrid.engine.federation.partition.scenarios import ImagePool
+    from fedgrid.engine.federation.partition.kind import ImagePool
     from fedgrid.engine.runtime.plugins.pretrained import pretrained
     from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
     from fedgrid.grids.execution.one_run import run, run_grid
@@ -160,7 +160,7 @@ _NAMES = {
     "engine.federation.dealing.own": "OwnSplit",
     "engine.federation.inputs": "Inputs",
     "engine.federation.models.registry": "ModelEntry",
-    "engine.federation.partition.scenarios": "ImagePool",
+    "engine.federation.partition.kind": "ImagePool",
     "engine.runtime.plugins.pretrained": "pretrained",
     "grids.analyses.analysis": "Analysis AnalysisSettings Artifacts",
     "grids.execution.one_run": "run run_grid",

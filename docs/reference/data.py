@@ -7,8 +7,9 @@ from types import ModuleType
 from docs.reference.markdown import code, page, paragraphs, table
 from fedgrid.engine.federation.data.generated import dialects, fedprox, linear_mixture, mnist1d
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.federation.dealing.kinds import KINDS, SplitKind
+from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
+from fedgrid.engine.federation.partition.kind import SplitKind
 from fedgrid.tracking.scoring.selection import text_of
 
 
@@ -97,8 +98,6 @@ def _kinds() -> Iterator[tuple[str, ...]]:
 
 
 def _first_line(kind: SplitKind) -> str:
-    if isinstance(kind, ModuleType):
-        return _sentence(kind)
     return paragraphs(kind.TRANSFORM or type(kind))[0]
 
 

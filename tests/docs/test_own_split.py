@@ -8,6 +8,7 @@ import pytest
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.prepare import held_in
 from tests.docs.test_examples import BLOCKS
+from tests.helpers.partitions import by_client
 
 FLOWER, PFLLIB = (text for path, kind, _, text in BLOCKS if (path.name, kind) == ("own-split.md", "python"))
 LABELS = np.tile([0, 1], 6)
@@ -33,7 +34,7 @@ def deal(name, folder):
     """Return training and test positions of each client of digits in two files."""
     given = {"dataset": f"npz:{name}.npz", "model": "digitnet"}
     config = complete({**given, "split": {"kind": "file", "path": f"{name}.csv"}}, folder)
-    return [(part.train.tolist(), part.test.tolist()) for part in held_in(config, folder, 0)]
+    return [(part.train.tolist(), part.test.tolist()) for part in by_client(held_in(config, folder, 0))]
 
 
 def test_flowers_partitions_are_the_clients(tmp_path):

@@ -51,10 +51,6 @@ class Inputs:
         return f"images of {size} pixels"
 
 
-Sizes = tuple[int, Inputs, int, int | None]
-"""Classes; what an image is; images in the pool; groups, None if there are none."""
-
-
 def random_examples(inputs: Inputs, count: int, rng: np.random.Generator) -> NDArray[Any]:
     """Return examples as `ImageSet.images` has them, of which nothing but size and type matters."""
     size = (count, *inputs.shape)

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from fedgrid.engine.federation.data.assigned import TEST, TRAIN
-from fedgrid.engine.federation.dealing.split import ClientSplit
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.data.partition_files import CLIENT, EXAMPLE, GROUP, PART
 from fedgrid.engine.runtime.data.tables import PARQUET
 from fedgrid.redaction import csv_text
 
 
-def write_partition(
-    path: Path, parts_K: Sequence[ClientSplit], groups_K: Sequence[str], pool_size: int
-) -> None:
+def write_partition(path: Path, partition: Partition, groups_K: Sequence[str], pool_size: int) -> None:
     """Write csv, or Parquet by the suffix: a row an example, or one a client and example if they share any.
 
     Official test images are in no row, nor are groups if all clients are in one.
@@ -24,7 +22,7 @@ def write_partition(
     Raises:
         DataError: the file cannot be written.
     """
-    columns = _columns(parts_K, groups_K, pool_size)
+    columns = _columns(partition, groups_K, pool_size)
     try:
         if path.suffix == PARQUET:
             import pyarrow as pa
@@ -38,12 +36,12 @@ def write_partition(
         raise DataError(f"{path} cannot be written: {error.strerror}; name another file") from error
 
 
-def _columns(parts_K: Sequence[ClientSplit], groups_K: Sequence[str], pool_size: int) -> dict[str, list[Any]]:
+def _columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> dict[str, list[Any]]:
     rows: list[tuple[int, int, str]] = []
-    for part in parts_K:
-        rows += [(example, part.client, TRAIN) for example in part.train.tolist()]
-        if not part.is_official:
-            rows += [(example, part.client, TEST) for example in part.test.tolist()]
+    for client, (train, test) in enumerate(zip(partition.train_K, partition.tested_K, strict=True)):
+        rows += [(example, client, TRAIN) for example in train.tolist()]
+        if not partition.is_official:
+            rows += [(example, client, TEST) for example in test.tolist()]
     rows.sort()
     examples = [example for example, _, _ in rows]
     are_shared = len(set(examples)) < len(examples)
@@ -55,7 +53,7 @@ def _columns(parts_K: Sequence[ClientSplit], groups_K: Sequence[str], pool_size:
     }
     if len(set(groups_K)) == 1:
         del values[GROUP]
-    if parts_K[0].is_official:
+    if partition.is_official:
         del values[PART]
     if are_shared:
         return values

@@ -144,8 +144,8 @@ def _limits(
     # Importing torch takes seconds.
     from fedgrid.engine.runtime.run.prepare import held_in, prepare
 
-    fewest = min(held_in(run, data_dir, number - 1), key=lambda part: len(part.test))
-    yield len(fewest.test), f"client {fewest.client} has {len(fewest.test)} test images"
+    counts_K = [len(test) for test in held_in(run, data_dir, number - 1).tested_K]
+    yield min(counts_K), f"client {counts_K.index(min(counts_K))} has {min(counts_K)} test images"
     if "server" in options.on:
         setup, _ = prepare(run, data_dir)
         yield len(setup.server_set), f"the server has {len(setup.server_set)} test images"

@@ -71,8 +71,8 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         # Refuses a number of clients that no images can have, before each is dealt some.
         expected_images(run, find(run.dataset, data_dir))
         pair = with_file(pairs[run.dataset], run.split)
-        parts_K = deal(run, pair, find(run.dataset, data_dir).num_classes)
-        for note in split_notes(run, repeats[run.dataset], pair[0].subjects, parts_K):
+        partition = deal(run, pair, find(run.dataset, data_dir).num_classes)
+        for note in split_notes(run, repeats[run.dataset], pair[0].subjects, partition):
             warn(note)
         server_sets(pairs[run.dataset][1], run.split, run.root_seed)
 

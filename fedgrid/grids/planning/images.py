@@ -11,11 +11,11 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import image_folders
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet, Pair, Subjects
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.dealing.kinds import changes_of, kind_of
-from fedgrid.engine.federation.dealing.split import ClientSplit, mean_share_kept
+from fedgrid.engine.federation.dealing.split import mean_share_kept
 from fedgrid.engine.federation.partition.label_skew import labels_per_client
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.ocfl import groups
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, Scenario, class_sets
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.datasets import find
@@ -102,18 +102,16 @@ def split_notes(
     run: RunConfig,
     repeats_N: NDArray[np.int64] | None,
     subjects_N: Subjects | None,
-    parts_K: Sequence[ClientSplit],
+    partition: Partition,
 ) -> list[str]:
     """Return in one line each what clients are tested on and, all the same, train on.
 
     `repeats_N` is what `repeats_in` returns, `subjects_N` whom the examples of the pool are about.
     """
     notes: list[str] = []
-    if any(part.is_official for part in parts_K):
+    if partition.is_official:
         return notes
-    trained, tested = (
-        np.concatenate([getattr(part, side) for part in parts_K]) for side in ("train", "test")
-    )
+    trained, tested = np.concatenate(partition.train_K), np.concatenate(partition.tested_K)
     if repeats_N is not None:
         copies = np.isin(repeats_N[tested], repeats_N[trained]).sum()
         if copies:
@@ -184,7 +182,7 @@ def _official_sets(config: RunConfig, scenario: Scenario, dataset: Dataset) -> I
         num_groups = dataset.num_groups or 1
         yield clients / num_groups, min(clients, num_groups) / num_groups
     elif split.kind in PUBLISHED_SPLITS:
-        of_client = groups(scenario, split)
+        of_client = kind_of(split.kind).groups(scenario, split)
         for group, labels in enumerate(class_sets(dataset.num_classes, split.num_clusters, scenario.overlap)):
             share = len(labels) / dataset.num_classes
             yield of_client.count(group) * share, share

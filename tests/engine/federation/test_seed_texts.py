@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation import seeds
-from fedgrid.engine.federation.before_training.setup import deal_again
+from fedgrid.engine.federation.before_training import setup
 from fedgrid.engine.federation.configuration.run_config import Move
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.kinds import kind_of
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
+from tests.helpers.partitions import split_pool
 
 TEXTS = {
     "nonoverlapping-balanced": "digits-6-nonoverlapping-balanced",
@@ -66,7 +66,7 @@ def deal(kind, dataset="digits", **options):
         num_clients=6,
         split=split_of(kind, **options),
         seed=0,
-        pool_groups=WRITERS if kind == "natural" else None,
+        groups=WRITERS if kind == "natural" else None,
     )
 
 
@@ -95,10 +95,11 @@ def test_validation_images(split, text, drawn_from):
 @pytest.mark.parametrize("split", ["overlapping-imbalanced", "rotated", "flipped", "swapped"])
 def test_images_of_a_client_that_drifts(split, drawn_from):
     pool = ImageSet(np.zeros((len(LABELS), 1, 8, 8), np.uint8), LABELS)
-    parts_K = deal(split)
-    drawn_from.clear()
     given = {"split": split_of(split), "drift": {1: Move(round=2, to=1)}}
-    deal_again(complete({"clients": 6}, NOWHERE).model_copy(update=given), (pool, pool), 10, parts_K)
+    config = complete({"clients": 6}, NOWHERE).model_copy(update=given)
+    partition = setup.deal(config, (pool, pool), 10)
+    drawn_from.clear()
+    setup.deal_again(config, (pool, pool), 10, partition)
     assert drawn_from == {TEXTS[split]}
 
 

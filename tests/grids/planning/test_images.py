@@ -28,22 +28,22 @@ def notes_on(name, tmp_path, **given):
     config = complete({"dataset": name, "clients": 2, "split": "iid", **given}, tmp_path)
     pool, test = pair = with_file(load(name, tmp_path), config.split)
     repeats = repeats_in(config.dataset, pool)
-    parts_K = deal(config, pair, 2)
+    partition = deal(config, pair, 2)
     return [
         *[note for note in image_notes(name, (pool, test), tmp_path) if "value for value" in note],
-        *split_notes(config, repeats, pool.subjects, parts_K),
-    ], parts_K
+        *split_notes(config, repeats, pool.subjects, partition),
+    ], partition
 
 
 def test_copies_on_both_sides_are_counted(table, tmp_path):
     """Of 40 rows 20 are copies of the others; with the column `subject` copies stay together."""
-    [of_server, of_clients], parts_K = notes_on(table(20, "#drop=subject"), tmp_path)
+    [of_server, of_clients], partition = notes_on(table(20, "#drop=subject"), tmp_path)
     pool, test = load(table(20, "#drop=subject"), tmp_path)
     held = pool.images[:, 0].tolist()
     copies = sum(value in held for value in test.images[:, 0].tolist())
     assert f"{copies} of 8 examples of the server's test set of csv:t.csv#drop=subject@" in of_server
-    trained = {value for part in parts_K for value in pool.images[part.train, 0].tolist()}
-    tested = [value for part in parts_K for value in pool.images[part.test, 0].tolist()]
+    trained = {value for held in partition.train_K for value in pool.images[held, 0].tolist()}
+    tested = [value for held in partition.tested_K for value in pool.images[held, 0].tolist()]
     copies = sum(value in trained for value in tested)
     assert f"{copies} of {len(tested)} examples that clients are tested on are also trained on" in of_clients
     assert notes_on(table(20), tmp_path)[0] == []

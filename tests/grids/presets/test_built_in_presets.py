@@ -15,6 +15,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.load import load_grid, preset_names
 from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.papers.flis.tables import printed_accuracy, scenario_of
+from tests.helpers.partitions import by_client
 
 NOWHERE = Path("no-data-needed")
 NUM_CLASSES = 10
@@ -115,7 +116,7 @@ def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenari
 def test_every_split_of_arena_digits_can_be_dealt():
     pair = load("digits", NOWHERE)
     for run in load_grid("arena-digits", {}, [], NOWHERE, filters=["algorithm=sattler,seed=0"]).runs:
-        clients = deal(run, pair, NUM_CLASSES)
+        clients = by_client(deal(run, pair, NUM_CLASSES))
         assert min(len(part) for client in clients for part in (client.train, client.test)) >= 3
 
 
@@ -312,7 +313,7 @@ def test_every_split_of_paper_digits_can_be_dealt():
     runs = load_grid("paper-digits", {}, [], NOWHERE, filters=["algorithm=fedavg"]).runs
     assert len(runs) == 40
     for run in runs:
-        clients = deal(run, pair, NUM_CLASSES)
+        clients = by_client(deal(run, pair, NUM_CLASSES))
         assert {client.cluster for client in clients} == {0, 1, 2}
         assert min(len(part) for client in clients for part in (client.train, client.test)) >= 4
 
@@ -337,5 +338,5 @@ def test_communities_has_the_settings_of_its_paper():
 def test_the_split_of_communities_digits_can_be_dealt():
     pair = load("digits", NOWHERE)
     for run in load_grid("communities-digits", {}, [], NOWHERE, filters=["algorithm=fedavg"]).runs:
-        clients = deal(run, pair, NUM_CLASSES)
+        clients = by_client(deal(run, pair, NUM_CLASSES))
         assert [client.cluster for client in clients] == [0, 1, 1, 1, 1, 1, 0, 1, 0, 0]

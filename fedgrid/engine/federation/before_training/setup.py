@@ -15,90 +15,73 @@ from fedgrid.engine.federation.configuration.faults import add_label_noise, flip
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.images import ChannelStatistics, HeldImages, ImageSet, Pair
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.dealing.holdouts import hold_out, server_parts, sets_of_groups
-from fedgrid.engine.federation.dealing.kinds import Movable, changes_of, kind_of
+from fedgrid.engine.federation.dealing.kinds import changes_of, kind_of
 from fedgrid.engine.federation.dealing.split import (
-    ClientSplit,
     add_official_tests,
     client_sets,
     cut,
-    positions_by_class,
     reduce_quantity,
     require_images,
     split_pool,
 )
-from fedgrid.engine.federation.partition.from_file import FILE
-from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import ImagePool
+from fedgrid.engine.federation.partition.kind import ImagePool
 from fedgrid.engine.federation.seeds import generator
 
 Sets = tuple[HeldImages, HeldImages]
 """A client's training and test images."""
 
 
-def deal(config: RunConfig, pair: Pair, num_classes: int) -> tuple[ClientSplit, ...]:
+def deal(config: RunConfig, pair: Pair, num_classes: int) -> Partition:
     """Return which client holds which images; needs their classes, groups and size, but no pixels.
 
     Raises:
         ConfigError: a split that the data set cannot carry.
     """
-    pool, _ = pair
-    parts_K = split_pool(
-        pool.classes,
-        dataset=config.dataset,
-        num_classes=num_classes,
-        num_clients=config.clients,
-        split=config.split,
-        seed=config.seed,
-        shape=pool.images.shape[1:],
-        pool_groups=pool.groups,
-        group_names=pool.group_names,
-        assigned=pool.assigned,
-        pool_subjects=pool.subjects,
-    )
-    return _add_official_tests(config, pair, parts_K)
+    partition = split_pool(pair[0], num_classes, config.split_scenario, config.split, config.seed)
+    return _add_official_tests(config, pair, partition)
 
 
-def deal_again(
-    config: RunConfig, pair: Pair, num_classes: int, parts_K: Sequence[ClientSplit]
-) -> tuple[ClientSplit, ...]:
-    """Return what the clients of `config.drift`, in its order, hold after their moves. A pure function.
+def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Partition) -> Partition:
+    """Return what clients hold once those of `config.drift` have moved. A pure function.
 
-    Needs what `deal` needs; `parts_K` is what it has returned.
+    Needs what `deal` needs; `partition` is what it has returned.
 
     Raises:
         ConfigError: a client would have no training or no test image.
     """
     if not config.drift:
-        return ()
-    (pool, _), scenario, split, seed = pair, config.split_scenario, config.split, config.seed
-    images = ImagePool(positions_by_class(pool.classes, num_classes), pool.classes, subjects_N=pool.subjects)
-    staying = [(part.train, part.test) for part in parts_K if part.client not in config.drift]
-    kind = kind_of(split.kind)
-    assert isinstance(kind, Movable), "`RunConfig` has seen that"
-    moved = []
+        return partition
+    scenario, split, seed = config.split_scenario, config.split, config.seed
+    pool, kind = ImagePool.of(pair[0], num_classes), kind_of(config.split.kind)
+    group_K, train_K, test_K = [*partition.group_K], [*partition.train_K], [*partition.tested_K]
+    stay = [client for client in range(partition.num_clients) if client not in config.drift]
+    staying = Partition(
+        [group_K[client] for client in stay],
+        [train_K[client] for client in stay],
+        [test_K[client] for client in stay],
+    )
     for client, move in config.drift.items():
         rng = generator(seed, f"drift of {scenario.seed_text}", client=client)
-        held = kind.draw_again(scenario, images, split, seed, rng, move.to)
-        if held is None:
-            moved.append(replace(parts_K[client], cluster=move.to))
-        else:
-            held = reduce_quantity(held, split, rng)
-            [parts] = cut(scenario, [held], [rng], images, split, seed, staying)
-            moved.append(ClientSplit(client, move.to, *parts))
+        group_K[client] = move.to
+        held = kind.draw_again(scenario, pool, split, seed, rng, move.to)
+        if held is not None:
+            dealt = Partition([move.to], [reduce_quantity(held, split, rng)])
+            alone = cut(scenario, dealt, [rng], pool, split, seed, staying)
+            [train_K[client]], [test_K[client]] = alone.train_K, alone.tested_K
+    moved = replace(partition, group_K=group_K, train_K=train_K, test_K=test_K)
     require_images(moved, split)
     return _add_official_tests(config, pair, moved)
 
 
-def _add_official_tests(
-    config: RunConfig, pair: Pair, parts_K: Sequence[ClientSplit]
-) -> tuple[ClientSplit, ...]:
+def _add_official_tests(config: RunConfig, pair: Pair, partition: Partition) -> Partition:
     """Return the clients with the official test images, if these are what they are tested on."""
     pool, official = pair
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     if config.split.tested_on != "official" or config.split.scored_on != "test":
-        return tuple(parts_K)
-    return add_official_tests(parts_K, pool, rest, config.split.kind)
+        return partition
+    return add_official_tests(partition, pool, rest, config.split.kind)
 
 
 def setup_of(
@@ -109,21 +92,21 @@ def setup_of(
     `images` are its data set's pool and official test set.
     """
     pool_set, official = images
-    splits = deal(config, images, num_classes)
-    moved = deal_again(config, images, num_classes, splits)
+    partition = deal(config, images, num_classes)
+    moved = deal_again(config, images, num_classes, partition)
     changes = changes_of(config.split, config.clients, num_classes)
     if names.has_target(config.dataset):
-        rows = np.concatenate([part.train for part in splits])
-        pool_set, official = _standardised(images, pool_set.labels[rows])
+        pool_set, official = _standardised(images, pool_set.labels[np.concatenate(partition.train_K)])
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
-    sets_K, new_sets = (client_sets(parts, pool_set, rest, changes) for parts in (splits, moved))
+    sets_K = client_sets(partition, pool_set, rest, changes)
+    new_sets = client_sets(moved, pool_set, rest, changes, config.drift)
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, changes)
     sends = algorithm.traits.sends_updates
     clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)
-    if group_names := _group_names(config.split.kind, pool_set):
+    if names_of_groups := partition.group_names:
         clients = tuple(
-            replace(client, group=group_names[part.cluster])
-            for client, part in zip(clients, splits, strict=True)
+            replace(client, group=names_of_groups[group])
+            for client, group in zip(clients, partition.group_K, strict=True)
         )
     setup = Setup(
         model=config.model,
@@ -139,7 +122,7 @@ def setup_of(
         uplink=config.uplink if sends else (),
         plugins=config.plugin_digests,
     )
-    return setup, np.array([part.cluster for part in splits], np.int64)
+    return setup, np.array(partition.group_K, np.int64)
 
 
 def _standardised(images: Pair, numbers: NDArray[np.float32]) -> Pair:
@@ -159,14 +142,6 @@ def _statistics(config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]) -> Ch
     return ChannelStatistics.of(
         pool.images if is_pixels else np.concatenate([train.images for train, _ in sets_K])
     )
-
-
-def _group_names(kind: str, pool: ImageSet) -> tuple[str, ...]:
-    """Return what the data set or a file calls the hidden groups; empty where the split makes them."""
-    if kind == FILE:
-        assert pool.assigned is not None, "`deal` has seen it"
-        return pool.assigned.group_names
-    return pool.group_names if kind == NATURAL else ()
 
 
 def _clients(

@@ -13,7 +13,7 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
 from fedgrid.engine.federation.configuration.held_out import held_out_problem, never_held_out
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, Movable, kind_of
+from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, kind_of
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.natural import NATURAL
@@ -250,8 +250,8 @@ def _problem_with(
 ) -> str | None:
     """Return in one line why these moves are impossible, None if they are not; needs no images."""
     kind = kind_of(scenario.split)
-    if not isinstance(kind, Movable):
-        able = ", ".join(name for name, other in KINDS.items() if isinstance(other, Movable))
+    if not kind.CAN_MOVE:
+        able = ", ".join(name for name, other in KINDS.items() if other.CAN_MOVE)
         return f"clients of split {scenario.split} cannot move to another group, only those of: {able}"
     groups_K = kind.groups(scenario, split)
     for client, move in drift.items():

@@ -11,8 +11,9 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Assigned, Pair, Positions
+from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.names import composed
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
@@ -26,7 +27,7 @@ def assign(
     groups_R: Sequence[str] | None = None,
     parts_R: Sequence[str] | None = None,
     examples_R: Sequence[str] | None = None,
-) -> Assigned:
+) -> Partition:
     """Return who holds what by rows of texts.
 
     Clients are numbered from 0, in the order of `in_order`; hidden groups likewise.
@@ -58,21 +59,26 @@ def assign(
             f"{source}: two rows give example {example_R[row]} to client {names[client_R[row]]}; remove one"
         )
     stops_K = np.searchsorted(client_R, np.arange(1, len(names)))
-    held_K, test_K = np.split(example_R, stops_K), None
-    if parts_R is not None:
-        is_test_R = _are_tests(source, clients_R, parts_R)[order]
-        test_K = tuple(
-            held[is_test] for held, is_test in zip(held_K, np.split(is_test_R, stops_K), strict=True)
-        )
+    held_K = np.split(example_R, stops_K)
     group_of = _group_of(source, clients_R, composed(groups_R)) if groups_R is not None else {}
-    held = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
-    group_names = in_order(held)
-    group_K = tuple(group_names.index(group_of[name]) for name in names) if group_of else (0,) * len(names)
-    num_rows = len(clients_R) if examples_R is None else None
-    return Assigned(source, tuple(names), tuple(held_K), group_K, tuple(group_names), test_K, num_rows)
+    groups = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
+    group_names = in_order(groups)
+    partition = Partition(
+        tuple(group_names.index(group_of[name]) if group_of else 0 for name in names),
+        held_K,
+        source=source,
+        client_names=tuple(names),
+        group_names=tuple(group_names),
+        num_rows=len(clients_R) if examples_R is None else None,
+    )
+    if parts_R is None:
+        return partition
+    is_test_K = np.split(_are_tests(source, clients_R, parts_R)[order], stops_K)
+    cuts_K = [(held[~is_test], held[is_test]) for held, is_test in zip(held_K, is_test_K, strict=True)]
+    return partition.cut(cuts_K)
 
 
-def of_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Assigned:
+def of_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Partition:
     """Return who holds what where each example has a client; clients are in groups if each is in one.
 
     Raises:

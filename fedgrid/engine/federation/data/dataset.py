@@ -1,4 +1,4 @@
-"""What a data set is; `runtime.data.datasets` lists those with a name."""
+"""What a data set is, and what is known of one; `runtime.data.datasets` finds them."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -6,54 +6,65 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import Assigned, ClassLabels, ImageSet, Pair
+from fedgrid.engine.federation.data.images import ClassLabels, ImageSet, Pair
 from fedgrid.engine.federation.data.names import has_target
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.inputs import CALLED, Inputs, Sizes
+from fedgrid.engine.federation.inputs import CALLED, Inputs
 from fedgrid.engine.federation.training.settings import Training
 
 
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known of a data set before its examples are read."""
+
+    num_classes: int
+    inputs: Inputs
+    """What each of its examples is: pixels, numbers or tokens."""
+    pool_size: int
+    """Number of examples in the pool, which is split among the clients. An estimate for a data set
+    with `measure` whose file is not here yet."""
+    test_size: int | None = None
+    """Number of examples of the server's test set, an estimate likewise; None: not known yet."""
+    num_groups: int | None = None
+    """Number of groups that the examples have themselves, as writers or domains; None: they have none."""
+    class_names: tuple[str, ...] = ()
+    """By the classes' numbers; empty where these are all."""
+    assigned: Partition | None = field(default=None, repr=False, compare=False)
+    """Who holds what of the pool, if the data or the file of a split say so."""
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    """In one line each what a user may not expect of the user's own data."""
+
+
+Opened = tuple[Facts, Callable[[], Pair]]
+"""What is known of the user's own data once they are opened, and what reads their examples."""
+
+
 @dataclass(frozen=True)
-class Dataset:
-    """A data set; its images are read by `load`."""
+class Dataset(Facts):
+    """An entry of the registry, or the user's own data; its examples are read by `read`."""
 
     name: str
     """A key of `DATASETS`, or what a run calls the user's own images (`runtime.data.own_images`)."""
     title: str
     source: str
     """Origin, one line."""
-    num_classes: int
-    inputs: Inputs
-    """What each of its images is: pixels, numbers or tokens."""
-    pool_size: int
-    """Number of images in the pool, which is split among the clients. An estimate for a data set with `facts`
-    whose file is not here yet."""
     model: str
     training: Training
     read: Callable[[Path], Pair] = field(repr=False, compare=False)
     """Reads `location`; returns (pool, server's test set)."""
-    test_size: int | None = None
-    """Number of images of the server's test set, an estimate likewise; None: not known before it is read."""
     download_mb: int = 0
     """Size of the download in megabytes; 0 if nothing is downloaded."""
     location: str = ""
     """Path for `read`, relative to the data folder; absolute for the user's own images."""
-    num_groups: int | None = None
-    """Number of groups that the images have themselves, such as writers or domains; None: they have none."""
-    class_names: tuple[str, ...] = ()
-    """By the classes' numbers; empty where these are all."""
-    assigned: Assigned | None = field(default=None, repr=False, compare=False)
-    """Who holds what of the pool, if the data say so; the split is then `file` where none is named."""
-    notes: tuple[str, ...] = field(default=(), repr=False)
-    """In one line each what a user may not expect of the user's own data."""
     may_lack_classes: bool = False
     """Whether a class may be missing in the pool or in the test set."""
     files: tuple[str, ...] = ()
     """Required files, relative to the data folder."""
     fetch: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)
     """Downloads the files into a folder, checks and unpacks them; None if there is no download."""
-    facts: Callable[[Path], Sizes] | None = field(default=None, repr=False, compare=False)
-    """Reads the sizes from `location`, where they depend on how its file was made."""
+    measure: Callable[[Path], Facts] | None = field(default=None, repr=False, compare=False)
+    """Returns what the file at `location` says, where its sizes depend on how it was made."""
     is_own: bool = False
     """Whether it is a plugin's, whose sizes, model and training are not known before it is read."""
     made_by: str = ""

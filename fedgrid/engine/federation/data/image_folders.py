@@ -13,13 +13,13 @@ Shapes: N images.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from fedgrid.engine.federation.data.assigned import numbered
+from fedgrid.engine.federation.data.dataset import Facts, Opened
 from fedgrid.engine.federation.data.files import (
     FORMATS,
     GREY_MODES,
@@ -28,11 +28,11 @@ from fedgrid.engine.federation.data.files import (
     decoded,
     stacked,
 )
-from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
+from fedgrid.engine.federation.data.images import Images, ImageSet
 from fedgrid.engine.federation.data.names import Size, composed
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError, abbreviate
-from fedgrid.engine.federation.inputs import Sizes, pixels
+from fedgrid.engine.federation.inputs import pixels
 
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
@@ -47,57 +47,51 @@ LITTER = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
 Files = list[list[Path]]
 
 
-def read_images(folder: Path, size: Size | None = None) -> Pair:
-    """Return (pool, server's test set), with classes, groups and files in the order of their names."""
+def open_folder(folder: Path, size: Size | None = None, share: float | None = None) -> Opened:
+    """Return what is known of a folder, and what reads its images: (pool, server's test set).
+
+    The first image is read; of the others it is known by their folders what they are. A folder <class>/* has
+    a `share` drawn as its test set.
+
+    Raises:
+        DataError: the folder is not as it must be, or its first image cannot be read.
+    """
+    if share is not None:
+        return _open_drawn(folder, size, share)
     train, test = _files(folder)
+    groups = _group_names(folder)
     first = _pixels(train[0][0], size)
     check_memory(folder, first.nbytes * sum(map(len, train + test)))
-    pool, server = _image_set(train, first, size), _image_set(test, first, size)
-    if not (names := _group_names(folder)):
-        return pool, server
-    of_train, of_test = (
-        numbered([path.parts[GROUP] for files in part for path in files], names) for part in (train, test)
-    )
-    return (
-        replace(pool, groups=of_train, group_names=tuple(names)),
-        replace(server, groups=of_test, group_names=tuple(names)),
+    facts = Facts(
+        num_classes=len(train),
+        inputs=pixels(*first.shape),
+        pool_size=sum(map(len, train)),
+        num_groups=len(groups) or None,
+        class_names=tuple(_class_folders(folder, ("train",), groups)),
     )
 
+    def read_part(part: Files) -> ImageSet:
+        images = _image_set(part, first, size)
+        if not groups:
+            return images
+        of_images = numbered([path.parts[GROUP] for files in part for path in files], groups)
+        return replace(images, groups=of_images, group_names=tuple(groups))
 
-def facts(folder: Path, size: Size | None = None) -> Sizes:
-    """Return the sizes, after reading the first image only.
-
-    The number of groups is None if the classes lie directly in train and test.
-    """
-    train, test = _files(folder)
-    channels, height, width = _pixels(train[0][0], size).shape
-    check_memory(folder, channels * height * width * sum(map(len, train + test)))
-    pool_size = sum(len(files) for files in train)
-    return len(train), pixels(channels, height, width), pool_size, len(_group_names(folder)) or None
+    return facts, lambda: (read_part(train), read_part(test))
 
 
-def read_drawn(folder: Path, share: float, size: Size | None = None) -> Pair:
-    """Return (pool, server's test set) of a folder <class>/*, of which a share is drawn."""
+def _open_drawn(folder: Path, size: Size | None, share: float) -> Opened:
     every = _flat_files(folder)
-    whole = _image_set(every, _pixels(every[0][0], size), size)
-    return cut(whole, draw_tests(f"{folder}", whole.labels, share))
-
-
-def facts_drawn(folder: Path, share: float, size: Size | None = None) -> Sizes:
-    """Return the sizes of what `read_drawn` reads, after reading the first image only."""
-    every = _flat_files(folder)
-    counts_L = [len(files) for files in every]
-    shape = _pixels(every[0][0], size).shape
-    check_memory(folder, prod(shape) * sum(counts_L))
+    first, counts_L = _pixels(every[0][0], size), [len(files) for files in every]
+    check_memory(folder, first.nbytes * sum(counts_L))
     is_test_N = draw_tests(f"{folder}", np.repeat(np.arange(len(every)), counts_L), share)
-    return len(every), pixels(*shape), int(np.count_nonzero(~is_test_N)), None
-
-
-def class_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the classes by their numbers: those of the folders."""
-    if _is_flat(folder):
-        return tuple(_folders_by_name([folder]))
-    return tuple(_class_folders(folder, ("train",), _group_names(folder)))
+    facts = Facts(
+        num_classes=len(every),
+        inputs=pixels(*first.shape),
+        pool_size=int(np.count_nonzero(~is_test_N)),
+        class_names=tuple(_folders_by_name([folder])),
+    )
+    return facts, lambda: cut(_image_set(every, first, size), is_test_N)
 
 
 def files(folder: Path) -> list[Path]:

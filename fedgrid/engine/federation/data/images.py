@@ -1,15 +1,15 @@
 """Examples with their classes, as data sets return them and clients hold them. Most are images.
 
-Shapes: K clients, N images, C channels, L classes.
+Shapes: N images, C channels, L classes.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.inputs import DTYPES, Inputs
 
 Images = NDArray[np.uint8 | np.float32 | np.int64]
@@ -19,48 +19,6 @@ Labels = NDArray[Any]
 """Classes, or numbers to predict: see `ImageSet.labels`."""
 Groups = NDArray[np.int64]
 Subjects = NDArray[np.int64]
-Positions = NDArray[np.int64]
-"""Positions of images in an `ImageSet`, shape (N,)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Assigned:
-    """The clients of a pool and the examples that each of them holds."""
-
-    source: str
-    """What messages call the file or the data set."""
-    client_names: tuple[str, ...]
-    """As they were given, by the clients' numbers; K of them."""
-    held_K: tuple[Positions, ...]
-    """Positions in the pool, ascending, at least one; several clients may hold the same."""
-    group_K: tuple[int, ...]
-    """The hidden group of each client, from 0; all 0 without groups."""
-    group_names: tuple[str, ...] = ()
-    """As they were given, by the groups' numbers; empty without groups."""
-    test_K: tuple[Positions, ...] | None = None
-    """Those of its examples that a client is tested on; None: it is not said."""
-    num_rows: int | None = None
-    """How many examples there are, if each has a row; None: rows name their example."""
-
-    @property
-    def num_clients(self) -> int:
-        """K."""
-        return len(self.client_names)
-
-    @cached_property
-    def are_shared(self) -> bool:
-        """Whether an example has more than one client."""
-        every = np.concatenate(self.held_K)
-        return len(np.unique(every)) < len(every)
-
-    @cached_property
-    def num_leaked(self) -> int:
-        """How many examples a client is tested on and another one trains on."""
-        if self.test_K is None:
-            return 0
-        pairs = zip(self.held_K, self.test_K, strict=True)
-        trained = np.concatenate([np.setdiff1d(held, test) for held, test in pairs])
-        return len(np.intersect1d(np.concatenate(self.test_K), trained))
 
 
 @dataclass(frozen=True)
@@ -78,7 +36,7 @@ class ImageSet:
     """Of the groups, by their numbers; empty without groups."""
     vocabulary: int = 0
     """Number of different tokens; 0 for images and numbers."""
-    assigned: Assigned | None = None
+    assigned: Partition | None = None
     """Of a pool, where the data set or the file of a split says it: who holds what."""
     padding: int | None = None
     """The token that fills texts up to one length, if there is one."""

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import grouped, numbered, of_clients
-from fedgrid.engine.federation.data.dataset import check_first
+from fedgrid.engine.federation.data.assigned import grouped, in_order, numbered, of_clients
+from fedgrid.engine.federation.data.dataset import Facts, Opened, check_first
 from fedgrid.engine.federation.data.files import (
     check_format,
     check_is_file,
@@ -34,8 +34,9 @@ from fedgrid.engine.federation.data.files import (
     damaged,
     view_of_member,
 )
-from fedgrid.engine.federation.data.images import Assigned, ClassLabels, Groups, Images, ImageSet, Pair
+from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import TEST_SHARE, composed
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.data.precision import (
     LARGEST,
     cast_alike,
@@ -44,7 +45,7 @@ from fedgrid.engine.federation.data.precision import (
 )
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError
-from fedgrid.engine.federation.inputs import Inputs, Sizes
+from fedgrid.engine.federation.inputs import Inputs
 
 DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, struct.error),
@@ -55,83 +56,136 @@ LARGE = 1 << 26
 """Bytes of images from which on they are read when they are used."""
 
 
-def read_images(path: Path) -> Pair:
-    """Return (pool, server's test set); the pool is train, with val if the file has it."""
+def open_npz(path: Path, share: float | None = None) -> Opened:
+    """Return what is known of a file, and what reads its examples: (pool, server's test set).
+
+    The pool is train, with val if the file has it. With a `share`, which is drawn from it as the test set,
+    the file has a training part alone. Labels, groups and clients are read; of tokens the largest one is
+    looked for, other examples are left where they are.
+
+    Raises:
+        DataError: the file cannot be read as such.
+    """
+    if share is not None:
+        return _open_drawn(path, share)
     with _open(path) as file:
-        names, groups_P = _groups(path, file) or ((), repeat(None))
-        vocabulary, assigned = _inputs(path, file).vocabulary, _assigned(path, file)
+        labels_P = [_labels(path, file, part) for part in _parts(file)]
+        of_groups = _groups(path, file)
+        inputs = _inputs(path, file)
+        num_classes = _count_classes(path, np.concatenate(labels_P))
+        assigned = _assigned(path, file)
+    facts = Facts(
+        num_classes=num_classes,
+        inputs=inputs,
+        pool_size=sum(map(len, labels_P[:-1])),
+        num_groups=of_groups and len(of_groups[0]),
+        assigned=assigned,
+        notes=_without_client(path, assigned),
+    )
+    return facts, lambda: _read_parts(path, facts, labels_P, of_groups)
+
+
+def read_images(path: Path) -> Pair:
+    """Return (pool, server's test set) of a file with a test part."""
+    return open_npz(path)[1]()
+
+
+def measure(path: Path) -> Facts:
+    """Return what is known of a file with a test part."""
+    return open_npz(path)[0]
+
+
+def _read_parts(
+    path: Path,
+    facts: Facts,
+    labels_P: Sequence[ClassLabels],
+    of_groups: tuple[tuple[str, ...], list[Groups]] | None,
+) -> Pair:
+    with _open(path) as file:
         images_P = _every_example(path, file, _parts(file))
-        parts = [
-            ImageSet(images, _labels(path, file, part), groups, names, vocabulary)
-            for part, images, groups in zip(_parts(file), images_P, groups_P, strict=False)
-        ]
+    names, groups_P = of_groups or ((), repeat(None))
+    parts = [
+        ImageSet(images, labels, groups, names, facts.inputs.vocabulary)
+        for images, labels, groups in zip(images_P, labels_P, groups_P, strict=False)
+    ]
     for part in parts:
-        if part.inputs != parts[0].inputs:
+        if part.inputs != facts.inputs:
             raise DataError(
-                f"{path}: images of different sizes: {parts[0].inputs} and {part.inputs}; make them one size"
+                f"{path}: images of different sizes: {facts.inputs} and {part.inputs}; make them one size"
             )
         if len(part.images) != len(part.labels):
             raise DataError(
                 f"{path}: {len(part.labels)} labels for {len(part.images)} images; give each image one label"
             )
     *pool, server = parts
-    images, labels = [part.images for part in pool], [part.labels for part in pool]
-    groups = [part.groups for part in pool if part.groups is not None]
-    every_group = np.concatenate(groups) if groups else None
     # A pool of one part is not copied: it may be most of the memory.
-    every_image = images[0] if len(images) == 1 else np.concatenate(images)
-    return ImageSet(every_image, np.concatenate(labels), every_group, names, vocabulary, assigned), server
+    whole = pool[0] if len(pool) == 1 else _join(pool)
+    return replace(whole, assigned=facts.assigned), server
 
 
-def read_drawn(path: Path, share: float) -> Pair:
-    """Return (pool, server's test set) of a file with a training part alone, of which a share is drawn.
+def _join(parts: Sequence[ImageSet]) -> ImageSet:
+    groups = [part.groups for part in parts if part.groups is not None]
+    return replace(
+        parts[0],
+        images=np.concatenate([part.images for part in parts]),
+        labels=np.concatenate([part.labels for part in parts]),
+        groups=np.concatenate(groups) if groups else None,
+    )
 
-    Raises:
-        DataError: it has other parts, or what `read_images` raises.
-    """
+
+def _open_drawn(path: Path, share: float) -> Opened:
     with _open(path, ("train",)) as file:
         if others := [part for part in ("val", "test") if f"{part}_images" in file]:
             raise DataError(f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}")
         labels = _labels(path, file, "train")
-        [rows] = _every_example(path, file, ("train",))
         groups, clients = (
             _texts(path, file, what, ("train",))[0].astype(str).tolist() if f"train_{what}" in file else None
             for what in ("group", "client")
         )
-        vocabulary = _inputs(path, file).vocabulary
-    is_test_N = draw_tests(f"{path}", labels, share)
-    pool, test = cut(ImageSet(rows, labels, vocabulary=vocabulary), is_test_N)
-    of_pool = None if groups is None else list(compress(groups, ~is_test_N))
-    if groups is not None and of_pool is not None:
-        pool, test = grouped((pool, test), of_pool, list(compress(groups, is_test_N)))
-    if clients is not None:
-        pool = replace(pool, assigned=of_clients(path.name, list(compress(clients, ~is_test_N)), of_pool))
-    return pool, test
-
-
-def assigned_in(path: Path) -> Assigned | None:
-    """Return who holds what, None if the file does not say it; reads neither images nor numbers."""
-    with _open(path) as file:
-        return _assigned(path, file)
-
-
-def facts(path: Path) -> Sizes:
-    """Return the sizes without decompressing images or numbers; of tokens the largest one is looked for."""
-    with _open(path) as file:
-        labels = [_labels(path, file, part) for part in _parts(file)]
-        groups = _groups(path, file)
         inputs = _inputs(path, file)
-    every = np.concatenate(labels)
+    num_classes = _count_classes(path, labels)
+    is_test_N = draw_tests(f"{path}", labels, share)
+    of_pool = None if groups is None else list(compress(groups, ~is_test_N))
+    assigned = None
+    if clients is not None:
+        assigned = of_clients(path.name, list(compress(clients, ~is_test_N)), of_pool)
+
+    def read() -> Pair:
+        with _open(path, ("train",)) as file:
+            [rows] = _every_example(path, file, ("train",))
+        pool, test = cut(ImageSet(rows, labels, vocabulary=inputs.vocabulary), is_test_N)
+        if groups is not None and of_pool is not None:
+            pool, test = grouped((pool, test), of_pool, list(compress(groups, is_test_N)))
+        return replace(pool, assigned=assigned), test
+
+    facts = Facts(
+        num_classes=num_classes,
+        inputs=inputs,
+        pool_size=int(np.count_nonzero(~is_test_N)),
+        num_groups=None if of_pool is None else len(in_order(set(of_pool))),
+        assigned=assigned,
+        notes=_without_client(path, assigned),
+    )
+    return facts, read
+
+
+def _count_classes(path: Path, labels: ClassLabels) -> int:
     # Classes numbered without gaps have no label beyond the number of images. Without this check a single
     # wrong label could mean billions of classes.
-    outside = (every < 0) | (every >= len(every))
-    if len(every) == 0 or outside.any():
-        label = f"label {every[outside][0]}" if len(every) else "no label"
+    outside = (labels < 0) | (labels >= len(labels))
+    if len(labels) == 0 or outside.any():
+        label = f"label {labels[outside][0]}" if len(labels) else "no label"
         raise DataError(f"{path}: {label} found; number the classes 0, 1, 2, ... and give each some images")
-    check_first(f"{path}", every)
-    if every.max() == 0:
+    check_first(f"{path}", labels)
+    if labels.max() == 0:
         raise DataError(f"{path} has one class; number the classes 0, 1, 2, ... and give each some images")
-    return int(every.max()) + 1, inputs, sum(len(part) for part in labels[:-1]), groups and len(groups[0])
+    return int(labels.max()) + 1
+
+
+def _without_client(path: Path, assigned: Partition | None) -> tuple[str, ...]:
+    """Return a note on the examples of a file whose client is an empty text, if there are any."""
+    count = 0 if assigned is None else (assigned.num_rows or 0) - sum(map(len, assigned.held_K))
+    return (f"{path}: nobody has {count} examples, which have no client",) if count else ()
 
 
 @contextmanager
@@ -291,7 +345,7 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
     return labels.reshape(-1).astype(np.int64)
 
 
-def _assigned(path: Path, file: NpzFile) -> Assigned | None:
+def _assigned(path: Path, file: NpzFile) -> Partition | None:
     *parts, _ = _parts(file)
     if not any(f"{part}_client" in file for part in parts):
         return None

@@ -16,115 +16,105 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import ceil
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import ImageSet, Positions, Subjects
+from fedgrid.engine.federation.data.images import ImageSet, Subjects
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import Changes, Rngs
+from fedgrid.engine.federation.partition.kind import Changes, Rngs
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
-Cuts: TypeAlias = list[tuple[Positions, Positions]]
-"""For each client, the images it trains on and those it is scored on."""
 UNDECIDED, TRAINED, SCORED = range(3)
 """What a subject is for."""
 
 
-def cut_each(
-    held_K: Sequence[Positions],
-    rngs_K: Rngs,
-    split: Split,
-    seed: int,
-    scenario: str,
-    test_K: Sequence[Positions] | None = None,
-) -> Cuts:
-    """Cut each client's images: those of `test_K`, else `test_share` of them, rounded up, are its test set.
+def cut_each(dealt: Partition, rngs_K: Rngs, split: Split, seed: int, scenario: str) -> Partition:
+    """Cut each client's images: unless its test set is known, it is `test_share` of them, rounded up.
 
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
     share; the client is scored on the second part.
     """
-    if test_K is not None:
-        cuts = [
-            (np.setdiff1d(held, test), np.intersect1d(held, test))
-            for held, test in zip(held_K, test_K, strict=True)
-        ]
+    if dealt.test_K is not None:
+        cut_once = dealt
     elif split.tested_on == "official":
-        cuts = _leave_uncut(held_K)
+        cut_once = _leave_uncut(dealt)
     else:
-        cuts = _cut_by_client(held_K, rngs_K, split)
+        cut_once = _cut_by_client(dealt, rngs_K, split)
     if split.scored_on == "test":
-        return cuts
-    again_K = [generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))]
-    return _cut_by_client([train for train, _ in cuts], again_K, split)
+        return cut_once
+    again_K = [
+        generator(seed, f"validation of {scenario}", client=client) for client in range(dealt.num_clients)
+    ]
+    return _cut_by_client(cut_once, again_K, split)
 
 
 def cut_for_all(
-    held_K: Sequence[Positions], positions_L: Sequence[Positions], split: Split, seed: int, scenario: str
-) -> Cuts:
+    dealt: Partition, positions_L: Sequence[Positions], split: Split, seed: int, scenario: str
+) -> Partition:
     """Cut by image, so that no client trains on an image that any client is scored on.
 
     With `scored_on='validation'` the test images stay unused, and `test_share` of the rest of each class is
     for the scores of all clients.
     """
     if split.tested_on == "official":
-        cuts, left_L = _leave_uncut(held_K), positions_L
+        cut_once, left_L = _leave_uncut(dealt), positions_L
     else:
         is_test = common_test(positions_L, split.test_share, generator(seed, f"common test of {scenario}"))
-        cuts = _cut_by_image(held_K, is_test)
+        cut_once = _cut_by_image(dealt, is_test)
         left_L = [positions[~is_test[positions]] for positions in positions_L]
     if split.scored_on == "test":
-        return cuts
+        return cut_once
     rng = generator(seed, f"common validation of {scenario}")
-    return _cut_by_image([train for train, _ in cuts], common_test(left_L, split.test_share, rng))
+    return _cut_by_image(cut_once, common_test(left_L, split.test_share, rng))
 
 
 def cut_by_subject(
-    held_K: Sequence[Positions],
+    dealt: Partition,
     rngs_K: Rngs,
     subjects_N: Subjects,
     split: Split,
     seed: int,
     scenario: str,
-    before: Cuts | None = None,
-) -> Cuts:
+    before: Partition | None = None,
+) -> Partition:
     """Cut by subject, so that no client trains on a subject that any client is scored on.
 
     Of each client's subjects `test_share`, rounded up but never all, are its test set; what a client before
-    it has made of a subject that both hold stays. `before` are the final cuts of clients that stay as they
-    are. `scored_on='validation'` cuts again, as in `cut_each`.
+    it has made of a subject that both hold stays. `before` are clients that stay as they are.
+    `scored_on='validation'` cuts again, as in `cut_each`.
 
     Raises:
         ConfigError: a client has no subject to train on, or none to be scored on.
     """
     side_S = np.full(1 + subjects_N.max(initial=-1), UNDECIDED)
-    for train, test in before or ():
-        side_S[subjects_N[train]], side_S[subjects_N[test]] = TRAINED, SCORED
+    if before is not None:
+        for train, test in zip(before.train_K, before.tested_K, strict=True):
+            side_S[subjects_N[train]], side_S[subjects_N[test]] = TRAINED, SCORED
     if split.scored_on == "test" and split.tested_on == "official":
-        return _leave_uncut(held_K)
+        return _leave_uncut(dealt)
     if split.scored_on == "validation":
         if split.tested_on == "own":
             open_S = np.full(len(side_S), UNDECIDED)
-            cuts = _cut_by_side(held_K, rngs_K, subjects_N, split.test_share, open_S)
-            held_K = [train for train, _ in cuts]
+            dealt = _cut_by_side(dealt, rngs_K, subjects_N, split.test_share, open_S)
         rngs_K = [
-            generator(seed, f"validation of {scenario}", client=client) for client in range(len(held_K))
+            generator(seed, f"validation of {scenario}", client=client) for client in range(dealt.num_clients)
         ]
-    return _cut_by_side(held_K, rngs_K, subjects_N, split.test_share, side_S)
+    return _cut_by_side(dealt, rngs_K, subjects_N, split.test_share, side_S)
 
 
 def _cut_by_side(
-    held_K: Sequence[Positions],
+    dealt: Partition,
     rngs_K: Rngs,
     subjects_N: Subjects,
     test_share: float,
     side_S: NDArray[np.int64],
-) -> Cuts:
+) -> Partition:
     """Cut each client's images by the sides of their subjects, and decide on which sides the others are."""
     cuts = []
-    for client, (held, rng) in enumerate(zip(held_K, rngs_K, strict=True)):
+    for client, (held, rng) in enumerate(zip(dealt.train_K, rngs_K, strict=True)):
         subjects = np.unique(subjects_N[held])
         num_scored = min(share_of(len(subjects), test_share), len(subjects) - 1)
         num_scored -= int(np.count_nonzero(side_S[subjects] == SCORED))
@@ -139,7 +129,7 @@ def _cut_by_side(
                 "subjects, take fewer clients, or leave the column subject out"
             )
         cuts.append((held[~is_scored], held[is_scored]))
-    return cuts
+    return dealt.cut(cuts)
 
 
 def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
@@ -169,16 +159,18 @@ def share_of(count: int, share: float) -> int:
     return ceil(Fraction(repr(share)) * count)
 
 
-def _leave_uncut(held_K: Sequence[Positions]) -> Cuts:
-    return [(held, held[:0]) for held in held_K]
+def _leave_uncut(dealt: Partition) -> Partition:
+    return dealt.cut([(held, held[:0]) for held in dealt.train_K])
 
 
-def _cut_by_client(held_K: Sequence[Positions], rngs_K: Rngs, split: Split) -> Cuts:
-    return [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, held_K, strict=True)]
+def _cut_by_client(dealt: Partition, rngs_K: Rngs, split: Split) -> Partition:
+    return dealt.cut(
+        [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, dealt.train_K, strict=True)]
+    )
 
 
-def _cut_by_image(held_K: Sequence[Positions], is_test: NDArray[np.bool_]) -> Cuts:
-    return [(held[~is_test[held]], held[is_test[held]]) for held in held_K]
+def _cut_by_image(dealt: Partition, is_test: NDArray[np.bool_]) -> Partition:
+    return dealt.cut([(held[~is_test[held]], held[is_test[held]]) for held in dealt.train_K])
 
 
 def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, ImageSet | None]:

@@ -1,108 +1,27 @@
 """The kinds of split: each deals the images of a pool out to clients by a rule of its own.
 
-A new kind is a module with the members of `SplitKind` and one line in `KINDS`; options of its own are fields
-of `federation.partition.settings.Split`.
+A new kind is a class that extends `SplitKind` in a module of `federation.partition`, and one line in `KINDS`;
+options of its own are fields of `federation.partition.settings.Split`.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Protocol, runtime_checkable
-
-import numpy as np
-
-from fedgrid.engine.federation.data.images import ImageSet, Positions
+from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.federation.partition import from_file, label_skew, majority, natural, ocfl, shifted
+from fedgrid.engine.federation.partition.kind import Changes, SplitKind
 from fedgrid.engine.federation.partition.scenarios import (
     CENTRALISED,
     IMBALANCED,
     PUBLISHED_SPLITS,
-    Changes,
-    Dealing,
-    Facts,
-    ImagePool,
-    Rngs,
     Scenario,
-    Transform,
     check_sizes,
 )
 from fedgrid.engine.federation.partition.settings import Split
 
-
-class SplitKind(Protocol):
-    """What the module of a kind defines. Shapes: K clients, L classes."""
-
-    OPTIONS: tuple[str, ...]
-    """Fields of `Split` that have an effect on this kind, but not on every kind."""
-    DEFAULTS: Mapping[str, object]
-    """Fields of `Split` whose default differs for this kind."""
-    TAKES: Collection[str]
-    """What kinds of examples it can deal out or change (`Inputs.kind`)."""
-    BY_CLASS: bool
-    """Whether it deals out or changes examples by their classes, which numbers to predict have not."""
-    IMAGES_ARE_SHARED: bool
-    """Whether several clients can hold the same image, so that splits leak unless `test_leakage` is none."""
-    TRANSFORM: Transform | None
-    """What a hidden group does to its clients' images, training and test; None: nothing."""
-
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that the settings fit one another and the data set.
-
-        Raises:
-            ConfigError: otherwise, with its key.
-        """
-
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-        """Return each client's hidden group and images, by settings that `check` accepts.
-
-        The cut of a client's images into training and test images continues with its generator.
-
-        Raises:
-            ConfigError: the pool has too few images.
-        """
-
-    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the expected number of images that all clients hold, with classes of equal size.
-
-        Raises:
-            ConfigError: the pool has too few images.
-        """
-
-
-@runtime_checkable
-class Movable(Protocol):
-    """What a kind defines besides if its clients can move to another hidden group in the middle of a run."""
-
-    def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return each client's hidden group at the start, known without any image."""
-
-    def draw_again(
-        self,
-        scenario: Scenario,
-        pool: ImagePool,
-        split: Split,
-        seed: int,
-        rng: np.random.Generator,
-        group: int,
-    ) -> Positions | None:
-        """Return the positions of images for a client that moves to a group, ascending.
-
-        None: it keeps its images, and `TRANSFORM` does to them what it does for that group.
-        """
-
-
-@runtime_checkable
-class OwnChanges(Protocol):
-    """What a kind defines besides if each client changes images in a way of its own."""
-
-    def change(self, held: ImageSet, client: int, num_clients: int, split: Split) -> ImageSet:
-        """Return images, training or test, as one of K clients has them."""
-
-
 KINDS: dict[str, SplitKind] = {
     **{name: ocfl.IMBALANCED if name in IMBALANCED else ocfl.BALANCED for name in PUBLISHED_SPLITS},
-    "majority": majority,
-    "label-skew": label_skew,
+    "majority": majority.Majority(),
+    "label-skew": label_skew.LabelSkew(),
     "dirichlet": shifted.DIRICHLET,
     "iid": shifted.IID,
     "rotated": shifted.ROTATED,
@@ -113,8 +32,8 @@ KINDS: dict[str, SplitKind] = {
     "noisy": shifted.NOISY,
     "two-levels": shifted.TWO_LEVELS,
     "continuum": shifted.CONTINUUM,
-    "natural": natural,
-    from_file.FILE: from_file,
+    natural.NATURAL: natural.Natural(),
+    from_file.FILE: from_file.FromFile(),
     CENTRALISED: shifted.ONE_CLIENT,
 }
 ALSO_CALLED = {
@@ -158,14 +77,7 @@ def idle_options(split: str) -> list[str]:
 
 def changes_of(split: Split, num_clients: int, num_classes: int) -> Changes | None:
     """Return what hidden groups, or clients, do to their images; None if they do nothing."""
-    kind = kind_of(split.kind)
-    if isinstance(kind, OwnChanges):
-        change = kind.change
-        return Changes(num_clients, lambda held, client: change(held, client, num_clients, split), True)
-    transform, num_groups = kind.TRANSFORM, split.num_clusters
-    if transform is None:
-        return None
-    return Changes(num_groups, lambda held, group: transform(held, group, num_groups, num_classes))
+    return kind_of(split.kind).changes(split, num_clients, num_classes)
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
@@ -178,7 +90,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     for option in idle_options(scenario.split):
         given = getattr(split, option)
         usual = (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option))
-        if option not in getattr(kind, "IDLE", ()) and given not in usual:
+        if option not in kind.IDLE and given not in usual:
             raise without_effect(option, given, scenario.split)
     _check_tested_on(split)
     if split.sizes is not None:

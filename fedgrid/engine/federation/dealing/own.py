@@ -4,24 +4,17 @@ Shapes: K clients, N images.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedgrid.algorithms.contract.section import Section
-from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, in_plugin, plugin_of
-from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.own_code import own_code
-from fedgrid.engine.federation.partition.scenarios import (
-    Dealing,
-    Facts,
-    ImagePool,
-    Rngs,
-    Scenario,
-    Transform,
-)
+from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
+from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
@@ -41,21 +34,16 @@ class OwnSplit(Section, ABC):
         """
 
 
-class OwnKind:
-    """What the registry of kinds has of an `OwnSplit`; see `SplitKind`."""
-
-    TAKES: Collection[str] = KINDS
-    BY_CLASS: bool = False
-    IMAGES_ARE_SHARED: bool = False
-    TRANSFORM: Transform | None = None
+class OwnKind(SplitKind):
+    """What the registry of kinds has of an `OwnSplit`."""
 
     def __init__(self, rule: type[OwnSplit]) -> None:
         """Take the class that a plugin lists."""
         fields = {name: field for name, field in rule.model_fields.items() if name != "name"}
         self.rule = rule
         self.fields = tuple(fields)
-        self.OPTIONS: tuple[str, ...] = tuple(name for name in fields if name in Split.model_fields)
-        self.DEFAULTS: Mapping[str, object] = {
+        self.OPTIONS = tuple(name for name in fields if name in Split.model_fields)
+        self.DEFAULTS = {
             name: field.get_default(call_default_factory=True)
             for name, field in fields.items()
             if not field.is_required()
@@ -71,11 +59,8 @@ class OwnKind:
         values = self.rule.model_validate(own).model_dump(mode="json")
         return {name: values[name] for name in self.fields if name in values}
 
-    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check nothing: what it deals is checked; see `SplitKind.check`."""
-
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-        """Return what the plugin deals, if it can be; see `SplitKind.deal`."""
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+        """Return what the plugin deals, if it can be."""
         rule = self.rule(**{name: getattr(split, name) for name in self.fields if hasattr(split, name)})
         place, num_clients = plugin_of(self.rule, "deal"), scenario.num_clients
         try:
@@ -93,11 +78,7 @@ class OwnKind:
             raise ConfigError(f"{in_plugin(error) or place}split {rule.name}: {cause}", ("split",)) from error
         if problem := _problem_with(group_K, held_K, num_clients, len(pool.labels_N)):
             raise ConfigError(f"{place}split {rule.name} of {num_clients} clients: {problem}", ("split",))
-        return group_K.tolist(), [np.sort(held).astype(np.int64) for held in held_K]
-
-    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the size of the pool, the most there can be; see `SplitKind.expected_images`."""
-        return float(facts.pool_size)
+        return Partition(group_K.tolist(), [np.sort(held).astype(np.int64) for held in held_K])
 
 
 def _problem_with(

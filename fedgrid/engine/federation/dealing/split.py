@@ -14,111 +14,68 @@ never leaks.
 Shapes: K clients, L classes, N images.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from math import log
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import (
-    Assigned,
-    ClassLabels,
-    Groups,
-    HeldImages,
-    ImageSet,
-    ImageView,
-    Positions,
-    Subjects,
-)
-from fedgrid.engine.federation.data.tables.columns import MIN_ROWS
+from fedgrid.engine.federation.data.dataset import Facts
+from fedgrid.engine.federation.data.images import HeldImages, ImageSet, ImageView
+from fedgrid.engine.federation.data.partition import Partition, Positions
+from fedgrid.engine.federation.data.tables.options import MIN_ROWS
 from fedgrid.engine.federation.dealing import kinds
-from fedgrid.engine.federation.dealing.holdouts import Cuts, cut_by_subject, cut_each, cut_for_all
+from fedgrid.engine.federation.dealing.holdouts import cut_by_subject, cut_each, cut_for_all
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition import from_file
+from fedgrid.engine.federation.partition.from_file import FILE
+from fedgrid.engine.federation.partition.kind import Changes, ImagePool, Rngs
 from fedgrid.engine.federation.partition.natural import NATURAL
-from fedgrid.engine.federation.partition.scenarios import (
-    Changes,
-    Facts,
-    ImagePool,
-    Rngs,
-    Scenario,
-    scenario_of,
-)
+from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
 
-@dataclass(frozen=True)
-class ClientSplit:
-    """Images of one client, as positions in the pool: ascending, unique, train and test disjoint."""
+def split_pool(images: ImageSet, num_classes: int, scenario: Scenario, split: Split, seed: int) -> Partition:
+    """Return who holds which images of a pool, cut into training and test images. A pure function.
 
-    client: int
-    cluster: int
-    """Hidden group, from 0."""
-    train: Positions
-    test: Positions
-    """Images it is scored on. With `split.scored_on='validation'` none of them is in its test set."""
-    is_official: bool = False
-    """Whether `test` are positions in the official test set, not in the pool."""
-
-
-def split_pool(
-    pool_labels: ClassLabels,
-    *,
-    dataset: str,
-    num_classes: int,
-    num_clients: int,
-    split: Split,
-    seed: int,
-    shape: tuple[int, ...] | None = None,
-    pool_groups: Groups | None = None,
-    group_names: Sequence[str] = (),
-    assigned: Assigned | None = None,
-    pool_subjects: Subjects | None = None,
-) -> tuple[ClientSplit, ...]:
-    """Return the images of each of K clients. A pure function.
-
-    With `split.tested_on='official'` the test sets are empty; `with_official_tests` fills them.
+    With `split.tested_on='official'` the test sets are empty; `add_official_tests` fills them.
 
     Args:
-        pool_labels: int64, shape (N,), 0..L-1, every class present.
-        dataset: its name; with the other choices it names the scenario, and different scenarios draw
-            independently. The path of a user's own images has no effect.
-        num_classes: L.
-        num_clients: K.
+        images: the pool; of its images only the shape is used, and there may be none.
+        num_classes: L; classes are numbered from 0, and every one is present.
+        scenario: data set, kind of split and number of clients; different ones draw independently.
         split: settings.
         seed: the run's seed.
-        shape: channels, height and width of an image; None is not checked.
-        pool_groups: the images' own groups, int64, shape (N,), 0..G-1, none empty; None: they have none.
-        group_names: what these are called, for messages.
-        assigned: who holds what, for split file.
-        pool_subjects: whom each image is about, int64, shape (N,), from 0; None: each about another.
 
     Raises:
         ConfigError: the settings do not fit the pool or one another.
     """
-    scenario = scenario_of(dataset, split.kind, num_clients)
-    num_groups = None if pool_groups is None else int(pool_groups.max()) + 1
-    facts = Facts(num_classes, len(pool_labels), shape, num_groups, assigned)
-    kinds.check(scenario, facts, split, seed)
-    kind = kinds.kind_of(split.kind)
-    positions_L = positions_by_class(pool_labels, num_classes)
-    pool = ImagePool(positions_L, pool_labels, pool_groups, group_names, assigned, pool_subjects)
-    rngs_K = [
-        generator(seed, f"split of {scenario.seed_text}", client=client) for client in range(num_clients)
-    ]
-    cluster_K, held_K = kind.deal(scenario, pool, split, seed, rngs_K)
-    held_K = [
-        reduce_quantity(held, split, generator(seed, f"quantity of {scenario.seed_text}", client=client))
-        for client, held in enumerate(held_K)
-    ]
-    cuts_K = cut(scenario, held_K, rngs_K, pool, split, seed)
-    parts_K = tuple(
-        ClientSplit(client, cluster, *parts)
-        for client, (cluster, parts) in enumerate(zip(cluster_K, cuts_K, strict=True))
+    num_groups = None if images.groups is None else int(images.groups.max()) + 1
+    facts = Facts(
+        num_classes=num_classes,
+        inputs=images.inputs,
+        pool_size=len(images),
+        num_groups=num_groups,
+        assigned=images.assigned,
     )
-    require_images(parts_K, split)
-    return parts_K
+    kinds.check(scenario, facts, split, seed)
+    pool = ImagePool.of(images, num_classes)
+    rngs_K = [
+        generator(seed, f"split of {scenario.seed_text}", client=client)
+        for client in range(scenario.num_clients)
+    ]
+    dealt = kinds.kind_of(split.kind).deal(scenario, pool, split, seed, rngs_K)
+    if split.quantity != 1:
+        purpose = f"quantity of {scenario.seed_text}"
+        dealt = dealt.keep(
+            [
+                reduce_quantity(held, split, generator(seed, purpose, client=client))
+                for client, held in enumerate(dealt.held_K)
+            ]
+        )
+    partition = cut(scenario, dealt, rngs_K, pool, split, seed)
+    require_images(partition, split)
+    return partition
 
 
 def reduce_quantity(held: Positions, split: Split, rng: np.random.Generator) -> Positions:
@@ -137,32 +94,30 @@ def mean_share_kept(quantity: float) -> float:
 
 def cut(
     scenario: Scenario,
-    held_K: Sequence[Positions],
+    dealt: Partition,
     rngs_K: Rngs,
     pool: ImagePool,
     split: Split,
     seed: int,
-    before: Cuts | None = None,
-) -> Cuts:
+    before: Partition | None = None,
+) -> Partition:
     """Cut the images that clients hold into training and test images, as the scenario's kind wants it.
 
-    `before` are the cuts of clients that stay as they are.
+    `before` are clients that stay as they are.
     """
-    kind = kinds.kind_of(scenario.split)
-    are_shared, test_K = kind.IMAGES_ARE_SHARED, None
-    if kind is from_file:
+    are_shared = kinds.kind_of(scenario.split).IMAGES_ARE_SHARED
+    if scenario.split == FILE:
         assert pool.assigned is not None, "`check` has seen it"
-        are_shared, test_K = pool.assigned.are_shared, pool.assigned.test_K
-    if pool.subjects_N is not None and test_K is None:
-        return cut_by_subject(held_K, rngs_K, pool.subjects_N, split, seed, scenario.seed_text, before)
-    if are_shared and test_K is None and split.test_leakage == "none":
-        return cut_for_all(held_K, pool.positions_L, split, seed, scenario.seed_text)
-    return cut_each(held_K, rngs_K, split, seed, scenario.seed_text, test_K)
+        are_shared = pool.assigned.are_shared
+    is_cut = dealt.test_K is not None
+    if pool.subjects_N is not None and not is_cut:
+        return cut_by_subject(dealt, rngs_K, pool.subjects_N, split, seed, scenario.seed_text, before)
+    if are_shared and not is_cut and split.test_leakage == "none":
+        return cut_for_all(dealt, pool.positions_L, split, seed, scenario.seed_text)
+    return cut_each(dealt, rngs_K, split, seed, scenario.seed_text)
 
 
-def add_official_tests(
-    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, split: str
-) -> tuple[ClientSplit, ...]:
+def add_official_tests(partition: Partition, pool: ImageSet, official: ImageSet, split: str) -> Partition:
     """Return the clients with the official test images of the labels that they train on, all of them.
 
     Two clients with a label in common have test images in common. With split natural a client's test images
@@ -177,20 +132,25 @@ def add_official_tests(
             "natural has any of them; take own",
             ("split", "tested_on"),
         )
-    tested_K = []
-    for part in parts_K:
-        is_test = np.isin(official.classes, np.unique(pool.classes[part.train]))
+    test_K = []
+    for group, train in zip(partition.group_K, partition.train_K, strict=True):
+        is_test = np.isin(official.classes, np.unique(pool.classes[train]))
         if split == NATURAL:
-            is_test &= official.groups == part.cluster
-        tested_K.append(replace(part, test=np.flatnonzero(is_test), is_official=True))
-    _require_both(tested_K, "official test", "take fewer split.reference_images, or split.tested_on own")
-    return tuple(tested_K)
+            is_test &= official.groups == group
+        test_K.append(np.flatnonzero(is_test))
+    tested = replace(partition, test_K=test_K, is_official=True)
+    _require_both(tested, "official test", "take fewer split.reference_images, or split.tested_on own")
+    return tested
 
 
 def client_sets(
-    parts_K: Sequence[ClientSplit], pool: ImageSet, official: ImageSet, changes: Changes | None
+    partition: Partition,
+    pool: ImageSet,
+    official: ImageSet,
+    changes: Changes | None,
+    clients: Iterable[int] | None = None,
 ) -> list[tuple[HeldImages, HeldImages]]:
-    """Return each client's training and test images, as `changes` makes them for it.
+    """Return the training and test images of `clients`, by default of each, as `changes` makes them for it.
 
     Without changes they are views of `pool` and `official`: no image is copied. Clients with
     the same change and official test images share one object: a hundred may have the whole test set each.
@@ -202,26 +162,22 @@ def client_sets(
         return view if changes is None else changes.make(view.copied(), change)
 
     shared: dict[tuple[int, bytes], HeldImages] = {}
-    sets_K = []
-    for part in parts_K:
-        change = part.client if changes and changes.by_client else part.cluster
-        if part.is_official:
-            key = change if changes else 0, part.test.tobytes()
+    sets = []
+    for client in range(partition.num_clients) if clients is None else clients:
+        train, tests = partition.train_K[client], partition.tested_K[client]
+        change = client if changes and changes.by_client else partition.group_K[client]
+        if partition.is_official:
+            key = change if changes else 0, tests.tobytes()
             if key not in shared:
-                shared[key] = held(official, part.test, change)
+                shared[key] = held(official, tests, change)
             test = shared[key]
         else:
-            test = held(pool, part.test, change)
-        sets_K.append((held(pool, part.train, change), test))
-    return sets_K
+            test = held(pool, tests, change)
+        sets.append((held(pool, train, change), test))
+    return sets
 
 
-def positions_by_class(pool_labels: ClassLabels, num_classes: int) -> tuple[Positions, ...]:
-    """Return the positions of each class in the pool, ascending."""
-    return tuple(np.flatnonzero(pool_labels == label) for label in range(num_classes))
-
-
-def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:
+def require_images(partition: Partition, split: Split) -> None:
     """Check that every client has images of both kinds, unless it is tested on official images.
 
     Raises:
@@ -231,19 +187,19 @@ def require_images(parts_K: Sequence[ClientSplit], split: Split) -> None:
         helps = "take fewer clients"
         if "draws" in kinds.kind_of(split.kind).OPTIONS:
             helps += " or more split.draws"
-        if split.kind == NATURAL and len({part.cluster for part in parts_K}) == len(parts_K):
+        if split.kind == NATURAL and len(set(partition.group_K)) == partition.num_clients:
             helps = "leave its group out of the data, add images to it, or set split.tested_on=official"
-        if kinds.kind_of(split.kind) is from_file:
+        if split.kind == FILE:
             helps = "leave it out of the file, or give it more"
             if split.path is None:
                 helps += f"; of a table, #{MIN_ROWS}=10 leaves out clients with fewer rows"
-        _require_both(parts_K, split.scored_on, helps)
+        _require_both(partition, split.scored_on, helps)
 
 
-def _require_both(parts_K: Sequence[ClientSplit], scored_on: str, helps: str) -> None:
-    for part in parts_K:
-        if len(part.train) == 0 or len(part.test) == 0:
+def _require_both(partition: Partition, scored_on: str, helps: str) -> None:
+    for client, (train, test) in enumerate(zip(partition.train_K, partition.tested_K, strict=True)):
+        if len(train) == 0 or len(test) == 0:
             raise ConfigError(
-                f"client {part.client} would hold {len(part.train)} training and {len(part.test)} "
-                f"{scored_on} images, but needs at least one of each; {helps}"
+                f"client {client} would hold {len(train)} training and {len(test)} {scored_on} images, but "
+                f"needs at least one of each; {helps}"
             )

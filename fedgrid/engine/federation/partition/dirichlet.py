@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedgrid.engine.federation.data.images import Positions
+    from fedgrid.engine.federation.data.partition import Positions
     from fedgrid.engine.federation.partition.scenarios import Scenario
 
 LEAST_IMAGES = 10

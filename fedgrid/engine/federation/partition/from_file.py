@@ -9,51 +9,53 @@ Source: whoever wrote the file; its content is part of the run's identity.
 Shapes: K clients.
 """
 
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
-
-from fedgrid.engine.federation.data.images import Assigned
+from fedgrid.engine.federation.data.dataset import Facts
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import KINDS
-from fedgrid.engine.federation.partition.scenarios import (
-    Dealing,
-    Facts,
-    ImagePool,
-    Rngs,
-    Scenario,
-    Transform,
-)
+from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
+from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 
 FILE = "file"
-OPTIONS: tuple[str, ...] = ("path",)
-DEFAULTS: Mapping[str, object] = MappingProxyType({})
-TAKES: Collection[str] = KINDS
-BY_CLASS = False
-IMAGES_ARE_SHARED: bool = True
-TRANSFORM: Transform | None = None
 
 
-def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that the file fits the data set and the other settings; see `SplitKind.check`."""
-    assigned = facts.assigned
-    if assigned is None:
-        raise ConfigError(
-            f"split {scenario.split} needs a file, or a data set that says who holds what; name one, as in "
-            "split.path=partition.csv",
-            ("split", "path"),
-        )
-    if scenario.num_clients != assigned.num_clients:
-        raise ConfigError(
-            f"clients = {scenario.num_clients}: {assigned.source} has {assigned.num_clients}; leave it out",
-            ("clients",),
-        )
-    _check_examples(assigned, scenario.dataset, facts.pool_size)
-    if assigned.test_K is not None:
-        _check_cut(assigned, split)
+class FromFile(SplitKind):
+    """A file says who holds what."""
+
+    OPTIONS = ("path",)
+    IMAGES_ARE_SHARED = True
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that the file fits the data set and the other settings."""
+        assigned = facts.assigned
+        if assigned is None:
+            raise ConfigError(
+                f"split {scenario.split} needs a file, or a data set that says who holds what; name one, as "
+                "in split.path=partition.csv",
+                ("split", "path"),
+            )
+        if scenario.num_clients != assigned.num_clients:
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: {assigned.source} has {assigned.num_clients}; leave it "
+                "out",
+                ("clients",),
+            )
+        _check_examples(assigned, scenario.dataset, facts.pool_size)
+        if assigned.test_K is not None:
+            _check_cut(assigned, split)
+
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+        """Return what the file says."""
+        assert pool.assigned is not None, "`check` has seen it"
+        return pool.assigned
+
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return how many examples clients hold."""
+        assert facts.assigned is not None, "`check` has seen it"
+        return float(sum(map(len, facts.assigned.held_K)))
 
 
-def _check_cut(assigned: Assigned, split: Split) -> None:
+def _check_cut(assigned: Partition, split: Split) -> None:
     """Check that no setting contradicts the cut into training and tests that a file has."""
     if assigned.num_leaked and split.test_leakage == "none":
         raise ConfigError(
@@ -76,7 +78,7 @@ def _check_cut(assigned: Assigned, split: Split) -> None:
         )
 
 
-def _check_examples(assigned: Assigned, dataset: str, pool_size: int) -> None:
+def _check_examples(assigned: Partition, dataset: str, pool_size: int) -> None:
     pool = f"{dataset} has {pool_size} examples to draw from"
     if assigned.num_rows not in (None, pool_size):
         raise ConfigError(
@@ -91,15 +93,3 @@ def _check_examples(assigned: Assigned, dataset: str, pool_size: int) -> None:
             "or data set",
             ("split", "path"),
         )
-
-
-def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-    """Return what the file says; see `SplitKind.deal`."""
-    assert pool.assigned is not None, "`check` has seen it"
-    return list(pool.assigned.group_K), list(pool.assigned.held_K)
-
-
-def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return how many examples clients hold; see `SplitKind.expected_images`."""
-    assert facts.assigned is not None, "`check` has seen it"
-    return float(sum(map(len, facts.assigned.held_K)))

@@ -15,64 +15,60 @@ labels are no exception.
 Shapes: K clients, L classes.
 """
 
-from collections.abc import Collection, Mapping
 from fractions import Fraction
-from types import MappingProxyType
 
 import numpy as np
 
-from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.dataset import Facts
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import KINDS
-from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
+from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
+from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
-OPTIONS: tuple[str, ...] = ("labels_share",)
-DEFAULTS: Mapping[str, object] = MappingProxyType({})
-TAKES: Collection[str] = KINDS
-BY_CLASS = True
-IMAGES_ARE_SHARED: bool = False
-TRANSFORM: Transform | None = None
 
+class LabelSkew(SplitKind):
+    """Each client owns a few of the labels, and shares their images with their other owners."""
 
-def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that each client owns a label; see `SplitKind.check`."""
-    labels_per_client(facts.num_classes, split.labels_share)
+    OPTIONS = ("labels_share",)
+    BY_CLASS = True
 
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that each client owns a label."""
+        labels_per_client(facts.num_classes, split.labels_share)
 
-def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-    """Cut each class among the clients that own it; see `SplitKind.deal`."""
-    num_classes = len(pool.positions_L)
-    owned_K = owned_labels(num_classes, labels_per_client(num_classes, split.labels_share), rngs_K)
-    parts_K: list[list[Positions]] = [[] for _ in owned_K]
-    for label, positions in enumerate(pool.positions_L):
-        owners = [client for client, owned in enumerate(owned_K) if label in owned]
-        if len(owners) > len(positions):
-            raise ConfigError(
-                f"clients = {scenario.num_clients}: with split label-skew {len(owners)} of them own label "
-                f"{label}, which has {len(positions)} images; take fewer clients or a smaller "
-                "split.labels_share",
-                ("clients",),
-            )
-        shuffled = generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions)
-        for client, part in zip(owners, np.array_split(shuffled, max(1, len(owners))), strict=False):
-            parts_K[client].append(part)
-    groups_K = [client % num_classes for client in range(scenario.num_clients)]
-    return groups_K, [np.sort(np.concatenate(parts)) for parts in parts_K]
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+        """Cut each class among the clients that own it."""
+        num_classes = len(pool.positions_L)
+        owned_K = owned_labels(num_classes, labels_per_client(num_classes, split.labels_share), rngs_K)
+        parts_K: list[list[Positions]] = [[] for _ in owned_K]
+        for label, positions in enumerate(pool.positions_L):
+            owners = [client for client, owned in enumerate(owned_K) if label in owned]
+            if len(owners) > len(positions):
+                raise ConfigError(
+                    f"clients = {scenario.num_clients}: with split label-skew {len(owners)} of them own "
+                    f"label {label}, which has {len(positions)} images; take fewer clients or a smaller "
+                    "split.labels_share",
+                    ("clients",),
+                )
+            shuffled = generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions)
+            for client, part in zip(owners, np.array_split(shuffled, max(1, len(owners))), strict=False):
+                parts_K[client].append(part)
+        groups_K = [client % num_classes for client in range(scenario.num_clients)]
+        return Partition(groups_K, [np.sort(np.concatenate(parts)) for parts in parts_K])
 
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the images of all labels that are owned, in expectation.
 
-def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the images of all labels that are owned, in expectation; see `SplitKind.expected_images`.
-
-    A client's L - 1 other labels are equally likely, so each of them has this client as an owner with
-    probability (q - 1) / (L - 1).
-    """
-    num_classes, num_clients = facts.num_classes, scenario.num_clients
-    sure = min(num_clients, num_classes)
-    other = (labels_per_client(num_classes, split.labels_share) - 1) / max(1, num_classes - 1)
-    owned = sure + (num_classes - sure) * (1 - (1 - other) ** num_clients)
-    return facts.pool_size * owned / num_classes
+        A client's L - 1 other labels are equally likely, so each of them has this client as an owner with
+        probability (q - 1) / (L - 1).
+        """
+        num_classes, num_clients = facts.num_classes, scenario.num_clients
+        sure = min(num_clients, num_classes)
+        other = (labels_per_client(num_classes, split.labels_share) - 1) / max(1, num_classes - 1)
+        owned = sure + (num_classes - sure) * (1 - (1 - other) ** num_clients)
+        return facts.pool_size * owned / num_classes
 
 
 def labels_per_client(num_classes: int, share: float) -> int:

@@ -14,7 +14,7 @@ Shapes: K clients, L classes.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
@@ -22,20 +22,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.data.names import composed
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import ConfigError, hint
-from fedgrid.engine.federation.inputs import KINDS
-from fedgrid.engine.federation.partition.scenarios import Dealing, Facts, ImagePool, Rngs, Scenario, Transform
+from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
+from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
 NUM_GROUPS = 2
-OPTIONS: tuple[str, ...] = ("majority", "first_group", "num_clusters", "draws")
-DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": NUM_GROUPS})
-TAKES: Collection[str] = KINDS
-BY_CLASS = True
-IMAGES_ARE_SHARED: bool = False
-TRANSFORM: Transform | None = None
 
 FIRST_GROUP: dict[str, tuple[int, ...]] = {
     "cifar10": (0, 1, 8, 9),  # Vehicles; the others are animals.
@@ -49,43 +45,50 @@ YAML_WORDS = {True: ("yes", "true", "on", "y"), False: ("no", "false", "off", "n
 """What YAML takes for true and false."""
 
 
-def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that number of groups and number of clients are possible; see `SplitKind.check`."""
-    if split.num_clusters != NUM_GROUPS:
-        raise ConfigError(
-            f"split.num_clusters = {split.num_clusters}: split majority has {NUM_GROUPS} hidden groups; "
-            "leave it out, and name the classes of one group with split.first_group",
-            ("split", "num_clusters"),
-        )
-    group_L = groups_of_classes(scenario.dataset, facts.num_classes, split.first_group)
-    least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
-    if scenario.num_clients < least:
-        raise ConfigError(
-            f"clients = {scenario.num_clients}: with split majority the classes of clients 0 to "
-            f"{scenario.num_clients - 1} are all in one hidden group; take at least {least}",
-            ("clients",),
-        )
+class Majority(SplitKind):
+    """Most images of client k are of class k mod L."""
 
+    OPTIONS = ("majority", "first_group", "num_clusters", "draws")
+    DEFAULTS = MappingProxyType({"num_clusters": NUM_GROUPS})
+    BY_CLASS = True
 
-def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-    """Cut each class, in a seeded order, among the clients; see `SplitKind.deal`."""
-    positions_L = pool.positions_L
-    num_clients, num_classes = scenario.num_clients, len(positions_L)
-    images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
-    stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
-    parts_LK = [
-        np.split(generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions), stops)[:-1]
-        for label, (positions, stops) in enumerate(zip(positions_L, stops_KL.T, strict=True))
-    ]
-    held_K = [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
-    group_L = groups_of_classes(scenario.dataset, num_classes, split.first_group)
-    return [group_L[client % num_classes] for client in range(num_clients)], held_K
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that number of groups and number of clients are possible."""
+        if split.num_clusters != NUM_GROUPS:
+            raise ConfigError(
+                f"split.num_clusters = {split.num_clusters}: split majority has {NUM_GROUPS} hidden groups; "
+                "leave it out, and name the classes of one group with split.first_group",
+                ("split", "num_clusters"),
+            )
+        group_L = groups_of_classes(scenario.dataset, facts.num_classes, split.first_group)
+        least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
+        if scenario.num_clients < least:
+            raise ConfigError(
+                f"clients = {scenario.num_clients}: with split majority the classes of clients 0 to "
+                f"{scenario.num_clients - 1} are all in one hidden group; take at least {least}",
+                ("clients",),
+            )
 
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+        """Cut each class, in a seeded order, among the clients."""
+        positions_L = pool.positions_L
+        num_clients, num_classes = scenario.num_clients, len(positions_L)
+        images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
+        stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
+        parts_LK = [
+            np.split(generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions), stops)[
+                :-1
+            ]
+            for label, (positions, stops) in enumerate(zip(positions_L, stops_KL.T, strict=True))
+        ]
+        held_K = [np.sort(np.concatenate(parts)) for parts in zip(*parts_LK, strict=True)]
+        group_L = groups_of_classes(scenario.dataset, num_classes, split.first_group)
+        return Partition([group_L[client % num_classes] for client in range(num_clients)], held_K)
 
-def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the number of images of all clients; see `SplitKind.expected_images`."""
-    counts_L = [facts.pool_size // facts.num_classes] * facts.num_classes
-    return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the number of images of all clients."""
+        counts_L = [facts.pool_size // facts.num_classes] * facts.num_classes
+        return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
 
 
 def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:

@@ -11,75 +11,65 @@ of four domains, alpha 10).
 Shapes: K clients, G groups, L classes, N images.
 """
 
-from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.dataset import Facts
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import KINDS
 from fedgrid.engine.federation.partition.dirichlet import deal_out
-from fedgrid.engine.federation.partition.scenarios import (
-    Dealing,
-    Facts,
-    ImagePool,
-    Rngs,
-    Scenario,
-    Transform,
-    cluster_sizes,
-)
+from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
+from fedgrid.engine.federation.partition.scenarios import Scenario, cluster_sizes
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
 NATURAL = "natural"
-OPTIONS: tuple[str, ...] = ("alpha",)
-DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": None})
-TAKES: Collection[str] = KINDS
-BY_CLASS = False
-IMAGES_ARE_SHARED: bool = False
-TRANSFORM: Transform | None = None
 
 
-def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that the images have groups; see `SplitKind.check`."""
-    if facts.num_groups is None:
-        raise ConfigError(
-            f"split natural: the images of {scenario.dataset} have no groups; take another split, or "
-            "folder:PATH with train/<group>/<class>/*, npz:PATH with train_group and test_group, or csv:PATH "
-            "or hf:NAME with a column group",
-            ("split", "kind"),
-        )
+class Natural(SplitKind):
+    """The hidden groups are those of the data, such as domains or writers."""
 
+    OPTIONS = ("alpha",)
+    DEFAULTS = MappingProxyType({"alpha": None})
 
-def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-    """Deal each group's images to its clients; see `SplitKind.deal`."""
-    assert pool.groups_N is not None, "`check` has seen groups"
-    group_K = _groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
-    by_group_N = np.argsort(pool.groups_N, kind="stable")
-    stops_G = np.bincount(pool.groups_N).cumsum()
-    groups, clients = np.unique(group_K, return_counts=True)
-    held_K: list[Positions] = []
-    for group, num_clients in zip(groups.tolist(), clients.tolist(), strict=True):
-        members = by_group_N[stops_G[group - 1] if group else 0 : stops_G[group]]
-        rng = generator(seed, f"deal of group {group} of {scenario.seed_text}")
-        if num_clients > len(members):
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that the images have groups."""
+        if facts.num_groups is None:
             raise ConfigError(
-                f"clients = {scenario.num_clients}: {num_clients} of them would share the {len(members)} "
-                f"images of group {pool.group_names[group] if pool.group_names else group}; take fewer",
-                ("clients",),
+                f"split natural: the images of {scenario.dataset} have no groups; take another split, or "
+                "folder:PATH with train/<group>/<class>/*, npz:PATH with train_group and test_group, or "
+                "csv:PATH or hf:NAME with a column group",
+                ("split", "kind"),
             )
-        positions_L = [
-            members[pool.labels_N[members] == label] for label in np.unique(pool.labels_N[members])
-        ]
-        held_K += deal_out(positions_L, num_clients, split.alpha, rng) if num_clients > 1 else [members]
-    return group_K.tolist(), held_K
 
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+        """Deal each group's images to its clients."""
+        assert pool.groups_N is not None, "`check` has seen groups"
+        group_K = _groups_of_clients(int(pool.groups_N.max()) + 1, scenario, seed)
+        by_group_N = np.argsort(pool.groups_N, kind="stable")
+        stops_G = np.bincount(pool.groups_N).cumsum()
+        groups, clients = np.unique(group_K, return_counts=True)
+        held_K: list[Positions] = []
+        for group, num_clients in zip(groups.tolist(), clients.tolist(), strict=True):
+            members = by_group_N[stops_G[group - 1] if group else 0 : stops_G[group]]
+            rng = generator(seed, f"deal of group {group} of {scenario.seed_text}")
+            if num_clients > len(members):
+                raise ConfigError(
+                    f"clients = {scenario.num_clients}: {num_clients} of them would share the {len(members)} "
+                    f"images of group {pool.group_names[group] if pool.group_names else group}; take fewer",
+                    ("clients",),
+                )
+            positions_L = [
+                members[pool.labels_N[members] == label] for label in np.unique(pool.labels_N[members])
+            ]
+            held_K += deal_out(positions_L, num_clients, split.alpha, rng) if num_clients > 1 else [members]
+        return Partition(group_K.tolist(), held_K, group_names=tuple(pool.group_names))
 
-def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the images of the groups that take part, as if all were equally large."""
-    return facts.pool_size * min(1.0, scenario.num_clients / (facts.num_groups or 1))
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the images of the groups that take part, as if all were equally large."""
+        return facts.pool_size * min(1.0, scenario.num_clients / (facts.num_groups or 1))
 
 
 def _groups_of_clients(num_groups: int, scenario: Scenario, seed: int) -> NDArray[np.int64]:

@@ -12,23 +12,18 @@ places (it has uniform class frequencies).
 Shapes: K clients, C groups (`num_clusters`), L classes, N images.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import Positions
+from fedgrid.engine.federation.data.dataset import Facts
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import KINDS
+from fedgrid.engine.federation.partition.kind import ImagePool, Rngs, SplitKind
 from fedgrid.engine.federation.partition.scenarios import (
-    Dealing,
-    Facts,
-    ImagePool,
-    Rngs,
     Scenario,
-    Transform,
     class_sets,
     cluster_sizes,
     group_of_each,
@@ -41,39 +36,74 @@ from fedgrid.engine.federation.seeds import generator
 Shares = NDArray[np.float64]
 
 
-def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-    """Check that groups, classes and clients fit; see `SplitKind.check`."""
-    if split.alpha is None:
-        raise ConfigError(
-            f"split.alpha = null: split {scenario.split} needs a number above 0; leave it out for 1",
-            ("split", "alpha"),
+class Drawn(SplitKind):
+    """Clients draw images from the classes of their hidden group."""
+
+    OPTIONS: tuple[str, ...] = ("num_clusters", "draws", "sizes")
+    IDLE: tuple[str, ...] = ("alpha", "proportions")
+    BY_CLASS = True
+    IMAGES_ARE_SHARED = True
+    CAN_MOVE = True
+
+    def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
+        """Check that groups, classes and clients fit."""
+        if split.alpha is None:
+            raise ConfigError(
+                f"split.alpha = null: split {scenario.split} needs a number above 0; leave it out for 1",
+                ("split", "alpha"),
+            )
+        with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
+            class_sets(facts.num_classes, split.num_clusters, scenario.overlap)
+        with _about(f"clients = {scenario.num_clients}: ", "clients"):
+            cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
+        if split.proportions == "published":
+            with _about("", "split", "proportions"):
+                class_shares(scenario, [1] * facts.num_classes, split, seed)
+
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+        """Return hidden group and images of each client."""
+        group_K = self.groups(scenario, split)
+        return Partition(group_K, _draw_each(scenario, pool, split, seed, rngs_K, group_K))
+
+    def groups(self, scenario: Scenario, split: Split) -> list[int]:
+        """Return the hidden group of each client."""
+        return group_of_each(split.sizes or sizes_of(scenario, split.num_clusters))
+
+    def draw_again(
+        self,
+        scenario: Scenario,
+        pool: ImagePool,
+        split: Split,
+        seed: int,
+        rng: np.random.Generator,
+        group: int,
+    ) -> Positions:
+        """Draw images of a group's classes."""
+        [held] = _draw_each(scenario, pool, split, seed, [rng], [group])
+        return held
+
+    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
+        """Return the expected number of images of all clients.
+
+        Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
+        """
+        pool_size, num_classes = facts.pool_size, facts.num_classes
+        of_class = pool_size / num_classes
+        draws = draws_per_client(pool_size, scenario.num_clients, split.draws)
+        shares_C = class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)
+        return sum(
+            size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
+            for size, shares in zip(
+                split.sizes or sizes_of(scenario, split.num_clusters), shares_C, strict=True
+            )
         )
-    with _about(f"split.num_clusters = {split.num_clusters}: ", "split", "num_clusters"):
-        class_sets(facts.num_classes, split.num_clusters, scenario.overlap)
-    with _about(f"clients = {scenario.num_clients}: ", "clients"):
-        cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
-    if split.proportions == "published":
-        with _about("", "split", "proportions"):
-            class_shares(scenario, [1] * facts.num_classes, split, seed)
 
 
-def deal(scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-    """Return hidden group and images of each client; see `SplitKind.deal`."""
-    cluster_K = groups(scenario, split)
-    return cluster_K, _draw_each(scenario, pool, split, seed, rngs_K, cluster_K)
+class DrawnByShares(Drawn):
+    """Clients draw images from the classes of their hidden group, by class shares of the group's own."""
 
-
-def groups(scenario: Scenario, split: Split) -> list[int]:
-    """Return the hidden group of each client; see `Movable.groups`."""
-    return group_of_each(split.sizes or sizes_of(scenario, split.num_clusters))
-
-
-def draw_again(
-    scenario: Scenario, pool: ImagePool, split: Split, seed: int, rng: np.random.Generator, group: int
-) -> Positions:
-    """Draw images of a group's classes; see `Movable.draw_again`."""
-    [held] = _draw_each(scenario, pool, split, seed, [rng], [group])
-    return held
+    OPTIONS: tuple[str, ...] = (*Drawn.OPTIONS, "alpha", "proportions")
+    IDLE: tuple[str, ...] = ()
 
 
 def _draw_each(
@@ -95,21 +125,6 @@ def _draw_each(
         draw(rng, [positions_L[label] for label in sets[cluster]], shares[cluster], draws)
         for rng, cluster in zip(rngs, clusters, strict=True)
     ]
-
-
-def expected_images(scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-    """Return the expected number of images of all clients; see `SplitKind.expected_images`.
-
-    Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
-    """
-    pool_size, num_classes = facts.pool_size, facts.num_classes
-    of_class = pool_size / num_classes
-    draws = draws_per_client(pool_size, scenario.num_clients, split.draws)
-    shares_C = class_shares(scenario, [pool_size // num_classes] * num_classes, split, seed)
-    return sum(
-        size * float((of_class * (1 - (1 - shares / of_class) ** draws)).sum())
-        for size, shares in zip(split.sizes or sizes_of(scenario, split.num_clusters), shares_C, strict=True)
-    )
 
 
 def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
@@ -176,28 +191,6 @@ def _about(prefix: str, *key: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{prefix}{error}", key) from error
-
-
-class Drawn:
-    """Clients draw images from the classes of their hidden group."""
-
-    OPTIONS: tuple[str, ...] = ("num_clusters", "draws", "sizes")
-    IDLE: tuple[str, ...] = ("alpha", "proportions")
-    DEFAULTS: Mapping[str, object] = MappingProxyType({})
-    TAKES: Collection[str] = KINDS
-    BY_CLASS: bool = True
-    IMAGES_ARE_SHARED: bool = True
-    TRANSFORM: Transform | None = None
-
-    check, deal, expected_images = staticmethod(check), staticmethod(deal), staticmethod(expected_images)
-    groups, draw_again = staticmethod(groups), staticmethod(draw_again)
-
-
-class DrawnByShares(Drawn):
-    """Clients draw images from the classes of their hidden group, by class shares of the group's own."""
-
-    OPTIONS: tuple[str, ...] = (*Drawn.OPTIONS, "alpha", "proportions")
-    IDLE: tuple[str, ...] = ()
 
 
 BALANCED, IMBALANCED = Drawn(), DrawnByShares()

@@ -9,32 +9,19 @@ the same lists, and extend them to any number of groups, classes and clients.
 Shapes: K clients, C clusters, L classes.
 """
 
-from __future__ import annotations
-
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import accumulate, product
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.images import (
-    Assigned,
-    ClassLabels,
-    Groups,
-    ImageSet,
-    Positions,
-    Subjects,
-)
 from fedgrid.engine.federation.data.names import seeded_as
 from fedgrid.engine.federation.errors import ConfigError
-
-if TYPE_CHECKING:
-    from fedgrid.engine.federation.data.dataset import Dataset
 
 Balance = Literal["balanced", "imbalanced"]
 IMBALANCED_WEIGHTS = (22, 47, 31)
@@ -95,63 +82,6 @@ def seed_text(dataset: str, num_clients: int, split: str) -> str:
 def scenario_of(dataset: str, split: str, num_clients: int) -> Scenario:
     """Return the scenario of a run; of the user's own images only the format counts."""
     return Scenario(dataset.partition(":")[0], split, num_clients)
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known of a data set before its images are read."""
-
-    num_classes: int
-    pool_size: int
-    """Number of images that are split among the clients."""
-    shape: tuple[int, ...] | None = None
-    """Channels, height, width; None is not checked."""
-    num_groups: int | None = None
-    """Number of groups that the images have themselves, such as writers; None: they have none."""
-    assigned: Assigned | None = None
-    """Who holds what, with split file."""
-
-    @classmethod
-    def of(cls, dataset: Dataset) -> Facts:
-        """Return what the registry knows of a data set."""
-        return cls(dataset.num_classes, dataset.pool_size, dataset.inputs.shape, dataset.num_groups)
-
-
-@dataclass(frozen=True, eq=False)
-class ImagePool:
-    """The images that are split among the clients, as positions."""
-
-    positions_L: Sequence[Positions]
-    """Of each class, ascending."""
-    labels_N: ClassLabels
-    groups_N: Groups | None = None
-    """The group of each image, 0 to G-1, if the images have groups."""
-    group_names: Sequence[str] = ()
-    """Of the groups, by their numbers."""
-    assigned: Assigned | None = None
-    """Who holds what, with split file."""
-    subjects_N: Subjects | None = None
-    """Whom each image is about, if the data set says it."""
-
-
-Rngs = Sequence[np.random.Generator]
-"""A generator for each client."""
-Dealing = tuple[list[int], list[Positions]]
-"""Each client's hidden group, from 0, and the positions of its images, ascending."""
-Transform = Callable[[ImageSet, int, int, int], ImageSet]
-"""What the clients of a hidden group do to images, from (images, group, number of groups, classes)."""
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The different ways in which the clients of a split change their images."""
-
-    number: int
-    """Of hidden groups, or of clients where each has a way of its own."""
-    make: Callable[[ImageSet, int], ImageSet]
-    """Return images as that group or client, from 0, has them."""
-    by_client: bool = False
-    """Whether they are of clients."""
 
 
 SCENARIOS: dict[str, Scenario] = {

@@ -14,43 +14,43 @@ cannot be turned. Dimmed and noisy are ours: brightness and Gaussian noise are c
 Dietterich, ICLR 2019, in steps of our own. Two-levels is ours too: two coarse groups that differ in their
 images, each of fine groups that differ in their labels; the fine ones are the hidden groups.
 
+Continuum, ours after the rotated groups, has no hidden groups: clients differ by degrees, each has an angle
+of its own. Client i of K turns its images, training and test, anticlockwise by i / K of `split.arc`, 90
+degrees unless it says otherwise: 0, 4.5, 9 to 85.5 degrees for 20 clients. Neighbours hardly differ, the
+first and the last client most; with 360 degrees the angles go all the way round. All clients count as one
+group, and no score compares clusters with groups. Most clustered methods assume groups; here each cut through
+the clients is arbitrary.
+
 Shapes: K clients, G groups, L classes, N images.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from hashlib import sha256
+from math import cos, radians, sin
 from types import MappingProxyType
 
 import numpy as np
 
+from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import KINDS, ONLY_PIXELS
-from fedgrid.engine.federation.partition.continuum import turn
 from fedgrid.engine.federation.partition.dirichlet import check_enough, deal_out
-from fedgrid.engine.federation.partition.scenarios import (
-    Dealing,
-    Facts,
-    ImagePool,
-    Rngs,
-    Scenario,
-    Transform,
-    group_of_each,
-)
+from fedgrid.engine.federation.partition.kind import Changes, ImagePool, Rngs, SplitKind, Transform
+from fedgrid.engine.federation.partition.scenarios import Scenario, group_of_each
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
 QUARTERS = 4
 
 
-class Dealt:
-    """A kind of scenario whose images are dealt out without regard to groups; see `Kind`."""
+class Dealt(SplitKind):
+    """A kind whose images are dealt out without regard to groups."""
 
     OPTIONS: tuple[str, ...] = ("alpha", "num_clusters", "sizes")
-    DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 4, "alpha": None})
-    BY_CLASS: bool = False
-    IMAGES_ARE_SHARED: bool = False
+    DEFAULTS = MappingProxyType({"num_clusters": 4, "alpha": None})
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Dealt:
         self._problem_with = problem_with
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that every group has a client and a change of its own; see `SplitKind.check`."""
+        """Check that every group has a client and a change of its own."""
         if problem := self._problem_with(split.num_clusters, facts):
             raise ConfigError(
                 f"split.num_clusters = {split.num_clusters}: split {scenario.split} {problem}",
@@ -78,32 +78,28 @@ class Dealt:
         if split.alpha is not None:
             check_enough(scenario, facts.pool_size)
 
-    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Dealing:
-        """Deal the images out without regard to the groups; see `SplitKind.deal`."""
+    def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
+        """Deal the images out without regard to the groups."""
         rng = generator(seed, f"deal of {scenario.seed_text}")
         held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
-        return self.groups(scenario, split), held_K
+        return Partition(self.groups(scenario, split), held_K)
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return the hidden group of each client; see `Movable.groups`."""
+        """Return the hidden group of each client."""
         if split.sizes is not None:
             return group_of_each(split.sizes)
         return [client % split.num_clusters for client in range(scenario.num_clients)]
-
-    def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the size of the pool: every image has a client; see `SplitKind.expected_images`."""
-        return float(facts.pool_size)
 
 
 class Mixed(Dealt):
     """Each class is cut among the clients by shares of its own; all clients count as one group."""
 
     OPTIONS: tuple[str, ...] = ("alpha",)
-    DEFAULTS: Mapping[str, object] = MappingProxyType({"alpha": 0.1})
+    DEFAULTS = MappingProxyType({"alpha": 0.1})
     BY_CLASS = True
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that there are images enough and an alpha; see `SplitKind.check`."""
+        """Check that there are images enough and an alpha."""
         if split.alpha is None:
             raise ConfigError(
                 "split.alpha = null: split dirichlet needs a number above 0; leave it out for 0.1",
@@ -112,23 +108,14 @@ class Mixed(Dealt):
         check_enough(scenario, facts.pool_size)
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return one group."""
+        """Return one group for all."""
         return [0] * scenario.num_clients
 
 
 class Shifted(Dealt):
     """Groups that differ by a transform alone. A client can move to another one."""
 
-    def draw_again(
-        self,
-        scenario: Scenario,
-        pool: ImagePool,
-        split: Split,
-        seed: int,
-        rng: np.random.Generator,
-        group: int,
-    ) -> None:
-        """Return None: the images stay, and are changed as in the new group; see `Movable.draw_again`."""
+    CAN_MOVE = True
 
 
 class Relabelled(Shifted):
@@ -141,16 +128,16 @@ class OneGroup(Dealt):
     """All clients are one hidden group, whose images are as they are: nothing is there to be found."""
 
     OPTIONS: tuple[str, ...] = ()
-    DEFAULTS: Mapping[str, object] = MappingProxyType({"num_clusters": 1, "alpha": None})
+    DEFAULTS = MappingProxyType({"num_clusters": 1, "alpha": None})
 
 
 class OneClient(OneGroup):
     """A single client holds all images and is tested on the official ones: training without a federation."""
 
-    DEFAULTS: Mapping[str, object] = MappingProxyType({**OneGroup.DEFAULTS, "tested_on": "official"})
+    DEFAULTS = MappingProxyType({**OneGroup.DEFAULTS, "tested_on": "official"})
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that there is one client; see `SplitKind.check`."""
+        """Check that there is one client."""
         if scenario.num_clients != 1:
             raise ConfigError(
                 f"clients = {scenario.num_clients}: split {scenario.split} has a single client; take 1",
@@ -163,9 +150,9 @@ class Continuum(OneGroup):
 
     OPTIONS: tuple[str, ...] = ("arc",)
 
-    def change(self, held: ImageSet, client: int, num_clients: int, split: Split) -> ImageSet:
-        """Return images as a client has them; see `OwnChanges.change`."""
-        return turn(held, split.arc * client / num_clients)
+    def changes(self, split: Split, num_clients: int, num_classes: int) -> Changes:
+        """Return how each client turns its images."""
+        return Changes(num_clients, lambda held, client: turn(held, split.arc * client / num_clients), True)
 
 
 def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
@@ -175,6 +162,28 @@ def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Ima
     """
     quarters = group * QUARTERS // num_groups
     return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
+
+
+def turn(held: ImageSet, degrees: float) -> ImageSet:
+    """Turn images anticlockwise about their centre; they keep their size, and what is outside is 0.
+
+    A pixel is interpolated between the four nearest ones (bilinear), and rounded to the nearest whole number,
+    halves to the even one. Sine and cosine are rounded to nine decimals, since their last bits depend on the
+    processor; all else is single steps in float64, which do not.
+    """
+    sine, cosine = round(sin(radians(degrees)), 9), round(cos(radians(degrees)), 9)
+    height, width = held.images.shape[2:]
+    middle_row, middle_column = (height - 1) / 2, (width - 1) / 2
+    down, right = np.arange(height)[:, None] - middle_row, np.arange(width)[None, :] - middle_column
+    # One pixel further down and right, for the border of zeros.
+    rows = np.clip(down * cosine + right * sine + middle_row + 1, 0, height + 1)
+    columns = np.clip(right * cosine - down * sine + middle_column + 1, 0, width + 1)
+    top, left = np.minimum(rows.astype(int), height), np.minimum(columns.astype(int), width)
+    below, beside = rows - top, columns - left
+    framed = np.pad(held.images, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    upper = framed[..., top, left] * (1 - beside) + framed[..., top, left + 1] * beside
+    lower = framed[..., top + 1, left] * (1 - beside) + framed[..., top + 1, left + 1] * beside
+    return replace(held, images=np.rint(upper * (1 - below) + lower * below).astype(np.uint8))
 
 
 def roll(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
@@ -223,15 +232,16 @@ def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> 
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:
     if num_groups > QUARTERS:
         return "turns by quarters of a full turn; take at most 4 groups (0, 90, 180, 270 degrees)"
-    if num_groups > 2 and facts.shape is not None and facts.shape[1] != facts.shape[2]:
-        size = "x".join(map(str, facts.shape))
+    shape = facts.inputs.shape
+    if num_groups > 2 and shape[1] != shape[2]:
+        size = "x".join(map(str, shape))
         return f"turns images by 90 degrees, these are {size}; make them square, or take 2 groups (0, 180)"
     return ""
 
 
 def _problem_with_rolls(num_groups: int, facts: Facts) -> str:
-    if facts.shape is not None and num_groups > facts.shape[-1]:
-        return f"moves {facts.shape[-1]} values by whole places; take at most as many groups"
+    if num_groups > (length := facts.inputs.shape[-1]):
+        return f"moves {length} values by whole places; take at most as many groups"
     return ""
 
 

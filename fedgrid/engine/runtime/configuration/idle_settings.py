@@ -10,7 +10,9 @@ from fedgrid.algorithms.contract.section import first_rounds, idle_keys
 from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
 from fedgrid.engine.federation.dealing.kinds import idle_options, kind_of, without_effect
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition import from_file, natural, ocfl
+from fedgrid.engine.federation.partition import ocfl
+from fedgrid.engine.federation.partition.from_file import FILE
+from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.uplink.privacy import is_private
 from fedgrid.engine.runtime.data.partition_files import facts_of
@@ -83,9 +85,9 @@ def _check_split(config: RunConfig, dataset: Dataset) -> None:
     idle: dict[str, str] = {}
     if kind is ocfl.IMBALANCED and split.proportions == "published":
         idle["alpha"] = "with split.proportions = drawn"
-    if kind is natural and config.clients <= (facts.num_groups or 0):
+    if split.kind == NATURAL and config.clients <= (facts.num_groups or 0):
         idle["alpha"] = f"with more clients than the {facts.num_groups} groups, which then share a group"
-    assigned = facts.assigned if kind is from_file else None
+    assigned = facts.assigned if split.kind == FILE else None
     leaks = kind.IMAGES_ARE_SHARED if assigned is None else assigned.are_shared or assigned.num_leaked
     if not leaks:
         idle["test_leakage"] = "where several clients hold the same examples"

@@ -5,8 +5,9 @@ takes minutes for large image folders: it is remembered until a file changes.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -15,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, readers
-from fedgrid.engine.federation.data.dataset import Dataset, check_images
+from fedgrid.engine.federation.data.dataset import Dataset, Facts, check_images
 from fedgrid.engine.federation.data.files import check_memory, release
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.published.facts import REFUSED
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import arrow_folders, hub, own_images
-from fedgrid.engine.runtime.data.own_data import of_file, own_data
+from fedgrid.engine.runtime.data.own_data import own_facts, read_own
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS
 from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.user_files import absolute, cache
@@ -53,26 +54,20 @@ def find(name: str, data_dir: Path) -> Dataset:
         raise unknown("dataset", name, [*listed, *(f"{kind}:PATH" for kind in OWN_FORMATS)], ALSO_CALLED)
     name, path, mark = _located(name)
     named = names.on_hub(name)
-    own = own_data(kind, path, mark, f"{names.HUB}:{named[0]}" if named else "")
-    num_classes, inputs, pool_size, num_groups = own.sizes
-    model, training = default_of(inputs)
+    called = f"{names.HUB}:{named[0]}" if named else ""
+    facts = own_facts(kind, path, mark, called)
+    model, training = default_of(facts.inputs)
     if not names.is_name(name):
         name = own_images.name(kind, path, mark, files_of(kind, path))
     return Dataset(
         name,
         named[0] if named else path.name,
         OWN_FORMATS[kind],
-        num_classes,
-        inputs,
-        pool_size,
         model=model,
         training=training,
-        read=own.read,
+        read=partial(read_own, kind, mark, called),
         location=str(path),
-        num_groups=num_groups,
-        class_names=own.class_names,
-        assigned=own.assigned,
-        notes=own.notes,
+        **vars(facts),
         may_lack_classes=kind in (*names.TABLES, names.HUB),
     )
 
@@ -180,10 +175,16 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
             training=training,
             num_groups=len(pool.group_names) or None,
         )
-    if dataset.facts is None or _missing(dataset, data_dir):
+    if dataset.measure is None or _missing(dataset, data_dir):
         return dataset
-    _, _, pool_size, num_groups = of_file(data_dir / dataset.location, dataset.facts)
-    return replace(dataset, pool_size=pool_size, num_groups=num_groups)
+    facts = _measured(dataset.measure, path := data_dir / dataset.location, user_files.fingerprint([path]))
+    return replace(dataset, pool_size=facts.pool_size, num_groups=facts.num_groups)
+
+
+@lru_cache(maxsize=8)
+def _measured(measure: Callable[[Path], Facts], path: Path, stamp: str) -> Facts:
+    """Remember what a file says, which each run wants to know; `stamp` is new once it is replaced."""
+    return measure(path)
 
 
 def _located(name: str) -> tuple[str, Path, str]:

@@ -1,21 +1,25 @@
-"""Formats of the user's own data: what is known of what lies at a path."""
+"""The user's own data, by their format: what is known of what lies at a path, and how it is read.
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+Data are opened once for both. What is known is remembered by the process until a file changes; it takes a
+folder's list, an npz file's labels, or all of a table, but no image is decoded for it but the first.
+"""
+
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedgrid.engine.federation.data import image_folders, names, npz_files
-from fedgrid.engine.federation.data.images import Assigned, Pair
-from fedgrid.engine.federation.data.tables.asked import Asked
-from fedgrid.engine.federation.data.tables.columns import NUMBERS, TEXTS, Bools, Options, Table
-from fedgrid.engine.federation.data.tables.encodings import encode
-from fedgrid.engine.federation.data.tables.examples import Examples, examples
+from fedgrid.engine.federation.data import names
+from fedgrid.engine.federation.data.dataset import Facts, Opened
+from fedgrid.engine.federation.data.image_folders import open_folder
+from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.npz_files import open_npz
+from fedgrid.engine.federation.data.tables.columns import TEXTS, Bools, Column, Table
+from fedgrid.engine.federation.data.tables.examples import open_table
+from fedgrid.engine.federation.data.tables.options import Options
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.inputs import Sizes
 from fedgrid.engine.runtime.data import arrow_folders
 from fedgrid.engine.runtime.data.tables import index_of, numbers, others_in, read_table, texts
 from fedgrid.engine.runtime.storage.user_files import fingerprint
@@ -23,21 +27,8 @@ from fedgrid.engine.runtime.storage.user_files import fingerprint
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Fact = TypeVar("Fact")
 
-
-@dataclass(frozen=True)
-class OwnData:
-    """What is known of the user's own data before they are used."""
-
-    sizes: Sizes
-    read: Callable[[Path], Pair]
-    class_names: tuple[str, ...] = ()
-    assigned: Assigned | None = None
-    notes: tuple[str, ...] = ()
-
-
-def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
+def own_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
     """Return what is known of data in one of `OWN_FORMATS`; `mark` is as in `names.place_and_mark`.
 
     Messages call them by their path, or, those of the hub, as they are `called`.
@@ -47,26 +38,35 @@ def own_data(kind: str, path: Path, mark: str, called: str = "") -> OwnData:
     """
     _check_spelling(path)
     _check_options(f"{path}{mark}")
+    if kind == "folder":
+        # To list its files is all that there is to be remembered.
+        return _open(kind, path, mark, called)[0]
+    files = arrow_folders.files(path) if kind == names.HUB else [path]
+    return _facts(kind, path, mark, called, fingerprint(files))
+
+
+def read_own(kind: str, mark: str, called: str, path: Path) -> Pair:
+    """Return the examples of such data, pool and server's test set; raises what `own_facts` raises."""
+    return _open(kind, path, mark, called)[1]()
+
+
+@lru_cache(maxsize=8)
+def _facts(kind: str, path: Path, mark: str, called: str, stamp: str) -> Facts:
+    """Remember what is known of files; `stamp` is new once one of them is replaced."""
+    return _open(kind, path, mark, called)[0]
+
+
+def _open(kind: str, path: Path, mark: str, called: str) -> Opened:
     if kind == names.HUB:
-        asked = Asked.of(called or f"{path}", mark, is_on_hub=bool(called))
-        return _table(path, kind, asked, fingerprint(arrow_folders.files(path)))
-    size, options = names.size_and_options(mark)
+        options = Options.of(called or f"{path}", mark, is_saved=True, is_on_hub=bool(called))
+        return _open_saved(path, options)
+    size, given = names.size_and_options(mark)
     if size and kind != "folder":
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
-        return _table(path, kind, Options.of(f"{path}", options), _stamp(path))
-    share = names.only_share(f"{path}", options)
-    if kind == "npz" and share is not None:
-        return _drawn_npz(path, share, _stamp(path))
-    if kind == "npz":
-        sizes, assigned = of_file(path, npz_files.facts), of_file(path, npz_files.assigned_in)
-        return OwnData(sizes, npz_files.read_images, assigned=assigned, notes=_without_client(path, assigned))
-    if share is not None:
-        sizes = image_folders.facts_drawn(path, share, size)
-        drawn = partial(image_folders.read_drawn, share=share, size=size)
-        return OwnData(sizes, drawn, image_folders.class_names(path))
-    scaled = partial(image_folders.read_images, size=size)
-    return OwnData(image_folders.facts(path, size), scaled, image_folders.class_names(path))
+        return open_table(_table_of(read_table(path, kind == "parquet")), Options.of(f"{path}", mark))
+    share = names.only_share(f"{path}", given)
+    return open_npz(path, share) if kind == "npz" else open_folder(path, size, share)
 
 
 def _check_spelling(path: Path) -> None:
@@ -102,102 +102,45 @@ def _check_options(given: str) -> None:
             )
 
 
-def of_file(path: Path, facts: Callable[[Path], Fact]) -> Fact:
-    """Return what `facts` knows of a file, which each run asks for; it is read again once it is replaced."""
-    fact: Fact = _fact(facts, path, _stamp(path))
-    return fact
-
-
-def _stamp(path: Path) -> str:
-    """Return what is new once a file is replaced."""
-    return fingerprint([path]) if path.is_file() else ""
-
-
-@lru_cache(maxsize=8)
-def _fact(facts: Callable[[Path], Any], path: Path, stamp: str) -> Any:
-    return facts(path)
-
-
-@lru_cache(maxsize=8)
-def _drawn_npz(path: Path, share: float, stamp: str) -> OwnData:
-    """Return what is known of an npz file without a test part, without its examples."""
-    pool, test = npz_files.read_drawn(path, share)
-    num_classes = 1 + int(max(part.labels.max() for part in (pool, test)))
-    sizes = (num_classes, pool.inputs, len(pool), len(pool.group_names) or None)
-    notes = _without_client(path, pool.assigned)
-    return OwnData(sizes, partial(npz_files.read_drawn, share=share), assigned=pool.assigned, notes=notes)
-
-
-def _without_client(path: Path, assigned: Assigned | None) -> tuple[str, ...]:
-    """Return a note on the examples of an npz file whose client is an empty text, if there are any."""
-    count = 0 if assigned is None else (assigned.num_rows or 0) - sum(map(len, assigned.held_K))
-    return (f"{path}: nobody has {count} examples, which have no client",) if count else ()
-
-
-@lru_cache(maxsize=8)
-def _table(path: Path, kind: str, options: Options | Asked, stamp: str) -> OwnData:
-    """Return what is known of a table, without its rows."""
-    about = _examples(kind, options, path, without_rows=True)
-    pool, _ = about.pair
-    sizes = (len(about.class_names), about.inputs, len(pool), len(pool.group_names) or None)
-    read = partial(_read_table, kind, options)
-    return OwnData(sizes, read, about.class_names, pool.assigned, about.notes)
-
-
-def _read_table(kind: str, options: Options | Asked, path: Path) -> Pair:
-    return _examples(kind, options, path).pair
-
-
-def _examples(kind: str, options: Options | Asked, path: Path, *, without_rows: bool = False) -> Examples:
-    if isinstance(options, Asked):
-        return _saved(path, options, without_rows=without_rows)
-    table = _table_of(read_table(path, kind == "parquet"))
-    return examples(table, options, without_rows=without_rows)
-
-
 def _table_of(read: "pa.Table") -> Table:
     columns = dict(zip(read.column_names, read.columns, strict=True))
+    others = others_in(columns)
     return Table(
-        [*columns],
-        lambda name: numbers(columns[name]),
-        lambda name: texts(columns[name]),
+        {
+            name: Column(
+                others.get(name, TEXTS),
+                partial(texts, column),
+                partial(numbers, column),
+                partial(_written, column),
+            )
+            for name, column in columns.items()
+        },
         lambda is_left_R: _table_of(read.filter(is_left_R)),
-        others_in(columns),
-        lambda name, row: str(columns[name][row].as_py() or ""),
         index_of(read),
     )
 
 
-def _saved(folder: Path, asked: Asked, *, without_rows: bool) -> Examples:
+def _written(column: "pa.ChunkedArray", row: int) -> str:
+    return str(column[row].as_py() or "")
+
+
+def _open_saved(folder: Path, options: Options) -> Opened:
     """Return what the package `datasets` has saved in a folder."""
-    options, splits = asked.table, arrow_folders.splits_in(folder)
-    held, tested = asked.splits(list(splits))
+    splits = arrow_folders.splits_in(folder)
+    held, tested = options.splits(list(splits))
     chosen = (*held, *tested)
     stored, lengths = arrow_folders.read_splits(options.source, [splits[split] for split in chosen])
     options = replace(options, parts=tuple(zip(chosen, lengths, strict=True)))
-    asked = replace(asked, table=options)
     is_test_R = np.repeat([False] * len(held) + [True] * len(tested), lengths) if tested else None
-    read = examples(_table_saved(asked, stored, is_test_R), options, without_rows=without_rows)
+    facts, read = open_table(_table_saved(options.source, stored, is_test_R), options)
     if unread := ", ".join(split for split in splits if split not in chosen):
-        return replace(read, notes=(*read.notes, f"{options.source}: not read: split {unread}"))
-    return read
+        facts = replace(facts, notes=(*facts.notes, f"{options.source}: not read: split {unread}"))
+    return facts, read
 
 
-def _table_saved(asked: Asked, stored: "pa.Table", is_test_R: Bools | None) -> Table:
-    columns = arrow_folders.columns_of(asked.table.source, stored)
-
+def _table_saved(source: str, stored: "pa.Table", is_test_R: Bools | None) -> Table:
     def take(is_left_R: Bools) -> Table:
-        options = replace(asked.table, numbers_R=1 + np.flatnonzero(is_left_R))
         left_R = None if is_test_R is None else is_test_R[is_left_R]
-        return _table_saved(replace(asked, table=options), stored.filter(is_left_R), left_R)
+        return _table_saved(source, stored.filter(is_left_R), left_R)
 
-    return Table(
-        list(columns),
-        lambda name: columns[name].numbers(),
-        lambda name: columns[name].texts(),
-        take,
-        {name: column.kind for name, column in columns.items() if column.kind not in (TEXTS, NUMBERS)},
-        classes={name: column.classes for name, column in columns.items() if column.classes},
-        is_test_R=is_test_R,
-        encode=partial(encode, asked, columns, stored.num_rows),
-    )
+    return Table(arrow_folders.columns_of(source, stored), take, is_test_R=is_test_R)

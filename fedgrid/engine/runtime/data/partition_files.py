@@ -11,11 +11,11 @@ from pathlib import Path
 
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.data.assigned import are_numbers, assign
-from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.data.images import Assigned, Pair
+from fedgrid.engine.federation.data.dataset import Dataset, Facts
+from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.data.tables.columns import INDEX
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.partition.scenarios import Facts
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.data.tables import PARQUET, others_in, read_table, texts
@@ -42,7 +42,7 @@ def name_of_file(given: str) -> str:
     return own_images.name(names.PARTITION, path, "", [path])
 
 
-def assigned_in(name: str | None) -> Assigned | None:
+def assigned_in(name: str | None) -> Partition | None:
     """Return what the file says that a run calls `name`; None for what is no such name.
 
     Raises:
@@ -66,13 +66,12 @@ def with_file(pair: Pair, split: Split) -> Pair:
 
 
 def facts_of(dataset: Dataset, split: Split) -> Facts:
-    """Return what is known before images are read."""
-    assigned = dataset.assigned if split.path is None else assigned_in(split.path)
-    return replace(Facts.of(dataset), assigned=assigned)
+    """Return what is known of a data set with what the file of a split says, if it has one."""
+    return dataset if split.path is None else replace(dataset, assigned=assigned_in(split.path))
 
 
 @lru_cache(maxsize=8)
-def read(path: Path, name: str) -> Assigned:
+def read(path: Path, name: str) -> Partition:
     """Return what a file says; `name` has a digest of its content.
 
     Raises:

@@ -1,6 +1,7 @@
 """The images of a run, loaded and dealt out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from fedgrid.engine.federation.before_training.setup import deal, deal_again, se
 from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.images import Pair
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.federation.dealing.split import ClientSplit
 from fedgrid.engine.runtime.data.datasets import find, load_known
 from fedgrid.engine.runtime.data.partition_files import with_file
 from fedgrid.engine.runtime.plugins.active import activate
@@ -44,7 +45,7 @@ def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
     return setup_of(config, algorithm_of(config), images, find(config.dataset, data_dir).num_classes)
 
 
-def held_in(config: RunConfig, data_dir: Path, round_index: int) -> tuple[ClientSplit, ...]:
+def held_in(config: RunConfig, data_dir: Path, round_index: int) -> Partition:
     """Return what each client holds in a round, counted from 0, in the order of the images of `prepare`.
 
     Raises:
@@ -52,11 +53,16 @@ def held_in(config: RunConfig, data_dir: Path, round_index: int) -> tuple[Client
     """
     images = with_file(images_of(config, data_dir)[0], config.split)
     num_classes = find(config.dataset, data_dir).num_classes
-    splits = deal(config, images, num_classes)
-    moved = deal_again(config, images, num_classes, splits)
-    now = {
-        client: part
-        for (client, move), part in zip(config.drift.items(), moved, strict=True)
-        if round_index >= move.round - 1
-    }
-    return tuple(now.get(part.client, part) for part in splits)
+    start = deal(config, images, num_classes)
+    end = deal_again(config, images, num_classes, start)
+    # Each client is as at the start, or as at the end once it has moved.
+    of_each = [
+        end if client in config.drift and round_index >= config.drift[client].round - 1 else start
+        for client in range(config.clients)
+    ]
+    return replace(
+        start,
+        group_K=[part.group_K[client] for client, part in enumerate(of_each)],
+        train_K=[part.train_K[client] for client, part in enumerate(of_each)],
+        test_K=[part.tested_K[client] for client, part in enumerate(of_each)],
+    )

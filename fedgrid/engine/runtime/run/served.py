@@ -75,7 +75,7 @@ class ServedModels:
         setup, _ = prepare(config, data_dir)
         self.labels_K = after.state.labels_K
         self.round_index = after.rounds_done - 1
-        self.splits = held_in(config, data_dir, self.round_index)
+        self.partition = held_in(config, data_dir, self.round_index)
         self.num_server_images = len(setup.server_set)
         self.inputs = setup.inputs
         self.worker = ServingWorker(setup, device)

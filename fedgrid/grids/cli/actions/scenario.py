@@ -50,8 +50,8 @@ def show_scenario(
     (pool, test), _ = images_of(config, data_dir)
     for note in (*image_notes(config.dataset, (pool, test), data_dir), *group_notes([config], data_dir)):
         warn(note)
-    held_K = held_in(config, data_dir, 0)
-    for note in split_notes(config, repeats_in(config.dataset, pool), pool.subjects, held_K):
+    partition = held_in(config, data_dir, 0)
+    for note in split_notes(config, repeats_in(config.dataset, pool), pool.subjects, partition):
         warn(note)
     setup, groups_K = prepare(config, data_dir)
     held_out = sorted(Participation.of(config, groups_K).held_out)
@@ -62,7 +62,7 @@ def show_scenario(
     if csv is not None:
         blueprint.write(csv)
     if export is not None:
-        write_partition(export, held_K, names_K, len(pool))
+        write_partition(export, partition, names_K, len(pool))
     if figure is not None:
         figure_file.draw(figure, lambda: _holdings(blueprint, groups_K, names_K))
     if as_json:

@@ -60,7 +60,7 @@ def explain_run(
     layer = layer and served.worker.layer_prefix + layer
     pixels = settings.pixels(int(np.prod(served.inputs.shape[1:])))
     source = SampleSource(
-        served.splits, served.labels_K, served.num_server_images, config.root_seed, config.run_id
+        served.partition, served.labels_K, served.num_server_images, config.root_seed, config.run_id
     )
     rows: list[Row] = []
     for sample in samples(settings, source):
@@ -135,7 +135,7 @@ def _rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterato
             "cluster": sample.cluster,
             "holder": holder,
             "place": place,
-            "position": position_of(served.splits, place_holder, place),
+            "position": position_of(served.partition, place_holder, place),
             "trained_on": trained_on,
             **explainer.row(image_CHW, label, rng, shown=number < SHOWN),
         }

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.algorithms.contract.base import Labels
-from fedgrid.engine.federation.data.images import Positions
-from fedgrid.engine.federation.dealing.split import ClientSplit
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.grids.explain.compute.settings import Explaining
@@ -45,7 +44,7 @@ class Sample:
 class SampleSource:
     """What samples are drawn from."""
 
-    splits_K: Sequence[ClientSplit]
+    partition: Partition
     labels_K: Labels
     """The cluster of each client."""
     server_images: int
@@ -69,22 +68,22 @@ def samples(settings: Explaining, source: SampleSource) -> list[Sample]:
         firsts = np.unique(source.labels_K, return_index=True)[1]
         drawn = [_of_cluster(settings, source, int(client)) for client in firsts]
     else:
-        drawn = [_of_client(settings, source, client) for client in range(len(source.splits_K))]
+        drawn = [_of_client(settings, source, client) for client in range(source.partition.num_clients)]
     return [sample for sample in drawn if sample is not None]
 
 
 def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
-    parts = source.splits_K
+    tested_K = source.partition.tested_K
     if settings.on == "server":
         rng = generator(source.seed, "explained server images", client=client)
         candidates = _all([SERVER], [source.server_images])
     elif settings.on == "members":
         rng = generator(source.seed, "explained images", client=client)
-        candidates = _all([client], [len(parts[client].test)])
+        candidates = _all([client], [len(tested_K[client])])
     else:
         rng = generator(source.seed, "explained images of others", client=client)
-        others = [part for part in parts if part.client != client]
-        candidates = _all([part.client for part in others], [len(part.test) for part in others])
+        others = [other for other in range(len(tested_K)) if other != client]
+        candidates = _all(others, [len(tested_K[other]) for other in others])
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
     if settings.on == "others":
         candidates = candidates[:, source.labels_K[candidates[0]] != source.labels_K[client]]
@@ -110,7 +109,7 @@ def _of_cluster(settings: Explaining, source: SampleSource, client: int) -> Samp
         holders = np.flatnonzero(chosen).tolist()
         if not holders:
             return None
-        candidates = _all(holders, [len(source.splits_K[holder].test) for holder in holders])
+        candidates = _all(holders, [len(source.partition.tested_K[holder]) for holder in holders])
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
     return _sample(source, client, candidates[:, : settings.images])
 
@@ -120,10 +119,10 @@ def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sam
     holder_N, place_N = chosen
     cluster = int(source.labels_K[client])
     members = np.flatnonzero(source.labels_K == cluster)
-    trained = np.unique(np.concatenate([source.splits_K[member].train for member in members.tolist()]))
+    trained = np.unique(np.concatenate([source.partition.train_K[member] for member in members.tolist()]))
     seen_N = np.array(
         [
-            (position := position_of(source.splits_K, holder, place)) is not None
+            (position := position_of(source.partition, holder, place)) is not None
             and bool(np.isin(position, trained))
             for holder, place in zip(holder_N.tolist(), place_N.tolist(), strict=True)
         ]
@@ -131,11 +130,11 @@ def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sam
     return Sample(client, cluster, holder_N, place_N, seen_N)
 
 
-def position_of(splits_K: Sequence[ClientSplit], holder: int, place: int) -> int | None:
+def position_of(partition: Partition, holder: int, place: int) -> int | None:
     """Return an image's position in the pool of training images; None for an official test image."""
-    if holder == SERVER or splits_K[holder].is_official:
+    if holder == SERVER or partition.is_official:
         return None
-    return int(splits_K[holder].test[place])
+    return int(partition.tested_K[holder][place])
 
 
 def _all(holders: Sequence[int], counts: Sequence[int]) -> Positions:

@@ -10,6 +10,12 @@ from fedgrid.engine.federation.inputs import pixels
 PARTS = ("train", "val", "test")
 
 
+def facts(path):
+    """Return classes, what an image is, size of the pool, groups."""
+    known = npz_files.measure(path)
+    return known.num_classes, known.inputs, known.pool_size, known.num_groups
+
+
 @pytest.fixture
 def save_npz(tmp_path):
     def save(**changes):
@@ -52,7 +58,7 @@ class TestNpz:
         }
         path = save_npz(**grey)
         assert npz_files.read_images(path)[0].images.shape == (3, 1, 4, 5)
-        assert npz_files.facts(path) == (2, pixels(1, 4, 5), 3, None)
+        assert facts(path) == (2, pixels(1, 4, 5), 3, None)
 
     def test_many_images_are_read_when_they_are_used(self, tmp_path, monkeypatch):
         """Those of one channel, in the order of the file; memory that is given back has the same bytes."""
@@ -74,7 +80,7 @@ class TestNpz:
             npz_files.read_images(path)
 
     def test_facts_are_classes_shape_and_pool_size(self, save_npz):
-        assert npz_files.facts(save_npz()) == (2, pixels(3, 2, 2), 3, None)
+        assert facts(save_npz()) == (2, pixels(3, 2, 2), 3, None)
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -113,7 +119,7 @@ class TestNpz:
         assert pool.groups.tolist() == [0, 1, 0]
         assert server.groups.tolist() == [1]
         assert pool.group_names == server.group_names == tuple(map(str, train))
-        assert npz_files.facts(path) == (2, pixels(3, 2, 2), 3, 2)
+        assert facts(path) == (2, pixels(3, 2, 2), 3, 2)
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -127,7 +133,7 @@ class TestNpz:
             ({"test_group": np.array([5])}, "group '5' of test_group has no training images"),
         ],
     )
-    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.measure])
     def test_unsuitable_groups_are_refused(self, save_npz, look, changes, message):
         groups = {"train_group": np.array([0, 1]), "val_group": np.array([1]), "test_group": np.array([0])}
         with pytest.raises(DataError, match=message):
@@ -136,16 +142,16 @@ class TestNpz:
     @pytest.mark.parametrize("label", [-1, 1_000_000_000])
     def test_labels_out_of_range_are_refused(self, save_npz, label):
         with pytest.raises(DataError, match=f"label {label} found; number the classes 0, 1, 2"):
-            npz_files.facts(save_npz(train_labels=np.array([0, label])))
+            facts(save_npz(train_labels=np.array([0, label])))
 
-    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.measure])
     def test_truncated_file_is_refused(self, save_npz, look):
         path = save_npz()
         path.write_bytes(path.read_bytes()[:-50])
         with pytest.raises(DataError, match=r"own\.npz is not a complete npz file"):
             look(path)
 
-    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.facts])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.measure])
     def test_flipped_bytes_are_reported_as_damaged(self, save_npz, look):
         path = save_npz()
         data = bytearray(path.read_bytes())

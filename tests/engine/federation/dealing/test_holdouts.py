@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.dealing.holdouts import (
     common_test,
     cut,
@@ -13,10 +14,10 @@ from fedgrid.engine.federation.dealing.holdouts import (
     sets_of_groups,
     share_of,
 )
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import Changes
+from fedgrid.engine.federation.partition.kind import Changes
 from fedgrid.engine.federation.partition.settings import Split
+from tests.helpers.partitions import by_client, split_pool
 
 NUM_IMAGES = 20
 SERVER = ImageSet(np.arange(NUM_IMAGES, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(NUM_IMAGES) % 3)
@@ -157,11 +158,12 @@ def sides(held_K, subjects_N, before=None, **settings):
     rngs = [np.random.default_rng(client) for client in range(len(held_K))]
     held_K = [np.array(held) for held in held_K]
     subjects_N = np.array(subjects_N)
-    cuts = cut_by_subject(held_K, rngs, subjects_N, split(**settings), 0, "s", before)
-    for held, (train, test) in zip(held_K, cuts, strict=True):
+    dealt = Partition([0] * len(held_K), held_K)
+    cut_K = by_client(cut_by_subject(dealt, rngs, subjects_N, split(**settings), 0, "s", before))
+    for held, (_, _, train, test) in zip(held_K, cut_K, strict=True):
         assert np.intersect1d(train, test).size == 0
         assert set(train) | set(test) <= set(held)
-    return [tuple(set(subjects_N[part].tolist()) for part in one) for one in cuts]
+    return [tuple(set(subjects_N[part].tolist()) for part in (one.train, one.test)) for one in cut_K]
 
 
 def test_a_share_of_each_clients_subjects_is_tested_whole():
@@ -184,7 +186,7 @@ def test_no_client_trains_on_a_subject_that_any_client_is_scored_on(scored_on):
 
 
 def test_a_client_that_moves_keeps_to_the_sides_of_those_that_stay():
-    before = [(np.array([0, 1]), np.array([2]))]
+    before = Partition([0], [np.array([0, 1])], [np.array([2])])
     [(trained, scored)] = sides([[0, 2]], [0, 1, 2, 3], before)
     assert (trained, scored) == ({0}, {2})
 

@@ -1,36 +1,33 @@
 """The registry of scenario kinds."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fedgrid.engine.federation.data.dataset import Facts
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.dealing.kinds import KINDS, check, idle_options, kind_of
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import Facts
+from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.partition.kind import SplitKind
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
+from tests.helpers.partitions import split_pool
 
 
-def deal_in_turn(scenario, pool, split, seed, rngs_K):
+class InTurn(SplitKind):
     """Client k is alone in hidden group k and holds every K-th image."""
-    every = np.arange(len(pool.labels_N))
-    return list(range(len(rngs_K))), [every[client :: len(rngs_K)] for client in range(len(rngs_K))]
+
+    OPTIONS = ("alpha",)
+    DEFAULTS = {"num_clusters": 4}  # noqa: RUF012
+
+    def deal(self, scenario, pool, split, seed, rngs_K):
+        every, num_clients = np.arange(len(pool.labels_N)), len(rngs_K)
+        return Partition(range(num_clients), [every[client::num_clients] for client in range(num_clients)])
 
 
-IN_TURN = SimpleNamespace(
-    OPTIONS=("alpha",),
-    DEFAULTS={"num_clusters": 4},
-    TAKES=("pixels",),
-    BY_CLASS=False,
-    IMAGES_ARE_SHARED=False,
-    TRANSFORM=None,
-    check=lambda *arguments: None,
-    deal=deal_in_turn,
-    expected_images=lambda *arguments: 40.0,
-)
+IN_TURN = InTurn()
 
 
 def test_a_new_kind_is_one_registry_entry(monkeypatch):
@@ -105,7 +102,12 @@ def test_sizes_change_the_id_and_their_absence_does_not():
 def test_sizes_that_do_not_fit_are_refused(kind, given, said):
     def checked():
         config = with_sizes(kind, **given)
-        check(config.split_scenario, Facts(10, 1442, (1, 8, 8)), config.split, config.seed)
+        check(
+            config.split_scenario,
+            Facts(num_classes=10, inputs=pixels(1, 8, 8), pool_size=1442),
+            config.split,
+            config.seed,
+        )
 
     with pytest.raises(ConfigError) as refused:
         checked()

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.presets.load import load_grid
+from tests.helpers.partitions import split_pool
 from tests.helpers.plugin_files import SPLIT
 
 NOWHERE = Path("unused")

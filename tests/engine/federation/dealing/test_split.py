@@ -9,16 +9,15 @@ from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.holdouts import server_subset, share_of
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.dealing.split import (
-    ClientSplit,
     mean_share_kept,
-    positions_by_class,
     reduce_quantity,
-    split_pool,
 )
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.partition.kind import ImagePool
 from fedgrid.engine.federation.partition.scenarios import class_sets, cluster_sizes
 from fedgrid.engine.federation.partition.settings import Split
 from tests.helpers.leakage import leakage
+from tests.helpers.partitions import Held, split_pool
 
 LABELS = np.repeat(np.arange(10), 60)
 """A pool of 600 images, 60 of each class, ordered by class."""
@@ -47,17 +46,16 @@ def as_lists(splits):
     return [(part.client, part.cluster, part.train.tolist(), part.test.tolist()) for part in splits]
 
 
-class TestPositionsByClass:
-    def test_positions_are_listed_by_class(self):
-        positions = positions_by_class(np.array([1, 0, 1, 2]), 3)
-        assert [part.tolist() for part in positions] == [[1], [0, 2], [3]]
+def test_positions_of_a_pool_are_listed_by_class():
+    pool = ImagePool.of(ImageSet(np.empty((0, 1, 1, 1), np.uint8), np.array([1, 0, 1, 2])), 3)
+    assert [part.tolist() for part in pool.positions_L] == [[1], [0, 2], [3]]
 
 
 def test_leakage_counts_test_images_that_others_train_on():
     """Others train on one of the two test images of client 0 and the one of client 1: (1/2 + 1) / 2."""
     splits = [
-        ClientSplit(0, 0, np.array([0, 3]), np.array([1, 2])),
-        ClientSplit(1, 0, np.array([1]), np.array([0])),
+        Held(0, 0, np.array([0, 3]), np.array([1, 2])),
+        Held(1, 0, np.array([1]), np.array([0])),
     ]
     assert leakage(splits) == 0.75
 

@@ -8,8 +8,7 @@ from scipy import ndimage
 
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.continuum import turn
-from fedgrid.engine.federation.partition.shifted import rotate
+from fedgrid.engine.federation.partition.shifted import rotate, turn
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.run.prepare import prepare

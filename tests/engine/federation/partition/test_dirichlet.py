@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import LEAST_IMAGES, counts_of_draw, deal_out
 from fedgrid.engine.federation.partition.settings import Split
+from tests.helpers.partitions import split_pool
 
 LABELS = np.repeat(np.arange(5), 200)
 POSITIONS_L = [np.flatnonzero(label == LABELS) for label in range(5)]

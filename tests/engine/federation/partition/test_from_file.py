@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.assigned import assign
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.settings import Split
+from tests.helpers.partitions import split_pool
 
 LABELS = np.tile([0, 1], 5)
 CLIENTS = ["a", "a", "a", "b", "b", "b", "", "b", "b", "b"]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.label_skew import labels_per_client, owned_labels
 from fedgrid.engine.federation.partition.settings import Split
 from tests.helpers.leakage import leakage
+from tests.helpers.partitions import split_pool
 
 
 def deal(labels, clients, share=0.2, *, seed=0, **options):

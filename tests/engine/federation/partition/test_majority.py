@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.majority import (
     FIRST_GROUP,
@@ -21,6 +20,7 @@ from fedgrid.engine.federation.partition.majority import (
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
 from tests.helpers.leakage import leakage
+from tests.helpers.partitions import split_pool
 
 NOWHERE = Path("no-data-needed")
 CIFAR10 = np.repeat(np.arange(10), 5000)

@@ -3,12 +3,16 @@
 import numpy as np
 import pytest
 
+from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.split import add_official_tests, split_pool
+from fedgrid.engine.federation.dealing import split as splits
+from fedgrid.engine.federation.dealing.split import add_official_tests
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.natural import check, expected_images
-from fedgrid.engine.federation.partition.scenarios import Facts, Scenario
+from fedgrid.engine.federation.inputs import pixels
+from fedgrid.engine.federation.partition.natural import Natural
+from fedgrid.engine.federation.partition.scenarios import Scenario, scenario_of
 from fedgrid.engine.federation.partition.settings import Split
+from tests.helpers.partitions import by_client, split_pool
 
 GROUPS = np.repeat([0, 1, 2, 3], [40, 60, 80, 100])
 LABELS = np.tile(np.arange(5), 56)
@@ -22,7 +26,7 @@ def deal(clients, *, groups=GROUPS, labels=LABELS, seed=0, names=(), **options):
         num_clients=clients,
         split=Split(kind="natural", **{"alpha": None, **options}),
         seed=seed,
-        pool_groups=groups,
+        groups=groups,
         group_names=names,
     )
 
@@ -70,20 +74,11 @@ def test_official_tests_are_those_of_the_clients_own_group_and_labels():
     official = ImageSet(
         np.zeros((4, 1, 1, 1), np.uint8), np.array([1, 2, 1, 2]), np.array([0, 0, 1, 1], np.int64)
     )
-    parts = split_pool(
-        pool.labels,
-        dataset="npz:any",
-        num_classes=3,
-        num_clients=2,
-        split=Split(kind="natural", alpha=None, tested_on="official"),
-        seed=0,
-        pool_groups=pool.groups,
-    )
+    split = Split(kind="natural", alpha=None, tested_on="official")
+    parts = splits.split_pool(pool, 3, scenario_of("npz:any", "natural", 2), split, 0)
     tested = add_official_tests(parts, pool, official, "natural")
-    assert [(len(part.train), part.test.tolist(), part.is_official) for part in tested] == [
-        (40, [0], True),
-        (20, [3], True),
-    ]
+    assert [(len(part.train), part.test.tolist()) for part in by_client(tested)] == [(40, [0]), (20, [3])]
+    assert tested.is_official
     with pytest.raises(ConfigError, match="tested_on = official: the official test images have no groups"):
         add_official_tests(parts, pool, official.without_groups(), "natural")
 
@@ -91,7 +86,8 @@ def test_official_tests_are_those_of_the_clients_own_group_and_labels():
 def test_a_client_without_official_test_images_is_named():
     pool = ImageSet(np.zeros((20, 1, 1, 1), np.uint8), np.tile([0, 1], 10), np.repeat([0, 1], 10))
     official = ImageSet(np.zeros((2, 1, 1, 1), np.uint8), np.array([0, 1]), np.zeros(2, np.int64))
-    parts = deal(2, groups=pool.groups, labels=np.tile([0, 1, 2, 3, 4], 4), tested_on="official")
+    split = Split(kind="natural", alpha=None, tested_on="official")
+    parts = splits.split_pool(pool, 2, scenario_of("npz:any", "natural", 2), split, 0)
     with pytest.raises(ConfigError, match="client 1 .* 10 training and 0 official .*reference_images"):
         add_official_tests(parts, pool, official, "natural")
 
@@ -113,14 +109,16 @@ def test_a_writer_of_one_image_is_refused_with_what_helps():
 
 def test_images_without_groups_are_refused_with_what_would_do():
     scenario = Scenario("digits", "natural", 4)
+    facts = Facts(num_classes=10, inputs=pixels(1, 1, 1), pool_size=100)
     with pytest.raises(
         ConfigError, match="images of digits have no groups; .* folder:PATH .* train_group"
     ) as raised:
-        check(scenario, Facts(10, 100), Split(), 0)
+        Natural().check(scenario, facts, Split(), 0)
     assert raised.value.key == ("split", "kind")
 
 
 @pytest.mark.parametrize(("clients", "share"), [(1, 0.25), (4, 1.0), (40, 1.0)])
 def test_expected_images_are_those_of_the_groups_that_take_part(clients, share):
     scenario = Scenario("npz", "natural", clients)
-    assert expected_images(scenario, Facts(10, 1000, num_groups=4), Split(), 0) == 1000 * share
+    facts = Facts(num_classes=10, inputs=pixels(1, 1, 1), pool_size=1000, num_groups=4)
+    assert Natural().expected_images(scenario, facts, Split(), 0) == 1000 * share

@@ -9,11 +9,11 @@ from scipy.stats import chi2_contingency
 
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.holdouts import share_of
-from fedgrid.engine.federation.dealing.split import split_pool
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS, class_sets, sizes_of
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data.datasets import load
 from tests.helpers.leakage import leakage
+from tests.helpers.partitions import split_pool
 from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 
 REAL_IMAGES = Path(__file__).parents[4].parent / "shared" / "data"

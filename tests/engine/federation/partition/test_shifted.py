@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.before_training.setup import deal
+from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.scenarios import Facts, Scenario
+from fedgrid.engine.federation.inputs import Inputs, pixels
+from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.partition.shifted import (
     DIMMED,
@@ -29,6 +31,7 @@ from fedgrid.engine.federation.partition.shifted import (
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.run.prepare import prepare
+from tests.helpers.partitions import by_client
 
 NOWHERE = Path("no-data-needed")
 KINDS = {
@@ -46,6 +49,13 @@ CORNER = ImageSet(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([1]))
 NUM_CLASSES = 10
 TEN = ImageSet(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.arange(10))
 """One image of each of ten classes."""
+
+
+SQUARE = pixels(1, 28, 28)
+
+
+def facts(inputs=SQUARE):
+    return Facts(num_classes=10, inputs=inputs, pool_size=1000)
 
 
 def run(kind, *, clients=6, **split):
@@ -121,16 +131,16 @@ def test_three_groups_are_turned_by_whole_quarters():
 @pytest.mark.parametrize("split", KINDS)
 def test_groups_of_given_sizes_are_the_first_clients_and_the_next(split):
     pool, server = load("digits", NOWHERE)
-    parts = deal(run(split, sizes=[3, 1, 1, 1]), (pool, server), NUM_CLASSES)
+    parts = by_client(deal(run(split, sizes=[3, 1, 1, 1]), (pool, server), NUM_CLASSES))
     assert [part.cluster for part in parts] == [0, 0, 0, 1, 2, 3]
-    in_turn = deal(run(split), (pool, server), NUM_CLASSES)
+    in_turn = by_client(deal(run(split), (pool, server), NUM_CLASSES))
     assert all(np.array_equal(one.train, two.train) for one, two in zip(parts, in_turn, strict=True))
 
 
 @pytest.mark.parametrize("split", KINDS)
 def test_clients_are_in_groups_in_turn_and_hold_every_image_once(split):
     pool, server = load("digits", NOWHERE)
-    parts = deal(run(split), (pool, server), NUM_CLASSES)
+    parts = by_client(deal(run(split), (pool, server), NUM_CLASSES))
     assert [part.cluster for part in parts] == [0, 1, 2, 3, 0, 1]
     held = np.concatenate([np.concatenate([part.train, part.test]) for part in parts])
     assert np.array_equal(np.sort(held), np.arange(len(pool)))
@@ -142,7 +152,8 @@ def test_training_and_test_images_have_their_groups_transform(split, tested_on):
     config = run(split, tested_on=tested_on)
     pool, server = load("digits", NOWHERE)
     setup, groups_K = prepare(config, NOWHERE)
-    for part, client in zip(deal(config, (pool, server), NUM_CLASSES), setup.clients, strict=True):
+    partition = deal(config, (pool, server), NUM_CLASSES)
+    for part, client in zip(by_client(partition), setup.clients, strict=True):
         tested = (server if tested_on == "official" else pool).take(part.test)
         for before, after in ((pool.take(part.train), client.train), (tested, client.test)):
             expected = KINDS[split].TRANSFORM(before, int(groups_K[part.client]), 4, 10)
@@ -210,7 +221,7 @@ def test_reference_images_are_a_mixture_and_in_no_test_set():
 )
 def test_impossible_numbers_of_groups_are_refused(split, groups, says):
     with pytest.raises(ConfigError, match=f"split.num_clusters = {groups}: split {split} {says}") as raised:
-        KINDS[split].check(Scenario("digits", split, 20), Facts(10, 1000), Split(num_clusters=groups), 0)
+        KINDS[split].check(Scenario("digits", split, 20), facts(), Split(num_clusters=groups), 0)
     assert raised.value.key == ("split", "num_clusters")
 
 
@@ -218,14 +229,14 @@ def test_rolled_series_are_moved_round_their_end():
     series = ImageSet(np.arange(8, dtype=np.float32).reshape(1, 2, 4), np.array([0]))
     assert roll(series, 1, 2, 10).images.tolist() == [[[2, 3, 0, 1], [6, 7, 4, 5]]]
     with pytest.raises(ConfigError, match="split rolled moves 4 values by whole places; take at most"):
-        ROLLED.check(Scenario("npz", "rolled", 9), Facts(10, 1000, (2, 4)), Split(num_clusters=5), 0)
+        ROLLED.check(Scenario("npz", "rolled", 9), facts(Inputs("numbers", (2, 4))), Split(num_clusters=5), 0)
 
 
 def test_images_that_are_not_square_cannot_be_turned_by_90_degrees():
-    scenario, facts = Scenario("folder", "rotated", 4), Facts(10, 1000, (3, 28, 32))
+    scenario, oblong = Scenario("folder", "rotated", 4), facts(pixels(3, 28, 32))
     with pytest.raises(ConfigError, match="turns images by 90 degrees, these are 3x28x32; make them square"):
-        ROTATED.check(scenario, facts, Split(num_clusters=3), 0)
-    ROTATED.check(scenario, facts, Split(num_clusters=2), 0)
+        ROTATED.check(scenario, oblong, Split(num_clusters=3), 0)
+    ROTATED.check(scenario, oblong, Split(num_clusters=2), 0)
 
 
 @pytest.mark.parametrize("split", KINDS)

@@ -225,7 +225,7 @@ def test_sizes_are_read_once_and_again_when_the_file_is_replaced(source, tmp_pat
     """A grid asks for them for each of its runs, and the real file takes a fifth of a second."""
     asked = []
     entry = DATASETS["femnist"]
-    counting = replace(entry, facts=lambda path: asked.append(path) or entry.facts(path))
+    counting = replace(entry, measure=lambda path: asked.append(path) or entry.measure(path))
     monkeypatch.setitem(DATASETS, "femnist", counting)
     convert(source, tmp_path / "femnist.npz")
     assert [find("femnist", tmp_path).pool_size for _ in range(3)] == [558] * 3

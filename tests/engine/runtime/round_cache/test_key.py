@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Moved, Setup, TrainTask
-from fedgrid.engine.federation.data.images import Assigned, ChannelStatistics, ImageSet
+from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.engine.federation.errors import PLUGIN_MODULE
 from fedgrid.engine.federation.training.settings import LocalTraining, Schedule, Training
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Quantise, TopK
@@ -198,7 +199,7 @@ OTHER = {
     ImageSet: {
         "vocabulary": 30,
         "padding": 3,
-        "assigned": Assigned("mine.csv", ("a",), (np.arange(4),), (0,)),
+        "assigned": Partition((0,), (np.arange(4),), source="mine.csv"),
         "group_names": ("art", "photo"),
         "groups": np.zeros(4, np.int64),
         "images": image_set(32).images,

@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.dealing.split import ClientSplit
+from fedgrid.engine.federation.data.partition import Partition
 from fedgrid.grids.explain.compute.samples import SampleSource, samples
 from fedgrid.grids.explain.compute.settings import Explaining
 
 
-def split(client, train, test, **given):
-    return ClientSplit(client, 0, np.array(train), np.array(test), **given)
+def split(*clients, **given):
+    """Return a partition of what each client trains on and is tested on."""
+    train_K, test_K = ([np.array(part) for part in parts] for parts in zip(*clients, strict=True))
+    return Partition([0] * len(clients), train_K, test_K, **given)
 
 
-LEAKY = [split(0, [1, 2, 3], [10, 11]), split(1, [10, 4, 5], [1, 12]), split(2, [11, 12], [2, 3])]
+LEAKY = split(([1, 2, 3], [10, 11]), ([10, 4, 5], [1, 12]), ([11, 12], [2, 3]))
 """Client 1 trains on a test image of client 0, client 0 on one of client 1 and both of client 2's."""
 
 
@@ -24,7 +26,7 @@ def drawn(splits, labels, on="members", images=2, seed=7, run_id="", **settings)
 def seen(sample, splits):
     """Return the pool's positions of the images that a member trains on."""
     each = zip(sample.holder_N, sample.place_N, sample.trained_on_N, strict=True)
-    return {int(splits[holder].test[place]) for holder, place, trained_on in each if trained_on}
+    return {int(splits.test_K[holder][place]) for holder, place, trained_on in each if trained_on}
 
 
 def test_image_that_another_member_trains_on_is_flagged():
@@ -39,7 +41,7 @@ def test_image_of_another_client_that_a_member_trains_on_is_flagged_too():
 
 
 def test_official_and_server_images_are_never_flagged():
-    official = [split(0, [0, 1], [0, 1], is_official=True), split(1, [2], [0, 1], is_official=True)]
+    official = split(([0, 1], [0, 1]), ([2], [0, 1]), is_official=True)
     assert not any(sample.trained_on_N.any() for sample in drawn(official, [0, 0]))
     assert not any(sample.trained_on_N.any() for sample in drawn(LEAKY, [0, 0, 0], "server"))
 
@@ -52,7 +54,7 @@ def test_fewer_images_are_the_first_of_more():
 
 @pytest.mark.parametrize(("on", "is_paired"), [("members", False), ("server", True)])
 def test_as_published_only_the_servers_images_are_those_of_other_runs(on, is_paired):
-    splits = [split(0, [0], list(range(1, 41))), split(1, [0], list(range(41, 81)))]
+    splits = split(([0], list(range(1, 41))), ([0], list(range(41, 81))))
     places = [
         drawn(splits, [0, 0], on, 5, run_id=run, as_published=True)[0].place_N.tolist() for run in ("a", "b")
     ]

@@ -8,7 +8,7 @@ Shapes: R rows.
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.assigned import NUMBER
-from fedgrid.engine.federation.data.images import Images, Positions
-from fedgrid.engine.federation.data.names import DROP, TARGET, TEST_SHARE, Option, composed, share_of
+from fedgrid.engine.federation.data.images import Images
+from fedgrid.engine.federation.data.names import DROP, composed
+from fedgrid.engine.federation.data.partition import Positions
 from fedgrid.engine.federation.data.precision import LARGEST, find_beyond, find_offsets, to_single
+from fedgrid.engine.federation.data.tables.options import CHARS, FILL, LABEL, MEAN, TO_SKIP, TOKENS, Options
 from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import Inputs
 
-LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
-"""What a column can be besides a number to learn from: it has this name, or is given as one."""
-FILL, MEAN = "fill", "mean"
-SKIP, MISSING, MIN_ROWS = "skip", "missing", "min_rows"
-TO_SKIP = f"#{SKIP}={MISSING} leaves such rows out"
-INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
-CHARS, BYTES = TOKENISERS = ("chars", "bytes")
 FEW, MOST = 20, 1000
 """Different texts of a column: so many are never too many, and more than these always."""
-LISTED = 20
-"""Columns in a message."""
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__")
 """What an index of rows is called that pandas or R has written as a column."""
 UNIT = re.compile(r"[%$€£\s]")
@@ -41,109 +34,6 @@ IMAGES, LISTS, TEXTS, NUMBERS = "images", "lists", "texts", "numbers"
 """What a `Column` has."""
 
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a user says of a table behind its path."""
-
-    source: str
-    """What messages call the table: its path."""
-    columns: tuple[Option, ...] = ()
-    """Role and name of the columns that are named."""
-    share: float | None = None
-    """Of the server's test set."""
-    fills: bool = False
-    """Whether missing numbers are filled with the mean of their column."""
-    dropped: frozenset[str] = frozenset()
-    """Columns that are left out."""
-    input: str = ""
-    """The one column to learn from, if it is named."""
-    parts: tuple[tuple[str, int], ...] = ()
-    """Names of the splits that the rows come from, in order, with their numbers of rows."""
-    skips: bool = False
-    """Whether rows without a label or a client are left out."""
-    min_rows: int = 0
-    """Clients with fewer rows are left out."""
-    numbers_R: NDArray[np.int64] | None = field(default=None, compare=False)
-    """Number of each row in the file, from 1; None: no row is left out."""
-
-    @classmethod
-    def of(cls, source: str, options: Sequence[Option], further: Sequence[str] = ()) -> "Options":
-        """Return what `#label=y,fill=mean` says; `further` options that are allowed were read before.
-
-        Raises:
-            ConfigError: a key or a value is not allowed.
-        """
-        columns, dropped, share, fills, skips, min_rows = {}, set(), None, False, False, 0
-        for key, value in options:
-            if key == DROP:
-                dropped |= {*composed([value])}
-            elif key == FILL and value == MEAN:
-                fills = True
-            elif key == SKIP and value == MISSING:
-                skips = True
-            elif key == MIN_ROWS and value.isdecimal() and int(value) > 1:
-                min_rows = int(value)
-            elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
-                share = share_of(source, value)
-            elif key in (*ROLES, TARGET):
-                [columns[key]] = composed([value])
-            else:
-                allowed = [f"{role}=COLUMN" for role in (*ROLES, TARGET) if not (further and role == TEST)]
-                allowed += [f"{TEST_SHARE}=SHARE", f"{FILL}={MEAN}", f"{SKIP}={MISSING}"]
-                allowed += [f"{MIN_ROWS}=NUMBER (2 or more)", f"{DROP}=COLUMN", *further]
-                raise ConfigError(
-                    f"{source}: unknown option '{key}={value}'; allowed: {', '.join(allowed)}", ("dataset",)
-                )
-        given = tuple(columns.items()), share, fills, frozenset(dropped)
-        return cls(source, *given, skips=skips, min_rows=min_rows)
-
-    def number_row(self, row: int) -> int:
-        """Return the number in the file, from 1, of a row that is left, from 0."""
-        return row + 1 if self.numbers_R is None else int(self.numbers_R[row])
-
-
-def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
-    """Return role -> column, of a table with these columns.
-
-    Raises:
-        ConfigError: one that the options name, or the classes, is not there.
-    """
-    left = [name for name in names if name not in options.dropped]
-    named = dict(options.columns)
-    for name in (*named.values(), *options.dropped, options.input):
-        if name and name not in names:
-            raise ConfigError(f"{options.source} has no column {name}, but {listed(names)}", ("dataset",))
-    roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
-    if TARGET in named:
-        if LABEL in named:
-            raise ConfigError(
-                f"{options.source}: {LABEL}={named[LABEL]} names classes, {TARGET}={named[TARGET]} numbers; "
-                "leave one of the two out",
-                ("dataset",),
-            )
-        roles.pop(LABEL, None)
-        roles[TARGET] = named[TARGET]
-    elif LABEL not in roles:
-        if numbers := [name for name in left if NUMBER.fullmatch(name) and not name.isdecimal()]:
-            raise ConfigError(
-                f"{options.source} has {abbreviate(numbers)} in its first row; write the names of the "
-                "columns there",
-                ("dataset",),
-            )
-        raise ConfigError(
-            f"{options.source} has no column {LABEL}, but {listed(left)}; name that of the classes, as in "
-            f"#{LABEL}={left[-1] if left else LABEL}, or of numbers to predict, as #{TARGET}=COLUMN",
-            ("dataset",),
-        )
-    if TEST in roles and options.share is not None:
-        raise ConfigError(
-            f"{options.source}: column {roles[TEST]} says which rows are the server's test set; leave out "
-            f"{TEST_SHARE}={options.share}, or add {DROP}={roles[TEST]}",
-            ("dataset",),
-        )
-    return roles
 
 
 @dataclass(frozen=True)
@@ -158,19 +48,26 @@ class Lists:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a data set whose format says what its columns have."""
+    """A column of a table, and how its values are read."""
 
     kind: str
-    """`IMAGES`, `LISTS`, `TEXTS`, `NUMBERS`, or what else it has."""
+    """`IMAGES`, `LISTS`, `TEXTS`, `NUMBERS`, or what else it has. Texts of a csv file may be numbers."""
     texts: Callable[[], list[str]] = list
     """Returns its values as texts, empty where one is missing; of `NUMBERS` and `TEXTS`."""
     numbers: Callable[[], NDArray[np.float64] | None] = lambda: None
-    """As `Table.numbers`."""
+    """Returns its values, NaN where one is missing; None: it has texts."""
+    written: Callable[[int], str] = lambda row: ""
+    """Returns what a row has in a column of texts, as it is written, even where it stands for no value."""
     classes: tuple[str, ...] = ()
     """The different values, if they are listed in an order."""
     image: Callable[[int], bytes | Path | None] | None = None
     """Returns the file of a row's image, or what is in it; None: the row has none."""
     lists: Callable[[], Lists] | None = None
+
+    @property
+    def other(self) -> str:
+        """What it has that is neither numbers nor texts; empty if it has these."""
+        return "" if self.kind in (TEXTS, NUMBERS) else self.kind
 
 
 @dataclass(frozen=True)
@@ -186,27 +83,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a table, and how their values are read."""
+    """The columns of a table."""
 
-    names: Sequence[str]
-    numbers: Callable[[str], NDArray[np.float64] | None]
-    """Values of a column, NaN where one is missing; None: it has texts."""
-    texts: Callable[[str], list[str]]
-    """Values of a column as texts, empty where one is missing."""
+    columns: Mapping[str, Column]
     take: Callable[[Bools], "Table"]
     """Returns the table of those rows alone for which it is given True."""
-    others: Mapping[str, str] = field(default_factory=dict)
-    """What columns have that have neither numbers nor texts."""
-    written: Callable[[str, int], str] = lambda name, row: ""
-    """Returns what a row has in a column of texts, as it is written, even where it stands for no value."""
     index: Collection[str] = ()
     """Columns that are known to number or name the rows."""
-    classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of columns whose different values are listed in an order: these."""
     is_test_R: Bools | None = None
     """The rows of the server's test set, if the format says them."""
-    encode: Callable[[Sequence[str], Bools], Rows | None] = lambda columns, is_test_R: None
-    """Makes examples of columns, given the rows of the test set; None of numbers and texts, a column each."""
 
 
 def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
@@ -221,13 +106,13 @@ def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test
     of_texts: list[str] = []
     centred: list[str] = []
     for name in columns_left:
-        if name in table.others:
+        if other := table.columns[name].other:
             raise ConfigError(
-                f"{options.source}: column {name} has {table.others[name]}, which nothing learns from here; "
+                f"{options.source}: column {name} has {other}, which nothing learns from here; "
                 f"leave it out, #{DROP}={name}, or write numbers or texts, a column each",
                 ("dataset",),
             )
-        numbers = table.numbers(name)
+        numbers = table.columns[name].numbers()
         if numbers is not None:
             column, offset = _in_single(
                 options, name, _filled(table, options, name, numbers, is_test_R), is_test_R
@@ -235,7 +120,7 @@ def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test
             columns.append(column)
             centred += [f"{name} ({offset:g})"] if offset else []
             continue
-        texts = composed(written := table.texts(name))
+        texts = composed(written := table.columns[name].texts())
         levels = _levels(table, options, name, written, is_test_R)
         text_R = np.array(texts)
         columns += [(text_R == level).astype(np.float32) for level in levels]
@@ -297,9 +182,9 @@ def targets_of(table: Table, options: Options, name: str) -> NDArray[np.float32]
     Raises:
         DataError: the column has texts, one of them is missing, or all are equal.
     """
-    numbers = table.numbers(name)
+    numbers = table.columns[name].numbers()
     if numbers is None:
-        text = next(text for text in table.texts(name) if not NUMBER.fullmatch(text))
+        text = next(text for text in table.columns[name].texts() if not NUMBER.fullmatch(text))
         raise DataError(f"{options.source}: column {name} has {text}, no number; classes: #{LABEL}={name}")
     if np.isnan(numbers).any():
         raise DataError(f"{missing(options, name, int(np.argmax(np.isnan(numbers))), table)}; {TO_SKIP}")
@@ -346,7 +231,7 @@ def require_texts(
 
 def missing(options: Options, name: str | None, row: int, table: Table | None = None) -> DataError:
     """Return the error for a gap in a row, from 0; with the word for it, if the table has one there."""
-    word = table.written(name, row) if table is not None and name is not None else ""
+    word = table.columns[name].written(row) if table is not None and name is not None else ""
     number, split = options.number_row(row), ""
     for part, count in options.parts:
         if number <= count:
@@ -387,8 +272,3 @@ def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: i
     else:
         problem = f"{number} and looks like an id; {instead}"
     raise DataError(f"{options.source}: column {name} {problem}")
-
-
-def listed(columns: Sequence[str]) -> str:
-    """Return the names of a table's columns for a message."""
-    return abbreviate(columns, LISTED) or "none at all"

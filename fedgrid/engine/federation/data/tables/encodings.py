@@ -7,17 +7,18 @@ the end is taken. Of characters token 1 is one that no text of the pool has.
 Shapes: R rows, N rows that are read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.files import check_is_file, check_memory, decoded, stacked
-from fedgrid.engine.federation.data.images import Images, Positions
+from fedgrid.engine.federation.data.images import Images
+from fedgrid.engine.federation.data.names import Size
+from fedgrid.engine.federation.data.partition import Positions
 from fedgrid.engine.federation.data.precision import (
     LARGEST,
     check_tokens,
@@ -26,55 +27,47 @@ from fedgrid.engine.federation.data.precision import (
     to_single,
 )
 from fedgrid.engine.federation.data.tables.columns import (
-    BYTES,
     IMAGES,
-    INPUT,
-    LENGTH,
     LISTS,
     NUMBERS,
-    PAD,
     TEXTS,
-    TOKENISERS,
-    TOKENS,
     Bools,
-    Column,
     Lists,
-    Options,
     Rows,
+    Table,
     missing,
     note_on_offsets,
 )
+from fedgrid.engine.federation.data.tables.options import (
+    BYTES,
+    INPUT,
+    LENGTH,
+    PAD,
+    TOKENISERS,
+    TOKENS,
+    Options,
+)
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import DTYPES, Inputs, pixels
-
-if TYPE_CHECKING:
-    from fedgrid.engine.federation.data.names import Size
-    from fedgrid.engine.federation.data.tables.asked import Asked
 
 FILL, UNKNOWN = 0, 1
 """Tokens that are no character."""
 
 
-def encode(
-    asked: "Asked",
-    columns: Mapping[str, Column],
-    num_rows: int,
-    left: Sequence[str],
-    is_test_R: Bools,
-) -> Rows | None:
+def encode(table: Table, options: Options, left: Sequence[str], is_test_R: Bools) -> Rows | None:
     """Return the examples that one of the columns that are left has; None if all have numbers or texts.
 
     Raises:
         ConfigError: several can be meant, or none.
         DataError: a row cannot be read.
     """
-    options, name = asked.table, _column(asked, columns, left)
-    kind = NUMBERS if name is None else columns[name].kind
+    name = _column(table, options, left)
+    kind = NUMBERS if name is None else table.columns[name].kind
     for option, value, is_of in (
-        ("#SIZE", asked.size, (IMAGES,)),
-        (TOKENS, asked.tokens, (TEXTS,)),
-        (LENGTH, asked.length, (TEXTS, LISTS)),
-        (PAD, asked.pad, (LISTS,)),
+        ("#SIZE", options.size, (IMAGES,)),
+        (TOKENS, options.tokens, (TEXTS,)),
+        (LENGTH, options.length, (TEXTS, LISTS)),
+        (PAD, options.pad, (LISTS,)),
     ):
         if value not in ("", None) and kind not in is_of:
             raise ConfigError(
@@ -84,23 +77,23 @@ def encode(
             )
     if name is None:
         return None
-    column = columns[name]
+    column = table.columns[name]
     if column.image is not None:
-        rows = _images(options, name, column.image, asked.size, num_rows)
+        rows = _images(options, name, column.image, options.size, len(is_test_R))
     elif column.lists is not None:
-        rows = _lists(options, name, column.lists(), asked, is_test_R)
+        rows = _lists(options, name, column.lists(), is_test_R)
     else:
-        rows = _texts(options, name, column.texts(), asked, is_test_R)
+        rows = _texts(options, name, column.texts(), is_test_R)
     if len(left) > 1:
         unused = ", ".join(other for other in left if other != name)
         return replace(rows, notes=(*rows.notes, f"{options.source}: nothing is learned from {unused}"))
     return rows
 
 
-def _column(asked: "Asked", columns: Mapping[str, Column], left: Sequence[str]) -> str | None:
-    source = asked.table.source
-    kinds = {name: columns[name].kind for name in left}
-    for kind in (IMAGES, LISTS, *([TEXTS] if asked.tokens else [])):
+def _column(table: Table, options: Options, left: Sequence[str]) -> str | None:
+    source = options.source
+    kinds = {name: table.columns[name].kind for name in left}
+    for kind in (IMAGES, LISTS, *([TEXTS] if options.tokens else [])):
         of_kind = [name for name in left if kinds[name] == kind]
         if len(of_kind) > 1:
             raise ConfigError(
@@ -120,7 +113,7 @@ def _images(
     options: Options,
     name: str,
     image: Callable[[int], bytes | Path | None],
-    size: "Size | None",
+    size: Size | None,
     num_rows: int,
 ) -> Rows:
     def one(row: int) -> tuple[str, Images]:
@@ -140,12 +133,12 @@ def _images(
     return Rows(pixels(*first.shape), read)
 
 
-def _lists(options: Options, name: str, lists: Lists, asked: "Asked", is_test_R: Bools) -> Rows:
+def _lists(options: Options, name: str, lists: Lists, is_test_R: Bools) -> Rows:
     lengths_R, values = lists.lengths[0], lists.values
     if not lengths_R.all():
         raise missing(options, name, int(np.argmin(lengths_R)))
     if values.dtype.kind in "iu" and len(lists.lengths) == 1:
-        return _given_tokens(options, name, lists, asked)
+        return _given_tokens(options, name, lists)
     if any(len(np.unique(lengths)) > 1 for lengths in lists.lengths):
         raise DataError(
             f"{options.source}: the lists of column {name} have {lengths_R.min()} to {lengths_R.max()} "
@@ -172,36 +165,30 @@ def _lists(options: Options, name: str, lists: Lists, asked: "Asked", is_test_R:
     return Rows(Inputs("numbers", rows.shape[1:]), rows.__getitem__, note_on_offsets(options, centred))
 
 
-def _given_tokens(options: Options, name: str, lists: Lists, asked: "Asked") -> Rows:
+def _given_tokens(options: Options, name: str, lists: Lists) -> Rows:
     check_tokens(f"{options.source}: column {name}", lists.values)
     lengths_R, tokens = lists.lengths[0], lists.values.astype(np.int64)
-    length = asked.length or int(lengths_R.max())
-    if (lengths_R < length).any() and asked.pad is None:
+    length = options.length or int(lengths_R.max())
+    if (lengths_R < length).any() and options.pad is None:
         raise ConfigError(
             f"{options.source}: the lists of column {name} have {lengths_R.min()} to {lengths_R.max()} "
             f"tokens; name the token that fills them up to {length}, #{PAD}=0, or a shorter {LENGTH}",
             ("dataset",),
         )
     stops_R = np.cumsum(lengths_R)
-    vocabulary = max(int(tokens.max()), asked.pad or 0) + 1
+    vocabulary = max(int(tokens.max()), options.pad or 0) + 1
 
     def of_row(row: int) -> NDArray[np.int64]:
         return tokens[stops_R[row] - lengths_R[row] : stops_R[row]]
 
-    inputs = Inputs("tokens", (length,), vocabulary, asked.pad)
+    inputs = Inputs("tokens", (length,), vocabulary, options.pad)
     return _tokens(options, inputs, lengths_R, of_row)
 
 
-def _texts(
-    options: Options,
-    name: str,
-    texts: Sequence[str],
-    asked: "Asked",
-    is_test_R: Bools,
-) -> Rows:
+def _texts(options: Options, name: str, texts: Sequence[str], is_test_R: Bools) -> Rows:
     if "" in texts:
         raise missing(options, name, texts.index(""))
-    if asked.tokens == BYTES:
+    if options.tokens == BYTES:
         encoded = [text.encode() for text in texts]
         lengths_R, vocabulary = np.array([len(text) for text in encoded]), 257
 
@@ -215,7 +202,7 @@ def _texts(
         def of_row(row: int) -> NDArray[np.int64]:
             return np.array([token_of.get(character, UNKNOWN) for character in texts[row]], np.int64)
 
-    length = asked.length or int(lengths_R.max())
+    length = options.length or int(lengths_R.max())
     return _tokens(options, Inputs("tokens", (length,), vocabulary, FILL), lengths_R, of_row)
 
 

@@ -1,71 +1,69 @@
 """Rows of a table as examples: numbers with a class and, if the table has them, client, group and subject.
 
-Rows and columns stay in their order.
+Rows and columns stay in their order. Options leave rows out: without a label or a client, or of a client that
+has few. The rest is read as if the file had no other rows. A row that is marked for the server's test set
+needs no client, and does not count as one of its client's.
 
-Shapes: R rows, N rows of the pool, L classes.
+Shapes: R rows, N rows of the pool, L classes, U clients.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.assigned import NUMBER, grouped, in_order, numbered, of_clients
-from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair, Subjects
+from fedgrid.engine.federation.data.dataset import Facts, Opened
+from fedgrid.engine.federation.data.images import ImageSet, Labels, Subjects
 from fedgrid.engine.federation.data.names import DROP, TARGET, composed
 from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
-    CLIENT,
-    GROUP,
     INDEX,
-    LABEL,
-    SUBJECT,
-    TEST,
-    TO_SKIP,
     Bools,
-    Options,
     Rows,
     Table,
     check_levels,
     missing,
     require_texts,
-    roles_of,
     rows_of,
     targets_of,
 )
-from fedgrid.engine.federation.data.tables.left_out import find_left_out
+from fedgrid.engine.federation.data.tables.encodings import encode
+from fedgrid.engine.federation.data.tables.options import (
+    CLIENT,
+    GROUP,
+    LABEL,
+    MIN_ROWS,
+    MISSING,
+    SKIP,
+    SUBJECT,
+    TEST,
+    TO_SKIP,
+    Options,
+    roles_of,
+)
 from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
-from fedgrid.engine.federation.inputs import Inputs
+from fedgrid.engine.federation.inputs import DTYPES
 
 YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
 
 
-@dataclass(frozen=True)
-class Examples:
-    """What a table is to a run."""
-
-    pair: Pair
-    inputs: Inputs
-    class_names: tuple[str, ...]
-    notes: tuple[str, ...]
-    """In one line each what a user may not expect."""
-
-
-def examples(table: Table, options: Options, *, without_rows: bool = False) -> Examples:
-    """Return the pool and the server's test set of a table; `without_rows` all but what is learned from.
+def open_table(table: Table, options: Options) -> Opened:
+    """Return what is known of a table, and what reads its examples: the pool and the server's test set.
 
     Raises:
         ConfigError: a column that the options name is not there.
         DataError: a value is missing or impossible, or nothing is left to learn from.
     """
-    source, roles = options.source, roles_of(table.names, options)
+    source, roles = options.source, roles_of(list(table.columns), options)
     for role, name in roles.items():
-        if name in table.others:
+        if other := table.columns[name].other:
             raise ConfigError(
-                f"{source}: column {name} has {table.others[name]}, and a {role} is a number or a text; name "
-                f"another column, #{role}=COLUMN",
+                f"{source}: column {name} has {other}, and a {role} is a number or a text; name another "
+                f"column, #{role}=COLUMN",
                 ("dataset",),
             )
     left_out: list[str] = []
@@ -73,7 +71,7 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
         is_out_R, left_out = find_left_out(table, options, roles, _marks(table, options, roles))
         table = table.take(~is_out_R)
         options = replace(options, numbers_R=1 + np.flatnonzero(~is_out_R))
-    texts = {role: table.texts(name) for role, name in roles.items()}
+    texts = {role: table.columns[name].texts() for role, name in roles.items()}
     for role in (LABEL, GROUP, SUBJECT):
         instead = TO_SKIP if role == LABEL else ""
         require_texts(table, options, roles.get(role), texts.get(role, []), instead)
@@ -87,7 +85,7 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
     held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
     pool, test = (
         ImageSet(
-            np.empty((len(part), 0), np.uint8) if without_rows else rows.read(part),
+            np.empty((0, *rows.inputs.shape), DTYPES[rows.inputs.kind]),
             label_R[part],
             subjects=None if subject_R is None else subject_R[part],
             vocabulary=rows.inputs.vocabulary,
@@ -110,7 +108,16 @@ def examples(table: Table, options: Options, *, without_rows: bool = False) -> E
         if groups is not None and not assigned.group_names:
             notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
     absent = () if TARGET in roles else _absent(source, roles[LABEL], class_names, pool, test)
-    return Examples((pool, test), rows.inputs, class_names, (*left_out, *notes, *rows.notes, *absent))
+    facts = Facts(
+        num_classes=len(class_names),
+        inputs=rows.inputs,
+        pool_size=len(pool),
+        num_groups=len(pool.group_names) or None,
+        class_names=class_names,
+        assigned=pool.assigned,
+        notes=(*left_out, *notes, *rows.notes, *absent),
+    )
+    return facts, lambda: (replace(pool, images=rows.read(held)), replace(test, images=rows.read(tested)))
 
 
 def _labels(
@@ -126,12 +133,13 @@ def _labels(
 
 
 def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Bools) -> Rows:
-    left = [name for name in table.names if name not in (*roles, *options.dropped)]
+    left = [name for name in table.columns if name not in (*roles, *options.dropped)]
     index = [name for name in left if name in table.index or INDEX.fullmatch(name)]
     left = [options.input] if options.input else [name for name in left if name not in index]
     if not left:
         raise DataError(f"{options.source} has no column to learn from, only {', '.join(roles)}; add some")
-    rows = table.encode(left, is_test_R) or rows_of(table, options, left, is_test_R)
+    encoded = encode(table, options, left, is_test_R) if options.is_saved else None
+    rows = encoded or rows_of(table, options, left, is_test_R)
     if not index or options.input:
         return rows
     called = abbreviate([name or "without a name" for name in index])
@@ -140,8 +148,8 @@ def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Boo
 
 
 def _class_names(table: Table, options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
-    if name in table.classes:
-        return tuple(composed(table.classes[name]))
+    if classes := table.columns[name].classes:
+        return tuple(composed(classes))
     names = in_order(set(labels))
     if len(names) < 2:
         raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
@@ -184,7 +192,7 @@ def _marks(table: Table, options: Options, roles: Mapping[str, str]) -> Bools | 
     """Return which rows are marked as the server's test set; None: nothing says it."""
     if table.is_test_R is not None or TEST not in roles:
         return table.is_test_R
-    name, marks = roles[TEST], table.texts(roles[TEST])
+    name, marks = roles[TEST], table.columns[roles[TEST]].texts()
     for row, mark in enumerate(marks):
         if mark.lower() not in (*YES, *NO):
             raise DataError(
@@ -217,3 +225,72 @@ def _absent(
         alone = [class_names[label] for label, clients in sorted(clients_L.items()) if clients == 1]
         if alone and pool.assigned.num_clients > 1:
             yield f"{source}: one client alone has the {name} {abbreviate(alone)}"
+
+
+def find_left_out(
+    table: Table, options: Options, roles: Mapping[str, str], is_test_R: Bools | None
+) -> tuple[Bools, list[str]]:
+    """Return which rows are left out, and in one line each how many that are, and why.
+
+    `roles` is role -> column, `is_test_R` are the rows that are marked for the server's test set.
+
+    Raises:
+        ConfigError: clients with few rows cannot be left out, as no column has clients.
+        DataError: no row, no client, or no row of the server's test set is left.
+    """
+    texts = {
+        role: np.array(composed(table.columns[roles[role]].texts()), np.str_)
+        for role in (TARGET, LABEL, CLIENT)
+        if role in roles
+    }
+    is_held_R = np.ones(len(next(iter(texts.values()))), bool) if is_test_R is None else ~is_test_R
+    is_out_R, notes = np.zeros(len(is_held_R), bool), []
+    if options.skips:
+        counts = {}
+        for role, of_role in texts.items():
+            is_missing_R = (of_role == "") & ~is_out_R & (is_held_R | (role != CLIENT))
+            counts[roles[role]] = np.count_nonzero(is_missing_R)
+            is_out_R |= is_missing_R
+        if causes := [f"{count} without {name}" for name, count in counts.items() if count]:
+            note = (
+                f"{options.source}: {SKIP}={MISSING} leaves out {is_out_R.sum()} of {len(is_out_R)} rows: "
+                f"{', '.join(causes)}"
+            )
+            if is_out_R[is_held_R].all():
+                raise DataError(f"{note}; none is left to train on, name another column")
+            if is_test_R is not None and is_out_R[is_test_R].all():
+                instead = f"#{TEST}=0.2" if table.is_test_R is not None else f"#{DROP}={roles[TEST]}"
+                raise DataError(f"{note}; none is left of the server's test set, {instead} has one drawn")
+            notes.append(note)
+    if options.min_rows:
+        if CLIENT not in roles:
+            raise ConfigError(
+                f"{options.source}: {MIN_ROWS}={options.min_rows} leaves out clients, and no column has any; "
+                f"name it, #{CLIENT}=COLUMN, or leave {MIN_ROWS} out",
+                ("dataset",),
+            )
+        is_small_R, of_small = _find_small(options, texts[CLIENT], is_held_R & ~is_out_R)
+        is_out_R |= is_small_R
+        notes += of_small
+    return is_out_R, notes
+
+
+def _find_small(options: Options, client_R: NDArray[np.str_], is_held_R: Bools) -> tuple[Bools, list[str]]:
+    """Return which rows are of clients that have fewer than `min_rows`, and a note, if there are any."""
+    is_held_R = is_held_R & (client_R != "")
+    names_U, sizes_U = np.unique(client_R[is_held_R], return_counts=True)
+    is_small_U = sizes_U < options.min_rows
+    if len(names_U) and is_small_U.all():
+        largest = int(np.argmax(sizes_U))
+        raise DataError(
+            f"{options.source}: no client has {MIN_ROWS}={options.min_rows} rows; the largest, "
+            f"{names_U[largest]}, has {sizes_U[largest]}; take no more, or leave it out"
+        )
+    is_small_R = is_held_R & np.isin(client_R, names_U[is_small_U])
+    if not is_small_U.any():
+        return is_small_R, []
+    small = [f"{names_U[u]} ({sizes_U[u]})" for u in np.flatnonzero(is_small_U)]
+    return is_small_R, [
+        f"{options.source}: {MIN_ROWS}={options.min_rows} leaves out {len(small)} of {len(names_U)} clients "
+        f"and {is_small_R.sum()} of {is_held_R.sum()} rows: {abbreviate(small)}"
+    ]

@@ -1,0 +1,227 @@
+"""What a user says behind the path of a table, or the name of a data set whose format says what columns have.
+
+`#label=character,client=writer_id,64`: roles of columns, how they are read, which rows are left out; of what
+the package `datasets` saves also splits, the column to learn from, and how texts become tokens.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedgrid.engine.federation.data.assigned import NUMBER
+from fedgrid.engine.federation.data.names import (
+    CONFIG,
+    DROP,
+    TARGET,
+    TEST_SHARE,
+    Option,
+    Size,
+    composed,
+    share_of,
+    size_and_options,
+)
+from fedgrid.engine.federation.errors import ConfigError, abbreviate
+
+LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
+"""What a column can be besides a number to learn from: it has this name, or is given as one."""
+TRAIN = "train"
+FILL, MEAN = "fill", "mean"
+SKIP, MISSING, MIN_ROWS = "skip", "missing", "min_rows"
+TO_SKIP = f"#{SKIP}={MISSING} leaves such rows out"
+INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
+CHARS, BYTES = TOKENISERS = ("chars", "bytes")
+OF_SAVED = (
+    *(f"{TRAIN}=SPLIT", f"{TEST}=SPLIT", f"{INPUT}=COLUMN", f"{TOKENS}={'|'.join(TOKENISERS)}"),
+    *(f"{LENGTH}=TOKENS", f"{PAD}=TOKEN"),
+)
+"""Options that csv and Parquet have not."""
+SHARE = re.compile(r"[\d.]+")
+LISTED = 20
+"""Columns in a message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user says of a table."""
+
+    source: str
+    """What messages call the table: its path, or its name on the hub."""
+    columns: tuple[Option, ...] = ()
+    """Role and name of the columns that are named."""
+    share: float | None = None
+    """Of the server's test set."""
+    fills: bool = False
+    """Whether missing numbers are filled with the mean of their column."""
+    dropped: frozenset[str] = frozenset()
+    """Columns that are left out."""
+    skips: bool = False
+    """Whether rows without a label or a client are left out."""
+    min_rows: int = 0
+    """Clients with fewer rows are left out."""
+    is_saved: bool = False
+    """Whether the package `datasets` has saved it; what follows is said of such tables alone."""
+    size: Size | None = None
+    """To which images are scaled."""
+    input: str = ""
+    """The one column to learn from, if it is named."""
+    tokens: str = ""
+    """How texts become tokens, one of `TOKENISERS`; empty: it is not said."""
+    length: int | None = None
+    """Tokens of a text; None: as the longest one."""
+    pad: int | None = None
+    """The token that fills lists of tokens."""
+    train: str = ""
+    """Splits of the pool, with + between them; empty: `train`, or the only one."""
+    test: str = ""
+    """The server's split; empty: `test`, if there is one."""
+    parts: tuple[tuple[str, int], ...] = ()
+    """Names of the splits that the rows come from, in order, with their numbers of rows."""
+    numbers_R: NDArray[np.int64] | None = field(default=None, compare=False)
+    """Number of each row in the file, from 1; None: no row is left out."""
+
+    @classmethod
+    def of(cls, source: str, mark: str, *, is_saved: bool = False, is_on_hub: bool = False) -> "Options":
+        """Return what a mark says, as `names.place_and_mark` returns it; a folder has no configurations.
+
+        Raises:
+            ConfigError: a key or a value is not allowed.
+        """
+        size, options = size_and_options(mark)
+        columns: dict[str, str] = {}
+        dropped: set[str] = set()
+        given: dict[str, float | str | None] = {}
+        for key, value in options:
+            if key == DROP:
+                dropped |= {*composed([value])}
+            elif key == FILL and value == MEAN:
+                given["fills"] = True
+            elif key == SKIP and value == MISSING:
+                given["skips"] = True
+            elif key == MIN_ROWS and value.isdecimal() and int(value) > 1:
+                given["min_rows"] = int(value)
+            elif is_saved and key in (TRAIN, INPUT, TOKENS, LENGTH, PAD):
+                given[key] = _check_value(source, key, value)
+            elif is_on_hub and key == CONFIG:
+                pass  # `runtime.data.hub` has chosen it.
+            elif is_saved and key == TEST and not SHARE.fullmatch(value):
+                given[TEST] = value
+            elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
+                given["share"] = share_of(source, value)
+            elif key in (*ROLES, TARGET):
+                [columns[key]] = composed([value])
+            else:
+                allowed = [f"{role}=COLUMN" for role in (*ROLES, TARGET) if not (is_saved and role == TEST)]
+                allowed += [f"{TEST_SHARE}=SHARE", f"{FILL}={MEAN}", f"{SKIP}={MISSING}"]
+                allowed += [f"{MIN_ROWS}=NUMBER (2 or more)", f"{DROP}=COLUMN"]
+                allowed += [f"{CONFIG}=NAME"] if is_on_hub else []
+                allowed += OF_SAVED if is_saved else []
+                raise ConfigError(
+                    f"{source}: unknown option '{key}={value}'; allowed: {', '.join(allowed)}", ("dataset",)
+                )
+        return cls(
+            source=source,
+            columns=tuple(columns.items()),
+            dropped=frozenset(dropped),
+            is_saved=is_saved,
+            size=size,
+            **given,  # type: ignore[arg-type]
+        )
+
+    def number_row(self, row: int) -> int:
+        """Return the number in the file, from 1, of a row that is left, from 0."""
+        return row + 1 if self.numbers_R is None else int(self.numbers_R[row])
+
+    def splits(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the splits of the pool, and those of the server's test set; none: a share is drawn.
+
+        `names` are those that there are.
+
+        Raises:
+            ConfigError: one that is asked for is not there, or on both sides.
+        """
+        default = TRAIN if TRAIN in names or len(names) > 1 else names[0]
+        held, tested = (self.train or default).split("+"), [self.test] if self.test else []
+        if not tested and self.share is None and TEST in names and TEST not in held:
+            tested = [TEST]
+        for key, chosen in ((TRAIN, held), (TEST, tested)):
+            for split in chosen:
+                if split not in names:
+                    raise ConfigError(
+                        f"{self.source} has no split {split}, but {', '.join(names)}; name one, #{key}=SPLIT",
+                        ("dataset",),
+                    )
+        if both := set(held) & set(tested):
+            raise ConfigError(
+                f"{self.source}: split {both.pop()} cannot be both {TRAIN} and {TEST}; {TEST}=0.2 draws a "
+                "share",
+                ("dataset",),
+            )
+        return held, tested
+
+
+def _check_value(source: str, key: str, value: str) -> str | int:
+    """Return the value of an option that only saved data sets have.
+
+    Raises:
+        ConfigError: it is not allowed.
+    """
+    if key == TOKENS and value not in TOKENISERS:
+        allowed = ", ".join(TOKENISERS)
+        raise ConfigError(
+            f"{source}: {TOKENS} = {value}; allowed: {allowed}; lists of tokens need none", ("dataset",)
+        )
+    if key in (LENGTH, PAD):
+        if not value.isdecimal() or value == "0" and key == LENGTH:
+            raise ConfigError(f"{source}: {key} = {value}; expected a whole number", ("dataset",))
+        return int(value)
+    return composed([value])[0] if key == INPUT else value
+
+
+def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
+    """Return role -> column, of a table with these columns.
+
+    Raises:
+        ConfigError: one that the options name, or the classes, is not there.
+    """
+    left = [name for name in names if name not in options.dropped]
+    named = dict(options.columns)
+    for name in (*named.values(), *options.dropped, options.input):
+        if name and name not in names:
+            raise ConfigError(f"{options.source} has no column {name}, but {listed(names)}", ("dataset",))
+    roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
+    if TARGET in named:
+        if LABEL in named:
+            raise ConfigError(
+                f"{options.source}: {LABEL}={named[LABEL]} names classes, {TARGET}={named[TARGET]} numbers; "
+                "leave one of the two out",
+                ("dataset",),
+            )
+        roles.pop(LABEL, None)
+        roles[TARGET] = named[TARGET]
+    elif LABEL not in roles:
+        if numbers := [name for name in left if NUMBER.fullmatch(name) and not name.isdecimal()]:
+            raise ConfigError(
+                f"{options.source} has {abbreviate(numbers)} in its first row; write the names of the "
+                "columns there",
+                ("dataset",),
+            )
+        raise ConfigError(
+            f"{options.source} has no column {LABEL}, but {listed(left)}; name that of the classes, as in "
+            f"#{LABEL}={left[-1] if left else LABEL}, or of numbers to predict, as #{TARGET}=COLUMN",
+            ("dataset",),
+        )
+    if TEST in roles and options.share is not None:
+        raise ConfigError(
+            f"{options.source}: column {roles[TEST]} says which rows are the server's test set; leave out "
+            f"{TEST_SHARE}={options.share}, or add {DROP}={roles[TEST]}",
+            ("dataset",),
+        )
+    return roles
+
+
+def listed(columns: Sequence[str]) -> str:
+    """Return the names of a table's columns for a message."""
+    return abbreviate(columns, LISTED) or "none at all"
