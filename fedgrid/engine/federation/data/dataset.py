@@ -23,7 +23,7 @@ class Facts:
     """What each of its examples is: pixels, numbers or tokens."""
     pool_size: int
     """Number of examples in the pool, which is split among the clients. An estimate for a data set
-    with `measure` whose file is not here yet."""
+    that `varies` whose file is not here yet."""
     test_size: int | None = None
     """Number of examples of the server's test set, an estimate likewise; None: not known yet."""
     num_groups: int | None = None
@@ -63,8 +63,8 @@ class Dataset(Facts):
     """Required files, relative to the data folder."""
     fetch: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)
     """Downloads the files into a folder, checks and unpacks them; None if there is no download."""
-    measure: Callable[[Path], Facts] | None = field(default=None, repr=False, compare=False)
-    """Returns what the file at `location` says, where its sizes depend on how it was made."""
+    varies: bool = False
+    """Whether its sizes depend on how its npz file was made."""
     is_own: bool = False
     """Whether it is a plugin's, whose sizes, model and training are not known before it is read."""
     made_by: str = ""

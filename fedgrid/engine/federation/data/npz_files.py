@@ -90,11 +90,6 @@ def read_images(path: Path) -> Pair:
     return open_npz(path)[1]()
 
 
-def measure(path: Path) -> Facts:
-    """Return what is known of a file with a test part."""
-    return open_npz(path)[0]
-
-
 def _read_parts(
     path: Path,
     facts: Facts,

@@ -5,9 +5,9 @@ takes minutes for large image folders: it is remembered until a file changes.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.engine.federation.data import image_folders, names, readers
-from fedgrid.engine.federation.data.dataset import Dataset, Facts, check_images
+from fedgrid.engine.federation.data.dataset import Dataset, check_images
 from fedgrid.engine.federation.data.files import check_memory, release
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.published.facts import REFUSED
@@ -175,16 +175,10 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
             training=training,
             num_groups=len(pool.group_names) or None,
         )
-    if dataset.measure is None or _missing(dataset, data_dir):
+    if not dataset.varies or _missing(dataset, data_dir):
         return dataset
-    facts = _measured(dataset.measure, path := data_dir / dataset.location, user_files.fingerprint([path]))
+    facts = own_facts("npz", data_dir / dataset.location, "")
     return replace(dataset, pool_size=facts.pool_size, num_groups=facts.num_groups)
-
-
-@lru_cache(maxsize=8)
-def _measured(measure: Callable[[Path], Facts], path: Path, stamp: str) -> Facts:
-    """Remember what a file says, which each run wants to know; `stamp` is new once it is replaced."""
-    return measure(path)
 
 
 def _located(name: str) -> tuple[str, Path, str]:

@@ -1,7 +1,8 @@
 """The user's own data, by their format: what is known of what lies at a path, and how it is read.
 
-Data are opened once for both. What is known is remembered by the process until a file changes; it takes a
-folder's list, an npz file's labels, or all of a table, but no image is decoded for it but the first.
+To open data tells what is known of them, and begins to read them: a folder's list, an npz file's labels, all
+of a table. What is known is remembered by the process until a file changes, and what was opened until it is
+read; no image is decoded before that but the first.
 """
 
 from dataclasses import replace
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+FOLDER = "folder"
+"""The format of which each image is a file."""
+
+
 def own_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
     """Return what is known of data in one of `OWN_FORMATS`; `mark` is as in `names.place_and_mark`.
 
@@ -38,22 +43,35 @@ def own_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
     """
     _check_spelling(path)
     _check_options(f"{path}{mark}")
-    if kind == "folder":
-        # To list its files is all that there is to be remembered.
+    if kind == FOLDER:
+        # What there would be to remember takes as long to check: a list of its files.
         return _open(kind, path, mark, called)[0]
-    files = arrow_folders.files(path) if kind == names.HUB else [path]
-    return _facts(kind, path, mark, called, fingerprint(files))
+    return _facts(kind, path, mark, called, _stamp(kind, path))
 
 
 def read_own(kind: str, mark: str, called: str, path: Path) -> Pair:
     """Return the examples of such data, pool and server's test set; raises what `own_facts` raises."""
-    return _open(kind, path, mark, called)[1]()
+    if kind == FOLDER:
+        return _open(kind, path, mark, called)[1]()
+    _, read = _last_opened(kind, path, mark, called, _stamp(kind, path))
+    # It holds a whole table, which nobody needs twice.
+    _last_opened.cache_clear()
+    return read()
+
+
+def _stamp(kind: str, path: Path) -> str:
+    """Return what is new once a file is replaced."""
+    return fingerprint(arrow_folders.files(path) if kind == names.HUB else [path])
 
 
 @lru_cache(maxsize=8)
 def _facts(kind: str, path: Path, mark: str, called: str, stamp: str) -> Facts:
-    """Remember what is known of files; `stamp` is new once one of them is replaced."""
-    return _open(kind, path, mark, called)[0]
+    return _last_opened(kind, path, mark, called, stamp)[0]
+
+
+@lru_cache(maxsize=1)
+def _last_opened(kind: str, path: Path, mark: str, called: str, stamp: str) -> Opened:
+    return _open(kind, path, mark, called)
 
 
 def _open(kind: str, path: Path, mark: str, called: str) -> Opened:
@@ -61,7 +79,7 @@ def _open(kind: str, path: Path, mark: str, called: str) -> Opened:
         options = Options.of(called or f"{path}", mark, is_saved=True, is_on_hub=bool(called))
         return _open_saved(path, options)
     size, given = names.size_and_options(mark)
-    if size and kind != "folder":
+    if size and kind != FOLDER:
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
         return open_table(_table_of(read_table(path, kind == "parquet")), Options.of(f"{path}", mark))

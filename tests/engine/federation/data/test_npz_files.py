@@ -12,7 +12,7 @@ PARTS = ("train", "val", "test")
 
 def facts(path):
     """Return classes, what an image is, size of the pool, groups."""
-    known = npz_files.measure(path)
+    known, _ = npz_files.open_npz(path)
     return known.num_classes, known.inputs, known.pool_size, known.num_groups
 
 
@@ -133,7 +133,7 @@ class TestNpz:
             ({"test_group": np.array([5])}, "group '5' of test_group has no training images"),
         ],
     )
-    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.measure])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.open_npz])
     def test_unsuitable_groups_are_refused(self, save_npz, look, changes, message):
         groups = {"train_group": np.array([0, 1]), "val_group": np.array([1]), "test_group": np.array([0])}
         with pytest.raises(DataError, match=message):
@@ -144,14 +144,14 @@ class TestNpz:
         with pytest.raises(DataError, match=f"label {label} found; number the classes 0, 1, 2"):
             facts(save_npz(train_labels=np.array([0, label])))
 
-    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.measure])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.open_npz])
     def test_truncated_file_is_refused(self, save_npz, look):
         path = save_npz()
         path.write_bytes(path.read_bytes()[:-50])
         with pytest.raises(DataError, match=r"own\.npz is not a complete npz file"):
             look(path)
 
-    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.measure])
+    @pytest.mark.parametrize("look", [npz_files.read_images, npz_files.open_npz])
     def test_flipped_bytes_are_reported_as_damaged(self, save_npz, look):
         path = save_npz()
         data = bytearray(path.read_bytes())

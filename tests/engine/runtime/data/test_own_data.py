@@ -8,8 +8,10 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from fedgrid.engine.federation.data.names import short_name
+from fedgrid.engine.federation.data.tables.examples import open_table
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.data import own_data
 from fedgrid.engine.runtime.data.datasets import digest_of, find, load
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.command_line import fedgrid
@@ -242,3 +244,17 @@ def test_a_share_of_a_flat_folder_is_drawn(tmp_path):
     pool, test = load(dataset.name, tmp_path)
     assert (dataset.class_names, short_name(dataset.name)) == (("ant", "bee"), "folder_cats-4x4")
     assert (np.bincount(pool.labels).tolist(), np.bincount(test.labels).tolist()) == ([3, 3], [2, 2])
+
+
+def test_a_table_is_opened_once_for_what_is_known_and_for_its_rows(table, tmp_path, monkeypatch):
+    """And again for rows that are read a second time, and once the file is replaced."""
+    opened = []
+    monkeypatch.setattr(own_data, "open_table", lambda *given: opened.append(given) or open_table(*given))
+    name = table(*ROWS)
+    assert find(name, tmp_path).pool_size == len(load(name, tmp_path)[0])
+    assert len(opened) == 1
+    load(name, tmp_path)
+    assert len(opened) == 2
+    table(*ROWS, *ROWS)
+    find(name, tmp_path)
+    assert len(opened) == 3
