@@ -57,7 +57,7 @@ def partition_digest(run: RunConfig, arena: Arena) -> str:
     digest = sha256()
     for round_index in (0, run.training.rounds - 1):
         held = held_in(run, arena.data_dir, round_index)
-        clients = zip(held.group_K, held.train_K, held.tested_K, strict=True)
+        clients = zip(held.group_K, held.train_K, held.test_K, strict=True)
         for client, (group, train, test) in enumerate(clients):
             digest.update(f"{client} {group} {len(train)} {len(test)}\n".encode())
             digest.update(train.astype("<i8").tobytes() + test.astype("<i8").tobytes())

@@ -20,7 +20,7 @@ class Held(NamedTuple):
 
 def by_client(partition):
     """Return what each client holds; of tests in the official test set the positions there."""
-    clients = zip(partition.group_K, partition.train_K, partition.tested_K, strict=True)
+    clients = zip(partition.group_K, partition.train_K, partition.test_K, strict=True)
     return [Held(client, *held) for client, held in enumerate(clients)]
 
 

@@ -38,7 +38,7 @@ def write_partition(path: Path, partition: Partition, groups_K: Sequence[str], p
 
 def _columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> dict[str, list[Any]]:
     rows: list[tuple[int, int, str]] = []
-    for client, (train, test) in enumerate(zip(partition.train_K, partition.tested_K, strict=True)):
+    for client, (train, test) in enumerate(zip(partition.train_K, partition.test_K, strict=True)):
         rows += [(example, client, TRAIN) for example in train.tolist()]
         if not partition.is_official:
             rows += [(example, client, TEST) for example in test.tolist()]

@@ -144,7 +144,7 @@ def _limits(
     # Importing torch takes seconds.
     from fedgrid.engine.runtime.run.prepare import held_in, prepare
 
-    counts_K = [len(test) for test in held_in(run, data_dir, number - 1).tested_K]
+    counts_K = [len(test) for test in held_in(run, data_dir, number - 1).test_K]
     yield min(counts_K), f"client {counts_K.index(min(counts_K))} has {min(counts_K)} test images"
     if "server" in options.on:
         setup, _ = prepare(run, data_dir)

@@ -111,7 +111,7 @@ def split_notes(
     notes: list[str] = []
     if partition.is_official:
         return notes
-    trained, tested = np.concatenate(partition.train_K), np.concatenate(partition.tested_K)
+    trained, tested = np.concatenate(partition.train_K), np.concatenate(partition.test_K)
     if repeats_N is not None:
         copies = np.isin(repeats_N[tested], repeats_N[trained]).sum()
         if copies:

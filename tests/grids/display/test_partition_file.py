@@ -34,7 +34,7 @@ def test_exported_file_gives_the_same_examples(tmp_path, capsys, split, suffix, 
     same = {"tested_on": before.split.tested_on, "test_leakage": before.split.test_leakage}
     after = complete({"split": {"kind": "file", "path": str(path), **same}}, tmp_path)
     one, other = held_in(before, tmp_path, 0), held_in(after, tmp_path, 0)
-    for was, now in ((one.train_K, other.train_K), (one.tested_K, other.tested_K)):
+    for was, now in ((one.train_K, other.train_K), (one.test_K, other.test_K)):
         assert [positions.tolist() for positions in was] == [positions.tolist() for positions in now]
     assert prepare(before, tmp_path)[1].tolist() == prepare(after, tmp_path)[1].tolist()
 

@@ -43,7 +43,7 @@ def test_copies_on_both_sides_are_counted(table, tmp_path):
     copies = sum(value in held for value in test.images[:, 0].tolist())
     assert f"{copies} of 8 examples of the server's test set of csv:t.csv#drop=subject@" in of_server
     trained = {value for held in partition.train_K for value in pool.images[held, 0].tolist()}
-    tested = [value for held in partition.tested_K for value in pool.images[held, 0].tolist()]
+    tested = [value for held in partition.test_K for value in pool.images[held, 0].tolist()]
     copies = sum(value in trained for value in tested)
     assert f"{copies} of {len(tested)} examples that clients are tested on are also trained on" in of_clients
     assert notes_on(table(20), tmp_path)[0] == []

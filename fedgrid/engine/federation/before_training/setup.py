@@ -54,8 +54,8 @@ def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Parti
     if not config.drift:
         return partition
     scenario, split, seed = config.split_scenario, config.split, config.seed
-    pool, kind = ImagePool.of(pair[0], num_classes), kind_of(config.split.kind)
-    group_K, train_K, test_K = [*partition.group_K], [*partition.train_K], [*partition.tested_K]
+    pool, kind = ImagePool.from_images(pair[0], num_classes), kind_of(config.split.kind)
+    group_K, train_K, test_K = [*partition.group_K], [*partition.train_K], [*partition.test_K]
     stay = [client for client in range(partition.num_clients) if client not in config.drift]
     staying = Partition(
         [group_K[client] for client in stay],
@@ -69,7 +69,7 @@ def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Parti
         if held is not None:
             dealt = Partition([move.to], [reduce_quantity(held, split, rng)])
             alone = cut(scenario, dealt, [rng], pool, split, seed, staying)
-            [train_K[client]], [test_K[client]] = alone.train_K, alone.tested_K
+            [train_K[client]], [test_K[client]] = alone.train_K, alone.test_K
     moved = replace(partition, group_K=group_K, train_K=train_K, test_K=test_K)
     require_images(moved, split)
     return _add_official_tests(config, pair, moved)

@@ -30,7 +30,7 @@ def assign(
 ) -> Partition:
     """Return who holds what by rows of texts.
 
-    Clients are numbered from 0, in the order of `in_order`; hidden groups likewise.
+    Clients are numbered from 0, in the order of `sort_names`; hidden groups likewise.
 
     Args:
         source: what messages call the file or the data set.
@@ -42,7 +42,7 @@ def assign(
     Raises:
         DataError: a value is missing or wrong, or two rows contradict each other.
     """
-    names = in_order({client for client in clients_R if client})
+    names = sort_names({client for client in clients_R if client})
     if not names:
         raise DataError(f"{source}: no example has a client; write one into the column client")
     clients_R = composed(clients_R)
@@ -60,9 +60,9 @@ def assign(
         )
     stops_K = np.searchsorted(client_R, np.arange(1, len(names)))
     held_K = np.split(example_R, stops_K)
-    group_of = _group_of(source, clients_R, composed(groups_R)) if groups_R is not None else {}
+    group_of = _find_groups(source, clients_R, composed(groups_R)) if groups_R is not None else {}
     groups = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
-    group_names = in_order(groups)
+    group_names = sort_names(groups)
     partition = Partition(
         tuple(group_names.index(group_of[name]) if group_of else 0 for name in names),
         held_K,
@@ -78,7 +78,7 @@ def assign(
     return partition.cut(cuts_K)
 
 
-def of_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Partition:
+def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Partition:
     """Return who holds what where each example has a client; clients are in groups if each is in one.
 
     Raises:
@@ -91,18 +91,18 @@ def of_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | 
     return assign(source, clients_N, groups_R=groups_N)
 
 
-def grouped(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
+def add_groups(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
     """Return examples with groups; those of the test set only where the pool has all of them."""
-    names = in_order(set(of_pool))
+    names = sort_names(set(of_pool))
     pool, test = pair
-    pool = replace(pool, groups=numbered(of_pool, names), group_names=tuple(names))
+    pool = replace(pool, groups=number_names(of_pool, names), group_names=tuple(names))
     if set(composed(of_test)) <= set(names):
-        test = replace(test, groups=numbered(of_test, names), group_names=tuple(names))
+        test = replace(test, groups=number_names(of_test, names), group_names=tuple(names))
     return pool, test
 
 
-def numbered(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each text among names, as `in_order` returns them."""
+def number_names(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each text among names, as `sort_names` returns them."""
     numbers = {name: number for number, name in enumerate(names)}
     return np.array([numbers[text] for text in composed(texts)], np.int64)
 
@@ -112,7 +112,7 @@ def are_numbers(names: Collection[str]) -> bool:
     return all(name.isdecimal() for name in names)
 
 
-def in_order(names: Collection[str]) -> list[str]:
+def sort_names(names: Collection[str]) -> list[str]:
     """Return different names, composed: ascending as numbers if all are numbers, else as texts.
 
     Texts are in the order in which they are written, composed or not.
@@ -141,7 +141,7 @@ def _are_tests(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) ->
     return np.array([part == TEST for part in parts_R], bool)
 
 
-def _group_of(source: str, clients_R: Sequence[str], groups_R: Sequence[str]) -> dict[str, str]:
+def _find_groups(source: str, clients_R: Sequence[str], groups_R: Sequence[str]) -> dict[str, str]:
     group_of: dict[str, str] = {}
     for client, group in zip(clients_R, groups_R, strict=True):
         if not client:

@@ -23,7 +23,7 @@ class Facts:
     """What each of its examples is: pixels, numbers or tokens."""
     pool_size: int
     """Number of examples in the pool, which is split among the clients. An estimate for a data set
-    that `varies` whose file is not here yet."""
+    whose `sizes_vary` and whose file is not here yet."""
     test_size: int | None = None
     """Number of examples of the server's test set, an estimate likewise; None: not known yet."""
     num_groups: int | None = None
@@ -36,7 +36,7 @@ class Facts:
     """In one line each what a user may not expect of the user's own data."""
 
 
-Opened = tuple[Facts, Callable[[], Pair]]
+DataSource = tuple[Facts, Callable[[], Pair]]
 """What is known of the user's own data once they are opened, and what reads their examples."""
 
 
@@ -63,7 +63,7 @@ class Dataset(Facts):
     """Required files, relative to the data folder."""
     fetch: Callable[[Path], None] | None = field(default=None, repr=False, compare=False)
     """Downloads the files into a folder, checks and unpacks them; None if there is no download."""
-    varies: bool = False
+    sizes_vary: bool = False
     """Whether its sizes depend on how its npz file was made."""
     is_own: bool = False
     """Whether it is a plugin's, whose sizes, model and training are not known before it is read."""

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedgrid.engine.federation.data.assigned import numbered
-from fedgrid.engine.federation.data.dataset import Facts, Opened
+from fedgrid.engine.federation.data.assigned import number_names
+from fedgrid.engine.federation.data.dataset import DataSource, Facts
 from fedgrid.engine.federation.data.files import (
     FORMATS,
     GREY_MODES,
@@ -47,7 +47,7 @@ LITTER = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
 Files = list[list[Path]]
 
 
-def open_folder(folder: Path, size: Size | None = None, share: float | None = None) -> Opened:
+def open_folder(folder: Path, size: Size | None = None, share: float | None = None) -> DataSource:
     """Return what is known of a folder, and what reads its images: (pool, server's test set).
 
     The first image is read; of the others it is known by their folders what they are. A folder <class>/* has
@@ -74,13 +74,13 @@ def open_folder(folder: Path, size: Size | None = None, share: float | None = No
         images = _image_set(part, first, size)
         if not groups:
             return images
-        of_images = numbered([path.parts[GROUP] for files in part for path in files], groups)
+        of_images = number_names([path.parts[GROUP] for files in part for path in files], groups)
         return replace(images, groups=of_images, group_names=tuple(groups))
 
     return facts, lambda: (read_part(train), read_part(test))
 
 
-def _open_drawn(folder: Path, size: Size | None, share: float) -> Opened:
+def _open_drawn(folder: Path, size: Size | None, share: float) -> DataSource:
     every = _flat_files(folder)
     first, counts_L = _pixels(every[0][0], size), [len(files) for files in every]
     check_memory(folder, first.nbytes * sum(counts_L))

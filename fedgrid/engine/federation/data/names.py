@@ -69,7 +69,7 @@ def has_target(dataset: str) -> bool:
     return any(key == TARGET for key, _ in size_and_options(place_and_mark(given)[1])[1])
 
 
-def share_of(source: str, value: str) -> float:
+def parse_share(source: str, value: str) -> float:
     """Return the share that `#test=0.2` asks for.
 
     Raises:
@@ -97,7 +97,7 @@ def only_share(source: str, options: Sequence[Option]) -> float | None:
             raise ConfigError(
                 f"{source}: unknown option '{key}={value}'; allowed: {TEST_SHARE}=SHARE", ("dataset",)
             )
-    return share_of(source, options[-1][1]) if options else None
+    return parse_share(source, options[-1][1]) if options else None
 
 
 PARTITION = "partition"

@@ -25,8 +25,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import grouped, in_order, numbered, of_clients
-from fedgrid.engine.federation.data.dataset import Facts, Opened, check_first
+from fedgrid.engine.federation.data.assigned import add_groups, assign_clients, number_names, sort_names
+from fedgrid.engine.federation.data.dataset import DataSource, Facts, check_first
 from fedgrid.engine.federation.data.files import (
     check_format,
     check_is_file,
@@ -56,7 +56,7 @@ LARGE = 1 << 26
 """Bytes of images from which on they are read when they are used."""
 
 
-def open_npz(path: Path, share: float | None = None) -> Opened:
+def open_npz(path: Path, share: float | None = None) -> DataSource:
     """Return what is known of a file, and what reads its examples: (pool, server's test set).
 
     The pool is train, with val if the file has it. With a `share`, which is drawn from it as the test set,
@@ -128,7 +128,7 @@ def _join(parts: Sequence[ImageSet]) -> ImageSet:
     )
 
 
-def _open_drawn(path: Path, share: float) -> Opened:
+def _open_drawn(path: Path, share: float) -> DataSource:
     with _open(path, ("train",)) as file:
         if others := [part for part in ("val", "test") if f"{part}_images" in file]:
             raise DataError(f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}")
@@ -143,21 +143,21 @@ def _open_drawn(path: Path, share: float) -> Opened:
     of_pool = None if groups is None else list(compress(groups, ~is_test_N))
     assigned = None
     if clients is not None:
-        assigned = of_clients(path.name, list(compress(clients, ~is_test_N)), of_pool)
+        assigned = assign_clients(path.name, list(compress(clients, ~is_test_N)), of_pool)
 
     def read() -> Pair:
         with _open(path, ("train",)) as file:
             [rows] = _every_example(path, file, ("train",))
         pool, test = cut(ImageSet(rows, labels, vocabulary=inputs.vocabulary), is_test_N)
         if groups is not None and of_pool is not None:
-            pool, test = grouped((pool, test), of_pool, list(compress(groups, is_test_N)))
+            pool, test = add_groups((pool, test), of_pool, list(compress(groups, is_test_N)))
         return replace(pool, assigned=assigned), test
 
     facts = Facts(
         num_classes=num_classes,
         inputs=inputs,
         pool_size=int(np.count_nonzero(~is_test_N)),
-        num_groups=None if of_pool is None else len(in_order(set(of_pool))),
+        num_groups=None if of_pool is None else len(sort_names(set(of_pool))),
         assigned=assigned,
         notes=_without_client(path, assigned),
     )
@@ -347,7 +347,7 @@ def _assigned(path: Path, file: NpzFile) -> Partition | None:
     groups = _groups(path, file)
     clients = _texts(path, file, "client", parts)
     of_groups = None if groups is None else [groups[0][group] for group in np.concatenate(groups[1][:-1])]
-    return of_clients(path.name, np.concatenate(clients).astype(str).tolist(), of_groups)
+    return assign_clients(path.name, np.concatenate(clients).astype(str).tolist(), of_groups)
 
 
 def _texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[NDArray[Any]]:
@@ -376,12 +376,12 @@ def _groups(path: Path, file: NpzFile) -> tuple[tuple[str, ...], list[Groups]] |
     *of_pool, of_test = _texts(path, file, "group", parts)
     given, position_N = np.unique(np.concatenate(of_pool), return_inverse=True)
     names = list(dict.fromkeys(composed(given.astype(str).tolist())))
-    groups_N = numbered(given.astype(str).tolist(), names)[position_N]
+    groups_N = number_names(given.astype(str).tolist(), names)[position_N]
     tested, position_T = np.unique(of_test, return_inverse=True)
     if unseen := [name for name in composed(tested.astype(str).tolist()) if name not in names]:
         raise DataError(
             f"{path}: group '{unseen[0]}' of test_group has no training images; remove its test images"
         )
     stops = np.cumsum([len(part) for part in of_pool[:-1]])
-    groups_T = numbered(tested.astype(str).tolist(), names)[position_T]
+    groups_T = number_names(tested.astype(str).tolist(), names)[position_T]
     return tuple(names), [*np.split(groups_N, stops), groups_T]

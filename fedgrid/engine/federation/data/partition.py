@@ -23,9 +23,9 @@ class Partition:
     group_K: Sequence[int]
     """The hidden group of each client, from 0; all 0 without groups."""
     train_K: Sequence[Positions]
-    """Those that each client trains on; all that it holds where `test_K` is None."""
-    test_K: Sequence[Positions] | None = None
-    """Those that each client is scored on, none of which it trains on. None: they are not cut off yet."""
+    """Those that each client trains on; all that it holds until `is_cut`."""
+    test_K: Sequence[Positions] = ()
+    """Those that each client is scored on, none of which it trains on. Empty: they are not cut off yet."""
     is_official: bool = False
     """Whether `test_K` are positions in the official test set, not in the pool."""
     source: str = ""
@@ -42,18 +42,17 @@ class Partition:
         """K."""
         return len(self.train_K)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is known what clients are scored on."""
+        return len(self.test_K) > 0
+
     @cached_property
     def held_K(self) -> Sequence[Positions]:
         """The examples of the pool that each client trains on or is scored on."""
-        if self.test_K is None or self.is_official:
+        if not self.is_cut or self.is_official:
             return self.train_K
         return [np.union1d(train, test) for train, test in zip(self.train_K, self.test_K, strict=True)]
-
-    @property
-    def tested_K(self) -> Sequence[Positions]:
-        """As `test_K`, of clients whose tests are cut off."""
-        assert self.test_K is not None, "the tests are not cut off yet"
-        return self.test_K
 
     @cached_property
     def are_shared(self) -> bool:
@@ -64,13 +63,13 @@ class Partition:
     @cached_property
     def num_leaked(self) -> int:
         """How many examples a client is tested on and another one trains on."""
-        if self.test_K is None:
+        if not self.is_cut:
             return 0
         return len(np.intersect1d(np.concatenate(self.test_K), np.concatenate(self.train_K)))
 
     def keep(self, held_K: Sequence[Positions]) -> "Partition":
         """Return the same with `held_K` alone, some of what each client holds."""
-        if self.test_K is None:
+        if not self.is_cut:
             return replace(self, train_K=held_K)
         return replace(
             self,

@@ -209,7 +209,7 @@ DATASETS: dict[str, Dataset] = {
         location="femnist.npz",
         num_groups=3550,
         files=("femnist.npz",),
-        varies=True,
+        sizes_vary=True,
         made_by="fedgrid data femnist --from SOURCE",
         bibtex=f"{papers.LEAF}\n\n{papers.EMNIST}",
     ),

@@ -37,7 +37,7 @@ def cut_each(dealt: Partition, rngs_K: Rngs, split: Split, seed: int, scenario: 
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
     share; the client is scored on the second part.
     """
-    if dealt.test_K is not None:
+    if dealt.is_cut:
         cut_once = dealt
     elif split.tested_on == "official":
         cut_once = _leave_uncut(dealt)
@@ -91,7 +91,7 @@ def cut_by_subject(
     """
     side_S = np.full(1 + subjects_N.max(initial=-1), UNDECIDED)
     if before is not None:
-        for train, test in zip(before.train_K, before.tested_K, strict=True):
+        for train, test in zip(before.train_K, before.test_K, strict=True):
             side_S[subjects_N[train]], side_S[subjects_N[test]] = TRAINED, SCORED
     if split.scored_on == "test" and split.tested_on == "official":
         return _leave_uncut(dealt)
@@ -116,7 +116,7 @@ def _cut_by_side(
     cuts = []
     for client, (held, rng) in enumerate(zip(dealt.train_K, rngs_K, strict=True)):
         subjects = np.unique(subjects_N[held])
-        num_scored = min(share_of(len(subjects), test_share), len(subjects) - 1)
+        num_scored = min(round_share(len(subjects), test_share), len(subjects) - 1)
         num_scored -= int(np.count_nonzero(side_S[subjects] == SCORED))
         left = rng.permutation(subjects[side_S[subjects] == UNDECIDED])
         side_S[left] = TRAINED
@@ -134,7 +134,7 @@ def _cut_by_side(
 
 def cut(rng: np.random.Generator, held: Positions, test_share: float) -> tuple[Positions, Positions]:
     """Cut a client's images at random into train and test; test has `test_share` of them, rounded up."""
-    num_test = share_of(len(held), test_share)
+    num_test = round_share(len(held), test_share)
     shuffled = rng.permutation(held)
     return np.sort(shuffled[num_test:]), np.sort(shuffled[:num_test])
 
@@ -149,12 +149,12 @@ def common_test(
     """
     is_test = np.zeros(1 + max(positions.max() for positions in positions_L), bool)
     for positions in positions_L:
-        num_test = min(share_of(len(positions), test_share), len(positions) - 1)
+        num_test = min(round_share(len(positions), test_share), len(positions) - 1)
         is_test[rng.permutation(positions)[:num_test]] = True
     return is_test
 
 
-def share_of(count: int, share: float) -> int:
+def round_share(count: int, share: float) -> int:
     """Return `share` of `count`, rounded up; computed in decimals, so that 0.1 of 30 is 3 and not 4."""
     return ceil(Fraction(repr(share)) * count)
 

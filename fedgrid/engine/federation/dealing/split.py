@@ -59,7 +59,7 @@ def split_pool(images: ImageSet, num_classes: int, scenario: Scenario, split: Sp
         assigned=images.assigned,
     )
     kinds.check(scenario, facts, split, seed)
-    pool = ImagePool.of(images, num_classes)
+    pool = ImagePool.from_images(images, num_classes)
     rngs_K = [
         generator(seed, f"split of {scenario.seed_text}", client=client)
         for client in range(scenario.num_clients)
@@ -109,10 +109,9 @@ def cut(
     if scenario.split == FILE:
         assert pool.assigned is not None, "`check` has seen it"
         are_shared = pool.assigned.are_shared
-    is_cut = dealt.test_K is not None
-    if pool.subjects_N is not None and not is_cut:
+    if pool.subjects_N is not None and not dealt.is_cut:
         return cut_by_subject(dealt, rngs_K, pool.subjects_N, split, seed, scenario.seed_text, before)
-    if are_shared and not is_cut and split.test_leakage == "none":
+    if are_shared and not dealt.is_cut and split.test_leakage == "none":
         return cut_for_all(dealt, pool.positions_L, split, seed, scenario.seed_text)
     return cut_each(dealt, rngs_K, split, seed, scenario.seed_text)
 
@@ -164,7 +163,7 @@ def client_sets(
     shared: dict[tuple[int, bytes], HeldImages] = {}
     sets = []
     for client in range(partition.num_clients) if clients is None else clients:
-        train, tests = partition.train_K[client], partition.tested_K[client]
+        train, tests = partition.train_K[client], partition.test_K[client]
         change = client if changes and changes.by_client else partition.group_K[client]
         if partition.is_official:
             key = change if changes else 0, tests.tobytes()
@@ -197,7 +196,7 @@ def require_images(partition: Partition, split: Split) -> None:
 
 
 def _require_both(partition: Partition, scored_on: str, helps: str) -> None:
-    for client, (train, test) in enumerate(zip(partition.train_K, partition.tested_K, strict=True)):
+    for client, (train, test) in enumerate(zip(partition.train_K, partition.test_K, strict=True)):
         if len(train) == 0 or len(test) == 0:
             raise ConfigError(
                 f"client {client} would hold {len(train)} training and {len(test)} {scored_on} images, but "

@@ -41,7 +41,7 @@ class FromFile(SplitKind):
                 ("clients",),
             )
         _check_examples(assigned, scenario.dataset, facts.pool_size)
-        if assigned.test_K is not None:
+        if assigned.is_cut:
             _check_cut(assigned, split)
 
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:

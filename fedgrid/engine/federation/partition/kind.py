@@ -45,7 +45,7 @@ class ImagePool:
     """Whom each image is about, if the data set says it."""
 
     @classmethod
-    def of(cls, images: ImageSet, num_classes: int) -> ImagePool:
+    def from_images(cls, images: ImageSet, num_classes: int) -> ImagePool:
         """Return the pool of a data set that has `num_classes`."""
         labels_N = images.classes
         positions_L = tuple(np.flatnonzero(labels_N == label) for label in range(num_classes))

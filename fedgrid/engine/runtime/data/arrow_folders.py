@@ -83,7 +83,7 @@ def read_splits(source: str, splits: Sequence[Sequence[Path]]) -> "tuple[pa.Tabl
         raise DataError(f"{source}: splits have different columns: {names}; take one of them") from error
 
 
-def columns_of(source: str, table: "pa.Table") -> dict[str, Column]:
+def read_columns(source: str, table: "pa.Table") -> dict[str, Column]:
     """Return the columns of such a table.
 
     Raises:

@@ -23,7 +23,7 @@ from fedgrid.engine.federation.data.published.facts import REFUSED
 from fedgrid.engine.federation.data.registry import DATASETS, default_of
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
 from fedgrid.engine.runtime.data import arrow_folders, hub, own_images
-from fedgrid.engine.runtime.data.own_data import own_facts, read_own
+from fedgrid.engine.runtime.data.own_data import find_facts, read_examples
 from fedgrid.engine.runtime.data.own_images import OWN_FORMATS
 from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.user_files import absolute, cache
@@ -55,7 +55,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     name, path, mark = _located(name)
     named = names.on_hub(name)
     called = f"{names.HUB}:{named[0]}" if named else ""
-    facts = own_facts(kind, path, mark, called)
+    facts = find_facts(kind, path, mark, called)
     model, training = default_of(facts.inputs)
     if not names.is_name(name):
         name = own_images.name(kind, path, mark, files_of(kind, path))
@@ -65,7 +65,7 @@ def find(name: str, data_dir: Path) -> Dataset:
         OWN_FORMATS[kind],
         model=model,
         training=training,
-        read=partial(read_own, kind, mark, called),
+        read=partial(read_examples, kind, mark, called),
         location=str(path),
         **vars(facts),
         may_lack_classes=kind in (*names.TABLES, names.HUB),
@@ -175,9 +175,9 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
             training=training,
             num_groups=len(pool.group_names) or None,
         )
-    if not dataset.varies or _missing(dataset, data_dir):
+    if not dataset.sizes_vary or _missing(dataset, data_dir):
         return dataset
-    facts = own_facts("npz", data_dir / dataset.location, "")
+    facts = find_facts("npz", data_dir / dataset.location, "")
     return replace(dataset, pool_size=facts.pool_size, num_groups=facts.num_groups)
 
 

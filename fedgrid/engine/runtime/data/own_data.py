@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.data.dataset import Facts, Opened
+from fedgrid.engine.federation.data.dataset import DataSource, Facts
 from fedgrid.engine.federation.data.image_folders import open_folder
 from fedgrid.engine.federation.data.images import Pair
 from fedgrid.engine.federation.data.npz_files import open_npz
@@ -33,7 +33,7 @@ FOLDER = "folder"
 """The format of which each image is a file."""
 
 
-def own_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
+def find_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
     """Return what is known of data in one of `OWN_FORMATS`; `mark` is as in `names.place_and_mark`.
 
     Messages call them by their path, or, those of the hub, as they are `called`.
@@ -46,16 +46,16 @@ def own_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
     if kind == FOLDER:
         # What there would be to remember takes as long to check: a list of its files.
         return _open(kind, path, mark, called)[0]
-    return _facts(kind, path, mark, called, _stamp(kind, path))
+    return _remember_facts(kind, path, mark, called, _stamp(kind, path))
 
 
-def read_own(kind: str, mark: str, called: str, path: Path) -> Pair:
+def read_examples(kind: str, mark: str, called: str, path: Path) -> Pair:
     """Return the examples of such data, pool and server's test set; raises what `own_facts` raises."""
     if kind == FOLDER:
         return _open(kind, path, mark, called)[1]()
-    _, read = _last_opened(kind, path, mark, called, _stamp(kind, path))
+    _, read = _open_once(kind, path, mark, called, _stamp(kind, path))
     # It holds a whole table, which nobody needs twice.
-    _last_opened.cache_clear()
+    _open_once.cache_clear()
     return read()
 
 
@@ -65,24 +65,24 @@ def _stamp(kind: str, path: Path) -> str:
 
 
 @lru_cache(maxsize=8)
-def _facts(kind: str, path: Path, mark: str, called: str, stamp: str) -> Facts:
-    return _last_opened(kind, path, mark, called, stamp)[0]
+def _remember_facts(kind: str, path: Path, mark: str, called: str, stamp: str) -> Facts:
+    return _open_once(kind, path, mark, called, stamp)[0]
 
 
 @lru_cache(maxsize=1)
-def _last_opened(kind: str, path: Path, mark: str, called: str, stamp: str) -> Opened:
+def _open_once(kind: str, path: Path, mark: str, called: str, stamp: str) -> DataSource:
     return _open(kind, path, mark, called)
 
 
-def _open(kind: str, path: Path, mark: str, called: str) -> Opened:
+def _open(kind: str, path: Path, mark: str, called: str) -> DataSource:
     if kind == names.HUB:
-        options = Options.of(called or f"{path}", mark, is_saved=True, is_on_hub=bool(called))
+        options = Options.parse(called or f"{path}", mark, is_saved=True, is_on_hub=bool(called))
         return _open_saved(path, options)
     size, given = names.size_and_options(mark)
     if size and kind != FOLDER:
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
-        return open_table(_table_of(read_table(path, kind == "parquet")), Options.of(f"{path}", mark))
+        return open_table(_make_table(read_table(path, kind == "parquet")), Options.parse(f"{path}", mark))
     share = names.only_share(f"{path}", given)
     return open_npz(path, share) if kind == "npz" else open_folder(path, size, share)
 
@@ -120,7 +120,7 @@ def _check_options(given: str) -> None:
             )
 
 
-def _table_of(read: "pa.Table") -> Table:
+def _make_table(read: "pa.Table") -> Table:
     columns = dict(zip(read.column_names, read.columns, strict=True))
     others = others_in(columns)
     return Table(
@@ -133,7 +133,7 @@ def _table_of(read: "pa.Table") -> Table:
             )
             for name, column in columns.items()
         },
-        lambda is_left_R: _table_of(read.filter(is_left_R)),
+        lambda is_left_R: _make_table(read.filter(is_left_R)),
         index_of(read),
     )
 
@@ -142,7 +142,7 @@ def _written(column: "pa.ChunkedArray", row: int) -> str:
     return str(column[row].as_py() or "")
 
 
-def _open_saved(folder: Path, options: Options) -> Opened:
+def _open_saved(folder: Path, options: Options) -> DataSource:
     """Return what the package `datasets` has saved in a folder."""
     splits = arrow_folders.splits_in(folder)
     held, tested = options.splits(list(splits))
@@ -161,4 +161,4 @@ def _table_saved(source: str, stored: "pa.Table", is_test_R: Bools | None) -> Ta
         left_R = None if is_test_R is None else is_test_R[is_left_R]
         return _table_saved(source, stored.filter(is_left_R), left_R)
 
-    return Table(arrow_folders.columns_of(source, stored), take, is_test_R=is_test_R)
+    return Table(arrow_folders.read_columns(source, stored), take, is_test_R=is_test_R)

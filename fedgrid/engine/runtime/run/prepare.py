@@ -64,5 +64,5 @@ def held_in(config: RunConfig, data_dir: Path, round_index: int) -> Partition:
         start,
         group_K=[part.group_K[client] for client, part in enumerate(of_each)],
         train_K=[part.train_K[client] for client, part in enumerate(of_each)],
-        test_K=[part.tested_K[client] for client, part in enumerate(of_each)],
+        test_K=[part.test_K[client] for client, part in enumerate(of_each)],
     )

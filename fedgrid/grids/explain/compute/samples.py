@@ -73,17 +73,17 @@ def samples(settings: Explaining, source: SampleSource) -> list[Sample]:
 
 
 def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
-    tested_K = source.partition.tested_K
+    test_K = source.partition.test_K
     if settings.on == "server":
         rng = generator(source.seed, "explained server images", client=client)
         candidates = _all([SERVER], [source.server_images])
     elif settings.on == "members":
         rng = generator(source.seed, "explained images", client=client)
-        candidates = _all([client], [len(tested_K[client])])
+        candidates = _all([client], [len(test_K[client])])
     else:
         rng = generator(source.seed, "explained images of others", client=client)
-        others = [other for other in range(len(tested_K)) if other != client]
-        candidates = _all(others, [len(tested_K[other]) for other in others])
+        others = [other for other in range(len(test_K)) if other != client]
+        candidates = _all(others, [len(test_K[other]) for other in others])
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
     if settings.on == "others":
         candidates = candidates[:, source.labels_K[candidates[0]] != source.labels_K[client]]
@@ -109,7 +109,7 @@ def _of_cluster(settings: Explaining, source: SampleSource, client: int) -> Samp
         holders = np.flatnonzero(chosen).tolist()
         if not holders:
             return None
-        candidates = _all(holders, [len(source.partition.tested_K[holder]) for holder in holders])
+        candidates = _all(holders, [len(source.partition.test_K[holder]) for holder in holders])
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
     return _sample(source, client, candidates[:, : settings.images])
 
@@ -134,7 +134,7 @@ def position_of(partition: Partition, holder: int, place: int) -> int | None:
     """Return an image's position in the pool of training images; None for an official test image."""
     if holder == SERVER or partition.is_official:
         return None
-    return int(partition.tested_K[holder][place])
+    return int(partition.test_K[holder][place])
 
 
 def _all(holders: Sequence[int], counts: Sequence[int]) -> Positions:

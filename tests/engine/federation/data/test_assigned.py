@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.engine.federation.data.assigned import assign, in_order
+from fedgrid.engine.federation.data.assigned import assign, sort_names
 from fedgrid.engine.federation.errors import DataError
 
 
@@ -12,7 +12,7 @@ def test_clients_and_groups_are_numbered_in_order_and_an_empty_client_is_nobody(
     assert assigned.client_names == ("9", "10")
     assert [held.tolist() for held in assigned.held_K] == [[1], [0, 3]]
     assert (assigned.group_K, assigned.group_names) == ((0, 1), ("a", "b"))
-    assert (assigned.num_rows, assigned.are_shared, assigned.test_K) == (4, False, None)
+    assert (assigned.num_rows, assigned.are_shared, assigned.is_cut) == (4, False, False)
 
 
 def test_rows_that_name_their_example_may_share_it_and_come_in_any_order():
@@ -55,7 +55,7 @@ def test_rows_that_cannot_be_are_refused(given, said):
 )
 def test_names_are_in_the_order_of_their_numbers_or_of_their_texts(names, ordered):
     """A name in two spellings comes where the first of them does."""
-    assert in_order(names) == ordered
+    assert sort_names(names) == ordered
 
 
 def test_two_spellings_of_a_client_are_one():

@@ -9,10 +9,10 @@ from fedgrid.engine.federation.dealing.holdouts import (
     common_test,
     cut,
     cut_by_subject,
+    round_share,
     server_sets,
     server_subset,
     sets_of_groups,
-    share_of,
 )
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import Changes
@@ -95,7 +95,7 @@ def deal(split, scored_on, test_leakage, seed=0):
     ("count", "share", "expected"), [(10, 0.3, 3), (11, 0.3, 4), (30, 0.1, 3), (1, 0.3, 1)]
 )
 def test_the_test_share_is_rounded_up_as_a_decimal(count, share, expected):
-    assert share_of(count, share) == expected
+    assert round_share(count, share) == expected
 
 
 def test_cut_separates_train_and_test():
@@ -132,7 +132,7 @@ def test_validation_has_the_same_share_as_test(split, test_leakage):
         wide = 3 * np.sqrt(of_all * 0.3 * 0.7)
         assert sum(len(part.test) for part in search) == pytest.approx(0.3 * of_all, abs=wide)
     else:
-        assert [len(part.test) for part in search] == [share_of(len(part.train), 0.3) for part in run]
+        assert [len(part.test) for part in search] == [round_share(len(part.train), 0.3) for part in run]
 
 
 @pytest.mark.parametrize(("split", "test_leakage"), KINDS[1:])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.dealing.holdouts import server_subset, share_of
+from fedgrid.engine.federation.dealing.holdouts import round_share, server_subset
 from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.dealing.split import (
     mean_share_kept,
@@ -47,7 +47,7 @@ def as_lists(splits):
 
 
 def test_positions_of_a_pool_are_listed_by_class():
-    pool = ImagePool.of(ImageSet(np.empty((0, 1, 1, 1), np.uint8), np.array([1, 0, 1, 2])), 3)
+    pool = ImagePool.from_images(ImageSet(np.empty((0, 1, 1, 1), np.uint8), np.array([1, 0, 1, 2])), 3)
     assert [part.tolist() for part in pool.positions_L] == [[1], [0, 2], [3]]
 
 
@@ -117,7 +117,7 @@ class TestSplitPool:
             held = np.concatenate([part.train, part.test])
             assert held.dtype == np.int64
             assert len(np.unique(held)) == len(held) <= 600 // clients
-            assert len(part.test) == share_of(len(held), 0.3)
+            assert len(part.test) == round_share(len(held), 0.3)
             assert set(LABELS[held]) <= set(sets[part.cluster])
 
     def test_split_depends_only_on_its_arguments(self):

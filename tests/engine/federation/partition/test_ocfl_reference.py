@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from fedgrid.engine.federation.data.registry import DATASETS
-from fedgrid.engine.federation.dealing.holdouts import share_of
+from fedgrid.engine.federation.dealing.holdouts import round_share
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS, class_sets, sizes_of
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data.datasets import load
@@ -68,7 +68,7 @@ def test_test_sets_of_published_clients_are_30_percent_rounded_up():
     assert len(clients) == 8 * 15 + 8 * 30
     for row in clients:
         train, test = int(row["train"]), int(row["test"])
-        assert test == share_of(train + test, 0.3)
+        assert test == round_share(train + test, 0.3)
         assert train == sum(float(row[f"tr{label}"]) for label in range(10))
         assert test == sum(float(row[f"te{label}"]) for label in range(10))
 

@@ -35,7 +35,7 @@ def write(tmp_path, content, name="t.csv"):
     return f"{kind}:{tmp_path}/{name}"
 
 
-def rows_of(name, tmp_path):
+def make_rows(name, tmp_path):
     """Return all rows of a data set, sorted, and what is noted but for the drawn test set."""
     pool, test = load(name, tmp_path)
     rows = sorted([*pool.images.tolist(), *test.images.tolist()])
@@ -53,7 +53,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("content", PLAIN.values(), ids=PLAIN)
 def test_what_stands_between_columns_is_found(tmp_path, content):
-    assert rows_of(write(tmp_path, content), tmp_path) == (sorted(NUMBERS), [])
+    assert make_rows(write(tmp_path, content), tmp_path) == (sorted(NUMBERS), [])
 
 
 def indexed(name):
@@ -65,7 +65,7 @@ def indexed(name):
 @pytest.mark.parametrize("names", [[""], ["Unnamed: 0"], ["Unnamed: 0.1", "Unnamed: 0", ""]], ids=str)
 def test_nothing_is_learned_from_the_index_of_a_csv_file(tmp_path, names):
     content = lines(**dict.fromkeys(names, range(40)))
-    rows, [note] = rows_of(write(tmp_path, content), tmp_path)
+    rows, [note] = make_rows(write(tmp_path, content), tmp_path)
     assert rows == sorted(NUMBERS)
     assert "nothing is learned from the index of the rows, column " in note
 
@@ -73,7 +73,7 @@ def test_nothing_is_learned_from_the_index_of_a_csv_file(tmp_path, names):
 @pytest.mark.parametrize("name", ["__index_level_0__", "patient"])
 def test_nothing_is_learned_from_the_index_of_a_frame(tmp_path, name):
     pq.write_table(indexed(name), tmp_path / "t.parquet")
-    rows, [note] = rows_of(f"parquet:{tmp_path}/t.parquet", tmp_path)
+    rows, [note] = make_rows(f"parquet:{tmp_path}/t.parquet", tmp_path)
     assert (rows, note.endswith(f"column {name}")) == (sorted(NUMBERS), True)
     assert find(f"parquet:{tmp_path}/t.parquet#client={name}", tmp_path).assigned.num_clients == 31
 
@@ -100,7 +100,7 @@ def test_time_stamps_keep_what_tells_them_apart(tmp_path):
     """As numbers, whole numbers, and numbers to predict; their mean is taken off."""
     stamps = [1_700_000_000 + row for row in range(40)]
     for name in (write(tmp_path, lines(t=stamps)), write(tmp_path, {"t": stamps, **COLUMNS}, "t.parquet")):
-        rows, [note] = rows_of(name, tmp_path)
+        rows, [note] = make_rows(name, tmp_path)
         assert np.diff([row[0] for row in rows]) == pytest.approx(np.ones(39), abs=1e-5)
         assert "an offset is taken off all rows" in note
         assert note.endswith(": t (1.7e+09)")
@@ -198,7 +198,7 @@ def test_half_floats_categories_and_views_of_texts_are_read(tmp_path):
         "view": pa.array(["1", "2"] * 20, pa.string_view()),
     }
     name = write(tmp_path, {**kinds, "label": LABELS}, "t.parquet")
-    rows, _ = rows_of(name, tmp_path)
+    rows, _ = make_rows(name, tmp_path)
     assert rows[:2] == [[0.0, 1.0, 0.0, 1.0], [0.5, 0.0, 1.0, 2.0]]
     assert find(f"{name}#client=half", tmp_path).assigned.client_names[:3] == ("0", "0.5", "1")
 

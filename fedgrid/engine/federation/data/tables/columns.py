@@ -94,7 +94,7 @@ class Table:
     """The rows of the server's test set, if the format says them."""
 
 
-def rows_of(table: Table, options: Options, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
+def make_rows(table: Table, options: Options, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
     """Return the rows of some columns as numbers.
 
     Raises:
@@ -176,7 +176,7 @@ def _in_single(
     return single[:, 0], float(offsets[0])
 
 
-def targets_of(table: Table, options: Options, name: str) -> NDArray[np.float32]:
+def read_targets(table: Table, options: Options, name: str) -> NDArray[np.float32]:
     """Return the numbers to predict of all rows, shape (R,).
 
     Raises:

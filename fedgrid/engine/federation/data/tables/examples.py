@@ -15,8 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import NUMBER, grouped, in_order, numbered, of_clients
-from fedgrid.engine.federation.data.dataset import Facts, Opened
+from fedgrid.engine.federation.data.assigned import (
+    NUMBER,
+    add_groups,
+    assign_clients,
+    number_names,
+    sort_names,
+)
+from fedgrid.engine.federation.data.dataset import DataSource, Facts
 from fedgrid.engine.federation.data.images import ImageSet, Labels, Subjects
 from fedgrid.engine.federation.data.names import DROP, TARGET, composed
 from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
@@ -26,10 +32,10 @@ from fedgrid.engine.federation.data.tables.columns import (
     Rows,
     Table,
     check_levels,
+    make_rows,
     missing,
+    read_targets,
     require_texts,
-    rows_of,
-    targets_of,
 )
 from fedgrid.engine.federation.data.tables.encodings import encode
 from fedgrid.engine.federation.data.tables.options import (
@@ -43,7 +49,7 @@ from fedgrid.engine.federation.data.tables.options import (
     TEST,
     TO_SKIP,
     Options,
-    roles_of,
+    find_roles,
 )
 from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import DTYPES
@@ -51,14 +57,14 @@ from fedgrid.engine.federation.inputs import DTYPES
 YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
 
 
-def open_table(table: Table, options: Options) -> Opened:
+def open_table(table: Table, options: Options) -> DataSource:
     """Return what is known of a table, and what reads its examples: the pool and the server's test set.
 
     Raises:
         ConfigError: a column that the options name is not there.
         DataError: a value is missing or impossible, or nothing is left to learn from.
     """
-    source, roles = options.source, roles_of(list(table.columns), options)
+    source, roles = options.source, find_roles(list(table.columns), options)
     for role, name in roles.items():
         if other := table.columns[name].other:
             raise ConfigError(
@@ -79,7 +85,7 @@ def open_table(table: Table, options: Options) -> Opened:
     subject_R = None
     if SUBJECT in roles:
         subjects = composed(sorted(set(texts[SUBJECT])))
-        subject_R = numbered(texts[SUBJECT], list(dict.fromkeys(subjects)))
+        subject_R = number_names(texts[SUBJECT], list(dict.fromkeys(subjects)))
     is_test_R, notes = _tests(table, options, roles, texts, label_R, subject_R)
     rows = _rows(table, options, roles.values(), is_test_R)
     held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
@@ -95,15 +101,15 @@ def open_table(table: Table, options: Options) -> Opened:
     )
     groups = [texts[GROUP][row] for row in held] if GROUP in roles else None
     if groups is not None:
-        pool, test = grouped((pool, test), groups, [texts[GROUP][row] for row in tested])
+        pool, test = add_groups((pool, test), groups, [texts[GROUP][row] for row in tested])
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
             error = missing(options, roles[CLIENT], int(held[clients.index("")]), table)
             raise DataError(f"{error}; {TO_SKIP}")
-        if tested_only := in_order({*composed(texts[CLIENT])} - {*composed(clients), ""}):
+        if tested_only := sort_names({*composed(texts[CLIENT])} - {*composed(clients), ""}):
             notes.append(f"{source}: only test rows have the {roles[CLIENT]} {abbreviate(tested_only)}")
-        assigned = of_clients(Path(source).name, clients, groups)
+        assigned = assign_clients(Path(source).name, clients, groups)
         pool = replace(pool, assigned=assigned)
         if groups is not None and not assigned.group_names:
             notes.append(f"{source}: a {roles[CLIENT]} has rows of several groups, so it is in none")
@@ -127,9 +133,9 @@ def _labels(
     if not next(iter(texts.values())):
         raise DataError(f"{options.source} has no row, only columns; add some")
     if TARGET in roles:
-        return targets_of(table, options, roles[TARGET]), (roles[TARGET],)
+        return read_targets(table, options, roles[TARGET]), (roles[TARGET],)
     class_names = _class_names(table, options, roles[LABEL], texts[LABEL])
-    return numbered(texts[LABEL], class_names), class_names
+    return number_names(texts[LABEL], class_names), class_names
 
 
 def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Bools) -> Rows:
@@ -139,7 +145,7 @@ def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Boo
     if not left:
         raise DataError(f"{options.source} has no column to learn from, only {', '.join(roles)}; add some")
     encoded = encode(table, options, left, is_test_R) if options.is_saved else None
-    rows = encoded or rows_of(table, options, left, is_test_R)
+    rows = encoded or make_rows(table, options, left, is_test_R)
     if not index or options.input:
         return rows
     called = abbreviate([name or "without a name" for name in index])
@@ -150,7 +156,7 @@ def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Boo
 def _class_names(table: Table, options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
     if classes := table.columns[name].classes:
         return tuple(composed(classes))
-    names = in_order(set(labels))
+    names = sort_names(set(labels))
     if len(names) < 2:
         raise DataError(f"{options.source}: column {name} has one class, {names[0]}; name a column with more")
     instead = "name the column of the classes"

@@ -20,7 +20,7 @@ from fedgrid.engine.federation.data.names import (
     Option,
     Size,
     composed,
-    share_of,
+    parse_share,
     size_and_options,
 )
 from fedgrid.engine.federation.errors import ConfigError, abbreviate
@@ -83,7 +83,7 @@ class Options:
     """Number of each row in the file, from 1; None: no row is left out."""
 
     @classmethod
-    def of(cls, source: str, mark: str, *, is_saved: bool = False, is_on_hub: bool = False) -> "Options":
+    def parse(cls, source: str, mark: str, *, is_saved: bool = False, is_on_hub: bool = False) -> "Options":
         """Return what a mark says, as `names.place_and_mark` returns it; a folder has no configurations.
 
         Raises:
@@ -109,7 +109,7 @@ class Options:
             elif is_saved and key == TEST and not SHARE.fullmatch(value):
                 given[TEST] = value
             elif key == TEST_SHARE and value.replace(".", "", 1).isdecimal():
-                given["share"] = share_of(source, value)
+                given["share"] = parse_share(source, value)
             elif key in (*ROLES, TARGET):
                 [columns[key]] = composed([value])
             else:
@@ -180,7 +180,7 @@ def _check_value(source: str, key: str, value: str) -> str | int:
     return composed([value])[0] if key == INPUT else value
 
 
-def roles_of(names: Sequence[str], options: Options) -> dict[str, str]:
+def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
     """Return role -> column, of a table with these columns.
 
     Raises:
