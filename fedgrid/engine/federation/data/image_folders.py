@@ -12,7 +12,7 @@ Shapes: N images.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from fedgrid.engine.federation.data.files import (
     decoded,
     stacked,
 )
-from fedgrid.engine.federation.data.images import Images, ImageSet
+from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import Size, composed
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError, abbreviate
@@ -47,6 +47,18 @@ LITTER = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
 Files = list[list[Path]]
 
 
+@dataclass(frozen=True)
+class Listing:
+    """The files of a folder that are read as images, by class."""
+
+    class_names: tuple[str, ...]
+    pool: Files
+    test: Files
+    """None of a folder <class>/*."""
+    group_names: tuple[str, ...] = ()
+    """Empty if the classes lie directly in train and test."""
+
+
 def open_folder(folder: Path, size: Size | None = None, share: float | None = None) -> DataSource:
     """Return what is known of a folder, and what reads its images: (pool, server's test set).
 
@@ -56,48 +68,42 @@ def open_folder(folder: Path, size: Size | None = None, share: float | None = No
     Raises:
         DataError: the folder is not as it must be, or its first image cannot be read.
     """
+    if share is not None and not _is_flat(folder):
+        raise DataError(f"{folder} has train/<class>/* and test/<class>/*; leave out the drawn share")
+    listing = _list_classes(folder) if share is not None else _list_parts(folder)
+    first = _pixels(listing.pool[0][0], size)
+    counts_L = [len(files) for files in listing.pool]
+    check_memory(folder, first.nbytes * (sum(counts_L) + sum(map(len, listing.test))))
+    is_test_N = np.zeros(sum(counts_L), bool)
     if share is not None:
-        return _open_drawn(folder, size, share)
-    train, test = _files(folder)
-    groups = _group_names(folder)
-    first = _pixels(train[0][0], size)
-    check_memory(folder, first.nbytes * sum(map(len, train + test)))
+        is_test_N = draw_tests(f"{folder}", np.repeat(np.arange(len(counts_L)), counts_L), share)
     facts = Facts(
-        num_classes=len(train),
+        num_classes=len(counts_L),
         inputs=pixels(*first.shape),
-        pool_size=sum(map(len, train)),
-        num_groups=len(groups) or None,
-        class_names=tuple(_class_folders(folder, ("train",), groups)),
+        pool_size=int(np.count_nonzero(~is_test_N)),
+        num_groups=len(listing.group_names) or None,
+        class_names=listing.class_names,
     )
 
     def read_part(part: Files) -> ImageSet:
         images = _image_set(part, first, size)
-        if not groups:
+        if not listing.group_names:
             return images
-        of_images = number_names([path.parts[GROUP] for files in part for path in files], groups)
-        return replace(images, groups=of_images, group_names=tuple(groups))
+        of_images = [path.parts[GROUP] for files in part for path in files]
+        groups = number_names(of_images, listing.group_names)
+        return replace(images, groups=groups, group_names=listing.group_names)
 
-    return facts, lambda: (read_part(train), read_part(test))
+    def read() -> Pair:
+        pool = read_part(listing.pool)
+        return (pool, read_part(listing.test)) if share is None else cut(pool, is_test_N)
 
-
-def _open_drawn(folder: Path, size: Size | None, share: float) -> DataSource:
-    every = _flat_files(folder)
-    first, counts_L = _pixels(every[0][0], size), [len(files) for files in every]
-    check_memory(folder, first.nbytes * sum(counts_L))
-    is_test_N = draw_tests(f"{folder}", np.repeat(np.arange(len(every)), counts_L), share)
-    facts = Facts(
-        num_classes=len(every),
-        inputs=pixels(*first.shape),
-        pool_size=int(np.count_nonzero(~is_test_N)),
-        class_names=tuple(_folders_by_name([folder])),
-    )
-    return facts, lambda: cut(_image_set(every, first, size), is_test_N)
+    return facts, read
 
 
 def files(folder: Path) -> list[Path]:
     """Return the files that are read as images."""
-    parts = (_flat_files(folder),) if _is_flat(folder) else _files(folder)
-    return [path for part in parts for files in part for path in files]
+    listing = _list_classes(folder) if _is_flat(folder) else _list_parts(folder)
+    return [path for of_class in (*listing.pool, *listing.test) for path in of_class]
 
 
 def notes(folder: Path) -> list[str]:
@@ -151,22 +157,20 @@ def _is_flat(folder: Path) -> bool:
     return not (folder / "train").is_dir()
 
 
-def _flat_files(folder: Path) -> Files:
-    """Return the files of each class of a folder <class>/*."""
+def _list_classes(folder: Path) -> Listing:
+    """Return the files of a folder <class>/*."""
     if not folder.is_dir():
         raise DataError(f"no folder {folder}; to draw a test set it has <class>/*")
-    if not _is_flat(folder):
-        raise DataError(f"{folder} has train/<class>/* and test/<class>/*; leave out the drawn share")
     classes = _folders_by_name([folder])
     if parts := [name for name in classes if name.lower() in PARTS]:
         raise DataError(f"{folder} has a folder {parts[0]} and none called train; {LAYOUT}")
     if len(classes) < 2:
         raise DataError(f"{folder} has {len(classes)} class folders; to draw a test set it has <class>/*")
-    return [_class_files(places) for places in classes.values()]
+    return Listing(tuple(classes), [_class_files(places) for places in classes.values()], [])
 
 
-def _files(folder: Path) -> tuple[Files, Files]:
-    """Return the files of each class in the pool and in test."""
+def _list_parts(folder: Path) -> Listing:
+    """Return the files of a folder with train and test."""
     if not folder.is_dir():
         raise DataError(f"no folder {folder}; {LAYOUT}")
     for part in ("train", "test"):
@@ -187,7 +191,7 @@ def _files(folder: Path) -> tuple[Files, Files]:
         [_class_files(of_part.get(name, [folder / parts[0] / name])) for name in classes]
         for parts, of_part in zip((POOL, TEST), held, strict=True)
     )
-    return pool, test
+    return Listing(tuple(classes), pool, test, tuple(groups))
 
 
 def _group_names(folder: Path) -> list[str]:

@@ -113,19 +113,17 @@ def _read_parts(
                 f"{path}: {len(part.labels)} labels for {len(part.images)} images; give each image one label"
             )
     *pool, server = parts
-    # A pool of one part is not copied: it may be most of the memory.
-    whole = pool[0] if len(pool) == 1 else _join(pool)
-    return replace(whole, assigned=facts.assigned), server
-
-
-def _join(parts: Sequence[ImageSet]) -> ImageSet:
-    groups = [part.groups for part in parts if part.groups is not None]
-    return replace(
-        parts[0],
-        images=np.concatenate([part.images for part in parts]),
-        labels=np.concatenate([part.labels for part in parts]),
-        groups=np.concatenate(groups) if groups else None,
+    if len(pool) == 1:
+        # It is not copied: it may be most of the memory.
+        return replace(pool[0], assigned=facts.assigned), server
+    whole = replace(
+        pool[0],
+        images=np.concatenate([part.images for part in pool]),
+        labels=np.concatenate([part.labels for part in pool]),
+        groups=of_groups and np.concatenate(of_groups[1][:-1]),
+        assigned=facts.assigned,
     )
+    return whole, server
 
 
 def _open_drawn(path: Path, share: float) -> DataSource:
