@@ -10,6 +10,7 @@ orientation says; what is transparent is white.
 Shapes: N images.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -252,17 +253,21 @@ def _entries(folder: Path, *, folders: bool) -> list[Path]:
     """
     if not folder.is_dir():
         return []
-    visible = [
-        path for path in folder.iterdir() if not path.name.startswith(".") and path.name.lower() not in LITTER
-    ]
-    for path in visible:
-        try:
-            path.name.encode()
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"{path}: the name is not UTF-8; rename it, or all that is in a folder with `convmv`"
-            ) from error
-    return sorted(path for path in visible if path.is_dir() == folders)
+    names = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") or entry.name.lower() in LITTER:
+                continue
+            try:
+                entry.name.encode()
+            except UnicodeEncodeError as error:
+                raise DataError(
+                    f"{entry.path}: the name is not UTF-8; rename it, or all that is in a folder with "
+                    "`convmv`"
+                ) from error
+            if entry.is_dir() == folders:
+                names.append(entry.name)
+    return [folder / name for name in sorted(names)]
 
 
 def _image_set(files_by_class: Files, first: Images, size: Size | None) -> ImageSet:
