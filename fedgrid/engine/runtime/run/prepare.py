@@ -55,11 +55,8 @@ def held_in(config: RunConfig, data_dir: Path, round_index: int) -> Partition:
     num_classes = find(config.dataset, data_dir).num_classes
     start = deal(config, images, num_classes)
     end = deal_again(config, images, num_classes, start)
-    # Each client is as at the start, or as at the end once it has moved.
-    of_each = [
-        end if client in config.drift and round_index >= config.drift[client].round - 1 else start
-        for client in range(config.clients)
-    ]
+    moved = {client for client, move in config.drift.items() if round_index >= move.round - 1}
+    of_each = [end if client in moved else start for client in range(config.clients)]
     return replace(
         start,
         group_K=[part.group_K[client] for client, part in enumerate(of_each)],
