@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedgrid.engine.federation.data.assigned import TEST, TRAIN
-from fedgrid.engine.federation.data.partition import Partition
+from fedgrid.engine.federation.data.partition import TEST, TRAIN, Partition
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.runtime.data.partition_files import CLIENT, EXAMPLE, GROUP, PART
 from fedgrid.engine.runtime.data.tables import PARQUET

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedgrid.engine.federation.data.assigned import number_names
 from fedgrid.engine.federation.data.dataset import DataSource, Facts
 from fedgrid.engine.federation.data.files import (
     FORMATS,
@@ -31,6 +30,7 @@ from fedgrid.engine.federation.data.files import (
 )
 from fedgrid.engine.federation.data.images import Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import Size, composed
+from fedgrid.engine.federation.data.partition import number_names
 from fedgrid.engine.federation.data.server_share import cut, draw_tests
 from fedgrid.engine.federation.errors import DataError, abbreviate
 from fedgrid.engine.federation.inputs import pixels

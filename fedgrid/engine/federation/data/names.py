@@ -6,7 +6,8 @@ scaled, or options of the reader, as in `csv:t.csv#client=site,label=y`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -16,6 +17,7 @@ from fedgrid.engine.federation.errors import ConfigError
 ITEM = r"(?:\d+(?:x\d+)?|[a-z_]+=[^,]*)"
 MARKED = re.compile(rf"(?P<place>.+?)#(?P<items>{ITEM}(?:,{ITEM})*)")
 LARGEST = 4096
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -180,3 +182,18 @@ def names_in(value: Any) -> Iterator[str]:
 def composed(texts: Sequence[str]) -> list[str]:
     """Return texts with letters and their accents composed (NFC): two spellings of one name are one name."""
     return [text if text.isascii() else normalize("NFC", text) for text in texts]
+
+
+def sort_names(names: Collection[str]) -> list[str]:
+    """Return different names, composed: ascending as numbers if all are numbers, else as texts.
+
+    Texts are in the order in which they are written, composed or not.
+    """
+    if all(map(NUMBER.fullmatch, names)):
+        return sorted(names, key=lambda name: (Decimal(name), name))
+    return list(dict.fromkeys(composed(sorted(names))))
+
+
+def are_numbers(names: Collection[str]) -> bool:
+    """Return whether all names are whole numbers."""
+    return all(name.isdecimal() for name in names)

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import add_groups, assign_clients, number_names, sort_names
 from fedgrid.engine.federation.data.dataset import DataSource, Facts, check_first
 from fedgrid.engine.federation.data.files import (
     check_format,
@@ -34,9 +33,9 @@ from fedgrid.engine.federation.data.files import (
     damaged,
     view_of_member,
 )
-from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
-from fedgrid.engine.federation.data.names import TEST_SHARE, composed
-from fedgrid.engine.federation.data.partition import Partition
+from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair, add_groups
+from fedgrid.engine.federation.data.names import TEST_SHARE, composed, sort_names
+from fedgrid.engine.federation.data.partition import Partition, assign_clients, number_names
 from fedgrid.engine.federation.data.precision import (
     LARGEST,
     cast_alike,

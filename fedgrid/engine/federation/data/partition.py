@@ -2,7 +2,7 @@
 
 A file or a column of a data set says it, or a kind of split deals it out.
 
-Shapes: K clients.
+Shapes: K clients, R rows.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fedgrid.engine.federation.data.names import composed, sort_names
+from fedgrid.engine.federation.errors import DataError
+
+TRAIN, TEST = "train", "test"
+"""What a file calls the part of an example."""
 Positions = NDArray[np.int64]
 """Positions of examples in an `ImageSet`: ascending, each once."""
 
@@ -81,3 +86,117 @@ class Partition:
         """Return the same with what each client trains on, and what it is scored on."""
         train_K, test_K = zip(*cuts_K, strict=True)
         return replace(self, train_K=train_K, test_K=test_K)
+
+
+def assign(
+    source: str,
+    clients_R: Sequence[str],
+    *,
+    groups_R: Sequence[str] | None = None,
+    parts_R: Sequence[str] | None = None,
+    examples_R: Sequence[str] | None = None,
+) -> Partition:
+    """Return who holds what by rows of texts.
+
+    Clients are numbered from 0, in the order of `sort_names`; hidden groups likewise.
+
+    Args:
+        source: what messages call the file or the data set.
+        clients_R: the client of each example; empty: nobody's.
+        groups_R: the hidden group of the row's client.
+        parts_R: whether its client trains on the example or is tested on it: `train` or `test`.
+        examples_R: the row's example, by its position in the pool. None: row i is of example i.
+
+    Raises:
+        DataError: a value is missing or wrong, or two rows contradict each other.
+    """
+    names = sort_names({client for client in clients_R if client})
+    if not names:
+        raise DataError(f"{source}: no example has a client; write one into the column client")
+    clients_R = composed(clients_R)
+    numbers = {name: number for number, name in enumerate(names)}
+    client_R = np.array([numbers.get(client, -1) for client in clients_R], np.int64)
+    example_R = _positions(source, examples_R) if examples_R is not None else np.arange(len(clients_R))
+    # By client, then by example.
+    order = np.lexsort((example_R, client_R))[np.count_nonzero(client_R < 0) :]
+    client_R, example_R = client_R[order], example_R[order]
+    twice = (np.diff(client_R) == 0) & (np.diff(example_R) == 0)
+    if twice.any():
+        row = int(np.argmax(twice))
+        raise DataError(
+            f"{source}: two rows give example {example_R[row]} to client {names[client_R[row]]}; remove one"
+        )
+    stops_K = np.searchsorted(client_R, np.arange(1, len(names)))
+    held_K = np.split(example_R, stops_K)
+    group_of = _find_groups(source, clients_R, composed(groups_R)) if groups_R is not None else {}
+    groups = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
+    group_names = sort_names(groups)
+    partition = Partition(
+        tuple(group_names.index(group_of[name]) if group_of else 0 for name in names),
+        held_K,
+        source=source,
+        client_names=tuple(names),
+        group_names=tuple(group_names),
+        num_rows=len(clients_R) if examples_R is None else None,
+    )
+    if parts_R is None:
+        return partition
+    is_test_K = np.split(_are_tests(source, clients_R, parts_R)[order], stops_K)
+    cuts_K = [(held[~is_test], held[is_test]) for held, is_test in zip(held_K, is_test_K, strict=True)]
+    return partition.cut(cuts_K)
+
+
+def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Partition:
+    """Return who holds what where each example has a client; clients are in groups if each is in one.
+
+    Raises:
+        DataError: as `assign`.
+    """
+    if groups_N is not None:
+        pairs = set(zip(composed(clients_N), composed(groups_N), strict=True))
+        if len(pairs) > len({client for client, _ in pairs}):
+            groups_N = None
+    return assign(source, clients_N, groups_R=groups_N)
+
+
+def _positions(source: str, examples_R: Sequence[str]) -> Positions:
+    for example in examples_R:
+        if not example.isdecimal():
+            raise DataError(
+                f"{source}: example '{example}' is no position; number the examples of the pool 0, 1, 2, ..."
+            )
+    return np.array([int(example) for example in examples_R], np.int64)
+
+
+def _are_tests(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) -> NDArray[np.bool_]:
+    for client, part in zip(clients_R, parts_R, strict=True):
+        if client and part not in (TRAIN, TEST):
+            raise DataError(
+                f"{source}: part '{part}' of an example of client {client}; take {TRAIN} or {TEST}, or leave "
+                "the column part out"
+            )
+    return np.array([part == TEST for part in parts_R], bool)
+
+
+def _find_groups(source: str, clients_R: Sequence[str], groups_R: Sequence[str]) -> dict[str, str]:
+    group_of: dict[str, str] = {}
+    for client, group in zip(clients_R, groups_R, strict=True):
+        if not client:
+            continue
+        if not group:
+            raise DataError(
+                f"{source}: a row of client {client} has no group; give each client one, or leave the column "
+                "group out"
+            )
+        if group_of.setdefault(client, group) != group:
+            raise DataError(
+                f"{source}: client {client} is in group {group_of[client]} and in group {group}; give all "
+                "its rows one"
+            )
+    return group_of
+
+
+def number_names(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each text among names, as `sort_names` returns them."""
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[text] for text in composed(texts)], np.int64)

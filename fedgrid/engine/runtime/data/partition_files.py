@@ -1,7 +1,7 @@
 """Files that say who holds what, csv or Parquet: who reads them, and how a run names them.
 
 The columns are `client` and, if the file has them, `group`, `part` and `example` (`assign` of
-`federation.data.assigned` says what they mean). As with the user's own images a run has a file by short name
+`federation.data.partition` says what they mean). As with the user's own images a run has a file by short name
 and content: `partition:mine.csv@3f2a91c0d4e5`.
 """
 
@@ -10,10 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.data.assigned import are_numbers, assign
 from fedgrid.engine.federation.data.dataset import Dataset, Facts
 from fedgrid.engine.federation.data.images import Pair
-from fedgrid.engine.federation.data.partition import Partition
+from fedgrid.engine.federation.data.names import are_numbers
+from fedgrid.engine.federation.data.partition import Partition, assign
 from fedgrid.engine.federation.data.tables.columns import INDEX
 from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.partition.settings import Split

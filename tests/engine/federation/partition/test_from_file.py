@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.data.assigned import assign
+from fedgrid.engine.federation.data.partition import assign
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.settings import Split
 from tests.helpers.partitions import split_pool

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import NUMBER
 from fedgrid.engine.federation.data.images import Images
-from fedgrid.engine.federation.data.names import DROP, composed
+from fedgrid.engine.federation.data.names import DROP, NUMBER, composed
 from fedgrid.engine.federation.data.partition import Positions
 from fedgrid.engine.federation.data.precision import LARGEST, find_beyond, find_offsets, to_single
 from fedgrid.engine.federation.data.tables.options import CHARS, FILL, LABEL, MEAN, TO_SKIP, TOKENS, Options

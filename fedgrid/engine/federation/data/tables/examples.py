@@ -15,16 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import (
-    NUMBER,
-    add_groups,
-    assign_clients,
-    number_names,
-    sort_names,
-)
 from fedgrid.engine.federation.data.dataset import DataSource, Facts
-from fedgrid.engine.federation.data.images import ImageSet, Labels, Subjects
-from fedgrid.engine.federation.data.names import DROP, TARGET, composed
+from fedgrid.engine.federation.data.images import ImageSet, Labels, Subjects, add_groups
+from fedgrid.engine.federation.data.names import DROP, NUMBER, TARGET, composed, sort_names
+from fedgrid.engine.federation.data.partition import assign_clients, number_names
 from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
 from fedgrid.engine.federation.data.tables.columns import (
     INDEX,

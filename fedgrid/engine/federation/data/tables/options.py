@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.assigned import NUMBER
 from fedgrid.engine.federation.data.names import (
     CONFIG,
     DROP,
+    NUMBER,
     TARGET,
     TEST_SHARE,
     Option,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedgrid.engine.federation.data.assigned import assign, sort_names
+from fedgrid.engine.federation.data.names import sort_names
+from fedgrid.engine.federation.data.partition import assign
 from fedgrid.engine.federation.errors import DataError
 
 
