@@ -3,15 +3,13 @@
 Shapes: N images, C channels, L classes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedgrid.engine.federation.data.names import composed, sort_names
-from fedgrid.engine.federation.data.partition import Partition, Positions, number_names
+from fedgrid.engine.federation.data.partition import Partition, Positions
 from fedgrid.engine.federation.inputs import DTYPES, Inputs
 
 Images = NDArray[np.uint8 | np.float32 | np.int64]
@@ -146,13 +144,3 @@ HeldImages = ImageSet | ImageView
 
 Pair = tuple[ImageSet, ImageSet]
 """The pool, which is split among the clients, and the server's test set."""
-
-
-def add_groups(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
-    """Return examples with groups; those of the test set only where the pool has all of them."""
-    names = sort_names(set(of_pool))
-    pool, test = pair
-    pool = replace(pool, groups=number_names(of_pool, names), group_names=tuple(names))
-    if set(composed(of_test)) <= set(names):
-        test = replace(test, groups=number_names(of_test, names), group_names=tuple(names))
-    return pool, test

@@ -15,8 +15,6 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import compress, repeat
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -33,16 +31,16 @@ from fedgrid.engine.federation.data.files import (
     damaged,
     view_of_member,
 )
-from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair, add_groups
+from fedgrid.engine.federation.data.images import ClassLabels, Groups, Images, ImageSet, Pair
 from fedgrid.engine.federation.data.names import TEST_SHARE, composed, sort_names
-from fedgrid.engine.federation.data.partition import Partition, assign_clients, number_names
+from fedgrid.engine.federation.data.partition import Positions, assign_clients, number_names
 from fedgrid.engine.federation.data.precision import (
     LARGEST,
     cast_alike,
     check_tokens,
     find_beyond,
 )
-from fedgrid.engine.federation.data.server_share import cut, draw_tests
+from fedgrid.engine.federation.data.server_share import draw_tests
 from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.inputs import Inputs
 
@@ -65,23 +63,50 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
     Raises:
         DataError: the file cannot be read as such.
     """
-    if share is not None:
-        return _open_drawn(path, share)
-    with _open(path) as file:
-        labels_P = [_labels(path, file, part) for part in _parts(file)]
-        of_groups = _groups(path, file)
+    with _open(path, share) as file:
+        parts = _parts(file)
+        labels_P = [_labels(path, file, part) for part in parts]
         inputs = _inputs(path, file)
         num_classes = _count_classes(path, np.concatenate(labels_P))
-        assigned = _assigned(path, file)
+        groups_P = _texts(path, file, "group", parts)
+        clients_P = _texts(path, file, "client", parts if len(parts) == 1 else parts[:-1])
+    drawn: list[Positions] = []
+    if share is not None:
+        is_test_N = draw_tests(f"{path}", labels_P[0], share)
+        drawn = [np.flatnonzero(~is_test_N), np.flatnonzero(is_test_N)]
+        labels_P = [labels_P[0][part] for part in drawn]
+        groups_P = [groups[part] for groups in groups_P for part in drawn]
+        clients_P = [clients[drawn[0]] for clients in clients_P]
+    names, of_pool, of_test = _number_groups(path, groups_P, is_drawn=share is not None)
+    assigned = None
+    if clients_P:
+        groups = None if of_pool is None else [names[group] for group in of_pool]
+        assigned = assign_clients(path.name, np.concatenate(clients_P).astype(str).tolist(), groups)
+    unheld = 0 if assigned is None else (assigned.num_rows or 0) - sum(map(len, assigned.held_K))
     facts = Facts(
         num_classes=num_classes,
         inputs=inputs,
         pool_size=sum(map(len, labels_P[:-1])),
-        num_groups=of_groups and len(of_groups[0]),
+        num_groups=len(names) or None,
         assigned=assigned,
-        notes=_without_client(path, assigned),
+        notes=(f"{path}: nobody has {unheld} examples, which have no client",) if unheld else (),
     )
-    return facts, lambda: _read_parts(path, facts, labels_P, of_groups)
+
+    def read() -> Pair:
+        with _open(path, share) as file:
+            images_P = _every_example(path, file, parts)
+        if drawn:
+            images_P = [images_P[0][part] for part in drawn]
+        for images, labels in zip(images_P, labels_P, strict=True):
+            _check_alike(path, ImageSet(images, labels, vocabulary=inputs.vocabulary), inputs)
+        # A pool of one part is not copied: it may be most of the memory.
+        images = images_P[0] if len(images_P) == 2 else np.concatenate(images_P[:-1])
+        labels = np.concatenate(labels_P[:-1])
+        pool = ImageSet(images, labels, of_pool, names, inputs.vocabulary, assigned)
+        of_groups = () if of_test is None else names
+        return pool, ImageSet(images_P[-1], labels_P[-1], of_test, of_groups, inputs.vocabulary)
+
+    return facts, read
 
 
 def read_images(path: Path) -> Pair:
@@ -89,76 +114,13 @@ def read_images(path: Path) -> Pair:
     return open_npz(path)[1]()
 
 
-def _read_parts(
-    path: Path,
-    facts: Facts,
-    labels_P: Sequence[ClassLabels],
-    of_groups: tuple[tuple[str, ...], list[Groups]] | None,
-) -> Pair:
-    with _open(path) as file:
-        images_P = _every_example(path, file, _parts(file))
-    names, groups_P = of_groups or ((), repeat(None))
-    parts = [
-        ImageSet(images, labels, groups, names, facts.inputs.vocabulary)
-        for images, labels, groups in zip(images_P, labels_P, groups_P, strict=False)
-    ]
-    for part in parts:
-        if part.inputs != facts.inputs:
-            raise DataError(
-                f"{path}: images of different sizes: {facts.inputs} and {part.inputs}; make them one size"
-            )
-        if len(part.images) != len(part.labels):
-            raise DataError(
-                f"{path}: {len(part.labels)} labels for {len(part.images)} images; give each image one label"
-            )
-    *pool, server = parts
-    if len(pool) == 1:
-        # It is not copied: it may be most of the memory.
-        return replace(pool[0], assigned=facts.assigned), server
-    whole = replace(
-        pool[0],
-        images=np.concatenate([part.images for part in pool]),
-        labels=np.concatenate([part.labels for part in pool]),
-        groups=of_groups and np.concatenate(of_groups[1][:-1]),
-        assigned=facts.assigned,
-    )
-    return whole, server
-
-
-def _open_drawn(path: Path, share: float) -> DataSource:
-    with _open(path, ("train",)) as file:
-        if others := [part for part in ("val", "test") if f"{part}_images" in file]:
-            raise DataError(f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}")
-        labels = _labels(path, file, "train")
-        groups, clients = (
-            _texts(path, file, what, ("train",))[0].astype(str).tolist() if f"train_{what}" in file else None
-            for what in ("group", "client")
+def _check_alike(path: Path, part: ImageSet, inputs: Inputs) -> None:
+    if part.inputs != inputs:
+        raise DataError(f"{path}: images of different sizes: {inputs} and {part.inputs}; make them one size")
+    if len(part.images) != len(part.labels):
+        raise DataError(
+            f"{path}: {len(part.labels)} labels for {len(part.images)} images; give each image one label"
         )
-        inputs = _inputs(path, file)
-    num_classes = _count_classes(path, labels)
-    is_test_N = draw_tests(f"{path}", labels, share)
-    of_pool = None if groups is None else list(compress(groups, ~is_test_N))
-    assigned = None
-    if clients is not None:
-        assigned = assign_clients(path.name, list(compress(clients, ~is_test_N)), of_pool)
-
-    def read() -> Pair:
-        with _open(path, ("train",)) as file:
-            [rows] = _every_example(path, file, ("train",))
-        pool, test = cut(ImageSet(rows, labels, vocabulary=inputs.vocabulary), is_test_N)
-        if groups is not None and of_pool is not None:
-            pool, test = add_groups((pool, test), of_pool, list(compress(groups, is_test_N)))
-        return replace(pool, assigned=assigned), test
-
-    facts = Facts(
-        num_classes=num_classes,
-        inputs=inputs,
-        pool_size=int(np.count_nonzero(~is_test_N)),
-        num_groups=None if of_pool is None else len(sort_names(set(of_pool))),
-        assigned=assigned,
-        notes=_without_client(path, assigned),
-    )
-    return facts, read
 
 
 def _count_classes(path: Path, labels: ClassLabels) -> int:
@@ -174,15 +136,12 @@ def _count_classes(path: Path, labels: ClassLabels) -> int:
     return int(labels.max()) + 1
 
 
-def _without_client(path: Path, assigned: Partition | None) -> tuple[str, ...]:
-    """Return a note on the examples of a file whose client is an empty text, if there are any."""
-    count = 0 if assigned is None else (assigned.num_rows or 0) - sum(map(len, assigned.held_K))
-    return (f"{path}: nobody has {count} examples, which have no client",) if count else ()
-
-
 @contextmanager
-def _open(path: Path, parts: Sequence[str] = ()) -> Iterator[NpzFile]:
-    """Open the file and check its keys; convert every error of reading it to a DataError in one line."""
+def _open(path: Path, share: float | None) -> Iterator[NpzFile]:
+    """Open the file and check its keys; convert every error of reading it to a DataError in one line.
+
+    It has a test part, unless a `share` of its training part is drawn as such.
+    """
     check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
     check_format(path, "npz")
     if path.exists() and not zipfile.is_zipfile(path):
@@ -194,7 +153,11 @@ def _open(path: Path, parts: Sequence[str] = ()) -> Iterator[NpzFile]:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, NpzFile):
                 raise ValueError("an npy file")
-            parts = parts or _parts(file)
+            parts = dict.fromkeys(["train", *_parts(file), *(["test"] if share is None else [])])
+            if share is not None and (others := [part for part in parts if part != "train"]):
+                raise DataError(
+                    f"{path} has {others[0]}_images; leave out the drawn share #{TEST_SHARE}={share}"
+                )
             keys = [f"{part}_{what}" for part in parts for what in ("images", "labels")]
             for key in keys:
                 if key not in file:
@@ -247,8 +210,8 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return np.lib.format.read_array_header_2_0(member)
 
 
-def _parts(file: NpzFile) -> tuple[str, ...]:
-    return ("train", "val", "test") if "val_images" in file else ("train", "test")
+def _parts(file: NpzFile) -> Sequence[str]:
+    return tuple(part for part in ("train", "val", "test") if f"{part}_images" in file)
 
 
 def _inputs(path: Path, file: NpzFile) -> Inputs:
@@ -337,19 +300,11 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
     return labels.reshape(-1).astype(np.int64)
 
 
-def _assigned(path: Path, file: NpzFile) -> Partition | None:
-    *parts, _ = _parts(file)
-    if not any(f"{part}_client" in file for part in parts):
-        return None
-    groups = _groups(path, file)
-    clients = _texts(path, file, "client", parts)
-    of_groups = None if groups is None else [groups[0][group] for group in np.concatenate(groups[1][:-1])]
-    return assign_clients(path.name, np.concatenate(clients).astype(str).tolist(), of_groups)
-
-
 def _texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[NDArray[Any]]:
-    """Return the group or client of each example of some parts."""
+    """Return the group or client of each example of some parts; nothing if none of these has any."""
     keys = [f"{part}_{what}" for part in parts]
+    if not any(key in file for key in keys):
+        return []
     for part, key in zip(parts, keys, strict=True):
         if key not in file:
             raise DataError(f"{path} has no '{key}'; give each image a {what}: {', '.join(keys)}, or none")
@@ -362,23 +317,25 @@ def _texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[N
     return [file[key] for key in keys]
 
 
-def _groups(path: Path, file: NpzFile) -> tuple[tuple[str, ...], list[Groups]] | None:
-    """Return the groups' names, and each image's group, from 0, for the parts of the pool and the test part.
+def _number_groups(
+    path: Path, groups_P: Sequence[NDArray[Any]], *, is_drawn: bool
+) -> tuple[tuple[str, ...], Groups | None, Groups | None]:
+    """Return the groups' names, and the group, from 0, of each image of the pool and of the test part.
 
-    None without any.
+    A test part that is drawn has none, if one of its groups is not in the pool.
     """
-    parts = _parts(file)
-    if not any(f"{part}_group" in file for part in parts):
-        return None
-    *of_pool, of_test = _texts(path, file, "group", parts)
-    given, position_N = np.unique(np.concatenate(of_pool), return_inverse=True)
-    names = list(dict.fromkeys(composed(given.astype(str).tolist())))
-    groups_N = number_names(given.astype(str).tolist(), names)[position_N]
-    tested, position_T = np.unique(of_test, return_inverse=True)
-    if unseen := [name for name in composed(tested.astype(str).tolist()) if name not in names]:
+    if not groups_P:
+        return (), None, None
+    (given, position_N), (tested, position_T) = (
+        np.unique(groups, return_inverse=True) for groups in (np.concatenate(groups_P[:-1]), groups_P[-1])
+    )
+    of_pool, of_test = given.astype(str).tolist(), tested.astype(str).tolist()
+    names = sort_names(set(of_pool)) if is_drawn else list(dict.fromkeys(composed(of_pool)))
+    numbers_N = number_names(of_pool, names)[position_N]
+    if unseen := [name for name in composed(of_test) if name not in names]:
+        if is_drawn:
+            return tuple(names), numbers_N, None
         raise DataError(
             f"{path}: group '{unseen[0]}' of test_group has no training images; remove its test images"
         )
-    stops = np.cumsum([len(part) for part in of_pool[:-1]])
-    groups_T = number_names(tested.astype(str).tolist(), names)[position_T]
-    return tuple(names), [*np.split(groups_N, stops), groups_T]
+    return tuple(names), numbers_N, number_names(of_test, names)[position_T]

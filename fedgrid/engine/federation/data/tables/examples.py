@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedgrid.engine.federation.data.dataset import DataSource, Facts
-from fedgrid.engine.federation.data.images import ImageSet, Labels, Subjects, add_groups
+from fedgrid.engine.federation.data.images import ImageSet, Labels, Pair, Subjects
 from fedgrid.engine.federation.data.names import DROP, NUMBER, TARGET, composed, sort_names
 from fedgrid.engine.federation.data.partition import assign_clients, number_names
 from fedgrid.engine.federation.data.server_share import FIFTH, draw_tests
@@ -95,7 +95,7 @@ def open_table(table: Table, options: Options) -> DataSource:
     )
     groups = [texts[GROUP][row] for row in held] if GROUP in roles else None
     if groups is not None:
-        pool, test = add_groups((pool, test), groups, [texts[GROUP][row] for row in tested])
+        pool, test = _add_groups((pool, test), groups, [texts[GROUP][row] for row in tested])
     if CLIENT in roles:
         clients = [texts[CLIENT][row] for row in held]
         if "" in clients:
@@ -118,6 +118,16 @@ def open_table(table: Table, options: Options) -> DataSource:
         notes=(*left_out, *notes, *rows.notes, *absent),
     )
     return facts, lambda: (replace(pool, images=rows.read(held)), replace(test, images=rows.read(tested)))
+
+
+def _add_groups(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
+    """Return examples with groups; those of the test set only where the pool has all of them."""
+    names = sort_names(set(of_pool))
+    pool, test = pair
+    pool = replace(pool, groups=number_names(of_pool, names), group_names=tuple(names))
+    if set(composed(of_test)) <= set(names):
+        test = replace(test, groups=number_names(of_test, names), group_names=tuple(names))
+    return pool, test
 
 
 def _labels(
