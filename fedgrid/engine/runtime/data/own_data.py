@@ -5,6 +5,7 @@ of a table. What is known is remembered by the process until a file changes, and
 read; no image is decoded before that but the first.
 """
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -82,7 +83,9 @@ def _open(kind: str, path: Path, mark: str, called: str) -> DataSource:
     if size and kind != FOLDER:
         raise ConfigError(f"{path}{mark}: only folders are scaled; leave out {mark}", ("dataset",))
     if kind in names.TABLES:
-        return open_table(_make_table(read_table(path, kind == "parquet")), Options.parse(f"{path}", mark))
+        options = Options.parse(f"{path}", mark)
+        stored = read_table(path, kind == "parquet")
+        return open_table(_make_table(stored, _read_plain, index_of(stored)), options)
     share = names.only_share(f"{path}", given)
     return open_npz(path, share) if kind == "npz" else open_folder(path, size, share)
 
@@ -120,22 +123,32 @@ def _check_options(given: str) -> None:
             )
 
 
-def _make_table(read: "pa.Table") -> Table:
-    columns = dict(zip(read.column_names, read.columns, strict=True))
+def _make_table(
+    stored: "pa.Table",
+    read_columns: Callable[["pa.Table"], Mapping[str, Column]],
+    index: Collection[str] = (),
+    is_test_R: Bools | None = None,
+) -> Table:
+    def take(is_left_R: Bools) -> Table:
+        left_R = None if is_test_R is None else is_test_R[is_left_R]
+        return _make_table(stored.filter(is_left_R), read_columns, index, left_R)
+
+    return Table(read_columns(stored), take, index, is_test_R)
+
+
+def _read_plain(stored: "pa.Table") -> dict[str, Column]:
+    """Return the columns of a csv or Parquet file: numbers, texts, or what nothing learns from."""
+    columns = dict(zip(stored.column_names, stored.columns, strict=True))
     others = others_in(columns)
-    return Table(
-        {
-            name: Column(
-                others.get(name, TEXTS),
-                partial(texts, column),
-                partial(numbers, column),
-                partial(_written, column),
-            )
-            for name, column in columns.items()
-        },
-        lambda is_left_R: _make_table(read.filter(is_left_R)),
-        index_of(read),
-    )
+    return {
+        name: Column(
+            others.get(name, TEXTS),
+            partial(texts, column),
+            partial(numbers, column),
+            partial(_written, column),
+        )
+        for name, column in columns.items()
+    }
 
 
 def _written(column: "pa.ChunkedArray", row: int) -> str:
@@ -150,15 +163,8 @@ def _open_saved(folder: Path, options: Options) -> DataSource:
     stored, lengths = arrow_folders.read_splits(options.source, [splits[split] for split in chosen])
     options = replace(options, parts=tuple(zip(chosen, lengths, strict=True)))
     is_test_R = np.repeat([False] * len(held) + [True] * len(tested), lengths) if tested else None
-    facts, read = open_table(_table_saved(options.source, stored, is_test_R), options)
+    read_columns = partial(arrow_folders.read_columns, options.source)
+    facts, read = open_table(_make_table(stored, read_columns, is_test_R=is_test_R), options)
     if unread := ", ".join(split for split in splits if split not in chosen):
         facts = replace(facts, notes=(*facts.notes, f"{options.source}: not read: split {unread}"))
     return facts, read
-
-
-def _table_saved(source: str, stored: "pa.Table", is_test_R: Bools | None) -> Table:
-    def take(is_left_R: Bools) -> Table:
-        left_R = None if is_test_R is None else is_test_R[is_left_R]
-        return _table_saved(source, stored.filter(is_left_R), left_R)
-
-    return Table(arrow_folders.read_columns(source, stored), take, is_test_R=is_test_R)
