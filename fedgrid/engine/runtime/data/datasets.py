@@ -5,7 +5,7 @@ takes minutes for large image folders: it is remembered until a file changes.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -259,19 +259,9 @@ def fingerprint(dataset: Dataset, data_dir: Path) -> str:
         return ""
     if not (dataset.files or dataset.location):
         return " ".join(map(version, MAKERS))
-    return user_files.fingerprint(_files(dataset, data_dir))
-
-
-def _files(dataset: Dataset, data_dir: Path) -> Iterator[Path]:
-    place = data_dir / dataset.location
-    if dataset.files:
-        yield from (data_dir / name for name in dataset.files)
-    elif not place.is_dir():
-        yield place
-    else:
-        for folder, names, files in os.walk(place):
-            names.sort()
-            yield from (Path(folder, name) for name in sorted(files))
+    files = [data_dir / name for name in dataset.files]
+    kind = dataset.name.partition(":")[0]
+    return user_files.fingerprint(files or files_of(kind, Path(dataset.location)))
 
 
 def _key(dataset: Dataset, data_dir: Path) -> str:

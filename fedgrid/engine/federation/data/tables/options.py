@@ -7,6 +7,7 @@ the package `datasets` saves also splits, the column to learn from, and how text
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +93,7 @@ class Options:
         size, options = size_and_options(mark)
         columns: dict[str, str] = {}
         dropped: set[str] = set()
-        given: dict[str, float | str | None] = {}
+        given: dict[str, Any] = {}
         for key, value in options:
             if key == DROP:
                 dropped |= {*composed([value])}
@@ -127,7 +128,7 @@ class Options:
             dropped=frozenset(dropped),
             is_saved=is_saved,
             size=size,
-            **given,  # type: ignore[arg-type]
+            **given,
         )
 
     def number_row(self, row: int) -> int:
