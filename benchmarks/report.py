@@ -76,7 +76,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
     scenario = Scenario(run.dataset, run.split, run.clients)
     truth_K = np.repeat(np.arange(NUM_GROUPS), sizes_of(scenario, NUM_GROUPS))
     round_R = np.arange(1, NUM_ROUNDS + 1)
-    algorithm = run.algorithm["name"]
+    algorithm = run.algorithm.name
     clustered_at = NUM_ROUNDS + 1 if algorithm == "fedavg" else int(random.integers(3, 25))
     is_right = random.random() < RIGHT.get(algorithm, 0.9)
     found_K = truth_K if is_right else random.integers(0, NUM_GROUPS, run.clients)

@@ -525,10 +525,10 @@ with redirect_stdout(StringIO()) as shown:
     code = pytest.main(TESTS)
 print(json.dumps({
     "an algorithm": "server_learning_rate" in str(built_in("fedhalf", 15)),
-    "a clusterer": run.algorithm["clusterer"]["name"] == "halves",
-    "a way to train locally": run.algorithm["local"] == {"name": "still"},
-    "a rule alone, under models that are averaged": averaging_models.algorithm["local"] == {"name": "still"},
-    "an aggregator": run.algorithm["aggregate"] == {"name": "first"},
+    "a clusterer": run.algorithm.clusterer["name"] == "halves",
+    "a way to train locally": run.algorithm.local == {"name": "still"},
+    "a rule alone, under models that are averaged": averaging_models.algorithm.local == {"name": "still"},
+    "an aggregator": run.algorithm.aggregate == {"name": "first"},
     "a model": run.model == "flat",
     "a data set": run.dataset == "few-digits",
     "a kind of split": run.split.kind == "darker",

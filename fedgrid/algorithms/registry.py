@@ -97,7 +97,8 @@ def free(settings: Settings) -> dict[str, Any]:
 
     If one of the others is changed, they follow: as the server's learning rate does its optimizer.
     """
-    values = settings.model_dump()
+    every = {name: getattr(settings, name) for name in type(settings).model_fields}
+    values = {**every, **settings.model_dump()}
     for name, default_of in _following(type(settings)).items():
         if values[name] == default_of(values):
             del values[name]
@@ -122,27 +123,15 @@ def _following(kind: type[Settings]) -> dict[str, Callable[[dict[str, Any]], Any
 
 
 def written(name: str, settings: Settings) -> dict[str, Any]:
-    """Return an algorithm's settings as a run writes them, so that `create` reads the same."""
-    return {**settings.model_dump(mode="json"), **unlike_entry(name, settings)}
+    """Return an algorithm's settings as a run writes them, so that `create` reads the same.
 
-
-def unlike_entry(name: str, settings: Settings) -> dict[str, Any]:
-    """Return the omitted keys that stand at their class's default while the entry has another one.
-
-    `create` would take the entry's.
+    A key that is omitted at its class's default is there if the entry has another default: `create` would
+    take that one.
     """
-    values, defaults = settings.model_dump(), ALGORITHMS[name].settings
-    left_out = [key for key in type(settings).model_fields if key not in values]
-    return {
-        key: to_jsonable_python(getattr(settings, key))
-        for key in left_out
-        if getattr(settings, key) != getattr(defaults, key)
-    }
-
-
-def name_and_settings(algorithm: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the parts of `RunConfig.algorithm`."""
-    return algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
+    values, defaults = settings.model_dump(mode="json"), ALGORITHMS[name].settings
+    omitted = {key: getattr(settings, key) for key in type(settings).model_fields if key not in values}
+    unlike_entry = {key: value for key, value in omitted.items() if value != getattr(defaults, key)}
+    return {**values, **to_jsonable_python(unlike_entry)}
 
 
 def _complete(name: str, default: Clusterer, given: object) -> object:

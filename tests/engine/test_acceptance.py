@@ -274,7 +274,7 @@ class TestDigits:
 def quickstart(name: str, seed: int) -> RunConfig:
     """Return the quickstart's run of an algorithm."""
     runs = load_grid("quickstart", {"seed": seed}, [], NOWHERE).runs
-    return next(run for run in runs if run.algorithm["name"] == name)
+    return next(run for run in runs if run.algorithm.name == name)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,9 @@ from fedgrid.grids.presets.load import load_grid
 pytestmark = pytest.mark.slow
 
 NOWHERE = Path("no-data-needed")
-QUICKSTART = {run.algorithm["name"]: run.algorithm for run in load_grid("quickstart", {}, (), NOWHERE).runs}
+QUICKSTART = {
+    run.algorithm.name: run.algorithm.model_dump() for run in load_grid("quickstart", {}, (), NOWHERE).runs
+}
 FINDS_THE_GROUPS = ("ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan", "briggs")
 NEWCOMERS = {4: 0, 14: 1, 27: 2}
 """One of each hidden group: clients 0 to 9, 10 to 19 and 20 to 29."""

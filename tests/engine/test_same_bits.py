@@ -161,7 +161,7 @@ def test_run_moved_to_another_pool_after_each_round_gives_the_same_bytes(run, tm
 @pytest.mark.parametrize("run", ["kept momentum"], indirect=True)
 def test_run_with_cache_hits_until_it_deviates_gives_the_same_bytes(run, tmp_path, expected, actors):
     """Those that plain averaging has left there, with the same server optimizer."""
-    plain = {**run.algorithm, "name": "fedavg"}
+    plain = {**run.algorithm.model_dump(), "name": "fedavg"}
     settings = {name: plain[name] for name in ("name", "server_optimizer", "server_momentum")}
     finish(config(settings, run.training.model_dump()), tmp_path, InProcessPool(), cache=CacheOptions())
     assert finish(run, tmp_path, first(actors, 3), cache=CacheOptions()) == expected

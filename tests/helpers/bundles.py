@@ -76,7 +76,7 @@ def run_in(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunCo
     """Return one of the runs in the folder of a bundle, and its own folder."""
     storage = Storage.of(folder / STORAGE)
     for run in GridFolder(storage, list_grids(storage)[0]).runs():
-        if (run.short_dataset, run.algorithm["name"], run.seed) == (dataset, algorithm, seed):
+        if (run.short_dataset, run.algorithm.name, run.seed) == (dataset, algorithm, seed):
             return run, next(storage.root.glob(f"*-{run.run_id}"))
     raise LookupError(f"no run of {dataset}, {algorithm}, seed {seed}")
 

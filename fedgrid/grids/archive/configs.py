@@ -43,4 +43,4 @@ def check_archived(grid: str, runs: Iterable[RunConfig]) -> None:
 @cache
 def _published() -> dict[tuple[str, str], RunConfig]:
     grid = load_grid(PRESET, {}, [], default_data_dir())
-    return {(run.scenario, run.algorithm["name"]): run for run in grid.runs}
+    return {(run.scenario, run.algorithm.name): run for run in grid.runs}

@@ -75,7 +75,7 @@ class Imported:
             "imported": self.imported,
             "unchanged": len(runs) - self.imported,
             "scenarios": len({run.scenario for run in runs}),
-            "algorithms": len({run.algorithm["name"] for run in runs}),
+            "algorithms": len({run.algorithm.name for run in runs}),
             "absent": [
                 {"files": list(names), "runs": count} for names, count in sorted(self.absent.items()) if names
             ],

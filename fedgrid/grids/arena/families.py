@@ -17,10 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.federation.configuration.run_config import PLUGINS
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.configuration.complete import check_takes, complete
-from fedgrid.grids.arena.methods import default, members
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.conditions import check_takes
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.grids.arena.methods import members
 from fedgrid.grids.presets.load import RunConfig, load_grid
 from fedgrid.grids.presets.nested import merge
 from fedgrid.grids.presets.yaml_file import split_at_commas
@@ -154,9 +157,10 @@ def families_named(texts: Sequence[str], dataset: str) -> tuple[str, ...]:
 def members_for(dataset: str, data_dir: Path) -> tuple[list[str], list[str]]:
     """Return the arena's methods that take what the examples of a data set are, and why others do not."""
     able, reasons = [], []
+    held = find(dataset, data_dir)
     for method in members():
         try:
-            check_takes(default(method), dataset, data_dir)
+            check_takes(method, create(method, ALGORITHMS[method].arena or {}), held)
             able.append(method)
         except ConfigError as error:
             reasons.append(f"method {method} is left out: {error}")

@@ -71,7 +71,7 @@ def _find_changes(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     Of a plugin's algorithm all settings, without defaults: to show a run executes no plugin. None if the
     user's own images are not at hand.
     """
-    name = config.algorithm["name"]
+    name = config.algorithm.name
     is_known = name in ALGORITHMS
     plain = {axis: getattr(config, axis) for axis in AXES}
     try:
@@ -81,7 +81,7 @@ def _find_changes(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
     keys = [key for key in axis_keys() if key not in AXES and (is_known or not key.startswith(SETTING))]
     values = {key: (value_of(config, key), value_of(usual, key)) for key in keys}
     if not is_known:
-        settings = {key: value for key, value in config.algorithm.items() if key != "name"}
+        settings = config.algorithm.settings
         values |= {f"{SETTING}{key}": (value, None) for key, value in settings.items() if value is not None}
     return {key: {"value": now, "default": then} for key, (now, then) in values.items() if now != then}
 

@@ -265,7 +265,7 @@ def _check_manifest(path: Path, run: RunConfig, manifest: Manifest) -> None:
 def check_paths(path: Path, run: RunConfig) -> None:
     """Check that a run names data by their content, and nothing of this machine by a path."""
     kinds = names.KINDS.split("|")
-    for text in (run.dataset, run.split.path or "", *_texts(run.algorithm)):
+    for text in (run.dataset, run.split.path or "", *_texts(run.algorithm.settings)):
         if text.partition(":")[0] in kinds and ":" in text and not names.is_name(text):
             raise ConfigError(f"{path}: {run.name} names {text:.200} by its path: no bundle does")
 

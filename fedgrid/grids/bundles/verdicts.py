@@ -100,7 +100,7 @@ def _same_decisions(within: str, claims: Sequence[str]) -> Verdict:
 
 def _final_gap(run: RunConfig, theirs: Path, ours: Path) -> tuple[str, float]:
     """Return the final score in which two records of a run are furthest apart, and how far; "", 0: none."""
-    then, now = (score_run(folder, row_in_papers(run.algorithm["name"])) for folder in (theirs, ours))
+    then, now = (score_run(folder, row_in_papers(run.algorithm.name)) for folder in (theirs, ours))
     gaps = {"": 0.0}
     for name in sorted(then.keys() & now.keys()):
         if then[name] != now[name]:

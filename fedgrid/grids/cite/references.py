@@ -26,8 +26,8 @@ def fedgrid_bibtex() -> str:
 
 def of_algorithm(run: RunConfig) -> str:
     """Return the entries of a run's algorithm, its local training and its server optimizer."""
-    settings = run.algorithm
-    names = [settings["name"], (settings.get("local") or {}).get("name")]
+    settings = run.algorithm.settings
+    names = [run.algorithm.name, (settings.get("local") or {}).get("name")]
     texts = [ALGORITHMS[name].bibtex for name in names if name in ALGORITHMS]
     texts.append(BIBTEX_OF_OPTIMIZER.get(settings.get("server_optimizer", "none"), ""))
     return "\n\n".join(filter(None, texts))
@@ -53,7 +53,7 @@ def list_uncited(runs: Sequence[RunConfig]) -> list[str]:
     """Return the algorithms and data sets that have no entry here, with what is known of their source."""
     lines: dict[str, None] = {}
     for run in runs:
-        name = run.algorithm["name"]
+        name = run.algorithm.name
         if not of_algorithm(run):
             origin = ALGORITHMS[name].source if name in ALGORITHMS else "--plugin FILE loads its plugin"
             lines[f"{title(name)} ({origin})"] = None

@@ -238,7 +238,7 @@ def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[R
 
     def name(run: RunConfig) -> str:
         return (
-            str(run.algorithm["name"])
+            str(run.algorithm.name)
             + (f" s{run.seed}" if len(seeds) > 1 else "")
             + (f" {run.scenario}" if len(scenarios) > 1 else "")
             + name_of(run, varied).removeprefix(run.name)

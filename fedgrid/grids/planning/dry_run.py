@@ -151,7 +151,7 @@ def dataset_rows(
 
 
 def _about(grid: Grid, storage: Storage) -> list[str]:
-    distinct = {(run.algorithm["name"], run.model, run.training, run.weights): run for run in grid.runs}
+    distinct = {(run.algorithm.name, run.model, run.training, run.weights): run for run in grid.runs}
     return about(describe_runs([*distinct.values()], storage))
 
 

@@ -26,14 +26,14 @@ from fedgrid.tracking.scoring.selection import text_of
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
 """Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""
 
+ALGORITHM, SPLIT = "algorithm", "split"
 SECTIONS = {
     name: tuple(field.annotation.model_fields)
     for name, field in RunConfig.model_fields.items()
-    if isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Section) and name != ALGORITHM
 }
-"""Keys of a run that have keys themselves -> those keys."""
+"""Keys of a run that have the same keys in every run -> those keys."""
 
-ALGORITHM, SPLIT = "algorithm", "split"
 KIND = f"{SPLIT}.kind"
 """The key of a split that is the axis `SPLIT`."""
 SETTING = f"{ALGORITHM}."
@@ -50,8 +50,8 @@ def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
     """
     configs = list(configs)
     registered = _keys_with(tuple(ALGORITHMS.values()))
-    strangers = {repr(run.algorithm): run for run in configs if run.algorithm["name"] not in ALGORITHMS}
-    others = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm) if key != "name")
+    strangers = {repr(run.algorithm): run for run in configs if run.algorithm.name not in ALGORITHMS}
+    others = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm.settings))
     of_splits = [kind.fields for kind in own_kinds()]
     of_splits += [tuple(run.split.model_extra or ()) for run in configs]
     further = (f"{SPLIT}.{key}" for keys in of_splits for key in keys)
@@ -181,11 +181,11 @@ def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
 
 def _look_up(config: RunConfig, key: str) -> tuple[Any] | None:
     if key == ALGORITHM:
-        return (str(config.algorithm["name"]),)
+        return (config.algorithm.name,)
     if key == SPLIT:
         return (config.split.kind,)
     # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
-    entry = ALGORITHMS.get(config.algorithm["name"])
+    entry = ALGORITHMS.get(config.algorithm.name)
     path = key.split(".")
     return value_at(config, path) or (value_at({ALGORITHM: entry.settings}, path) if entry else None)
 

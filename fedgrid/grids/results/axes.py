@@ -114,14 +114,14 @@ def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[s
     common = _common_plugins(configs)
     values = settings_of(configs, settings)
     cells = [tuple(values_of(config, alike).values()) for config in configs]
-    versions = [{PLUGIN: _versions(config, common[config.algorithm["name"]])} for config in configs]
+    versions = [{PLUGIN: _versions(config, common[config.algorithm.name])} for config in configs]
     shown = _differing_settings(cells, values)
     # Of runs with the same settings: a setting may name something of another plugin.
     same = [(*cell, *of_run.values()) for cell, of_run in zip(cells, values, strict=True)]
     shown += _differing_settings(same, versions)
     names = []
     for config, settings_of_run, version in zip(configs, values, versions, strict=True):
-        method, of_run = config.algorithm["name"], {**settings_of_run, **version}
+        method, of_run = config.algorithm.name, {**settings_of_run, **version}
         words = [f"{key.removeprefix(SETTING)} {of_run[key]}" for key in shown if of_run[key] not in UNSET]
         names.append(f"{method} ({', '.join(words)})" if words else method)
     return names
@@ -132,7 +132,7 @@ def _common_plugins(configs: Sequence[RunConfig]) -> dict[str, set[str]]:
     common: dict[str, set[str]] = {}
     for config in configs:
         digests = set(config.plugin_digests)
-        common[config.algorithm["name"]] = common.get(config.algorithm["name"], digests) & digests
+        common[config.algorithm.name] = common.get(config.algorithm.name, digests) & digests
     return common
 
 

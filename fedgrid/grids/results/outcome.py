@@ -137,7 +137,7 @@ def write_scores(config: RunConfig, storage: Storage) -> None:
     """
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
-        scores = score_run(folder, row_in_papers(config.algorithm["name"]))
+        scores = score_run(folder, row_in_papers(config.algorithm.name))
         if damage(storage, config):
             set_aside(folder, [SCORES])
         about = {RUN_ID: config.run_id, **({SCORING: VERSION} if VERSION > 1 else {})}

@@ -44,7 +44,7 @@ def describe(
     superseded = {config.run_id for config in old}
 
     def row(config: RunConfig, algorithm: str) -> Run:
-        method = config.algorithm["name"]
+        method = config.algorithm.name
         is_old = config.run_id in superseded
         folder = folder_of(storage.root, config)
         return Run(

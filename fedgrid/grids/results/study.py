@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.orders import BYTES_PER_ENTRY
 from fedgrid.arguments import checked
@@ -169,7 +169,7 @@ def _origin_notes(runs: Sequence[Run], configs: Sequence[RunConfig]) -> Iterator
             for what, value in made_with.items():
                 counts[what][value] += 1
             # Each algorithm's code is another one.
-            codes[_modules_of(config.algorithm)][made_with[CODE][:12]] += 1
+            codes[_modules_of(config)][made_with[CODE][:12]] += 1
     for what, of_what in counts.items():
         if what not in (IMAGES, CODE) and len(of_what) > 1:
             yield f"the runs were made with several versions of {what}: {_listed(of_what)}"
@@ -187,12 +187,14 @@ def _changes(name: str, parts: Parts) -> Iterator[str]:
         yield f"{name}: rounds before {later.from_round} were {how}"
 
 
-def _modules_of(algorithm: Mapping[str, Any]) -> str:
+def _modules_of(config: RunConfig) -> str:
     """Return what the code depends on: the algorithm, and parts of its settings that have a name."""
     parts = [
-        value["name"] for value in algorithm.values() if isinstance(value, Mapping) and value.get("name")
+        value["name"]
+        for value in config.algorithm.settings.values()
+        if isinstance(value, Mapping) and value.get("name")
     ]
-    return " with ".join([algorithm["name"], *parts])
+    return " with ".join([config.algorithm.name, *parts])
 
 
 def _listed(counts: Mapping[str, int]) -> str:

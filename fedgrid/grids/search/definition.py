@@ -238,7 +238,7 @@ def _own_value(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], pla
 
 
 def _algorithm(runs: Sequence[RunConfig]) -> str:
-    names = list(dict.fromkeys(run.algorithm["name"] for run in runs))
+    names = list(dict.fromkeys(run.algorithm.name for run in runs))
     if len(names) > 1:
         raise ConfigError(f"a search takes one algorithm, not {', '.join(names)}; name one")
     return str(names[0])

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, create, free, unlike_entry, written
+from fedgrid.algorithms.registry import ALGORITHMS, create, free, written
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.federation.training.settings import Training
@@ -227,9 +227,8 @@ def with_settings(run: RunConfig, params: Params) -> RunConfig:
     Raises:
         ConfigError: if the settings exclude one another.
     """
-    name = run.algorithm["name"]
-    given, other = algorithm_of(run).settings, sections_of(params)
-    settings = merge({**free(given), **unlike_entry(name, given)}, other[ALGORITHM])
+    name, other = run.algorithm.name, sections_of(params)
+    settings = merge(free(algorithm_of(run).settings), other[ALGORITHM])
     try:
         complete = written(name, create(name, settings).settings)
     except ValidationError as error:

@@ -43,7 +43,7 @@ class Tuned:
 
     def concerns(self, run: RunConfig) -> bool:
         """Return whether it applies to a run."""
-        return run.algorithm["name"] == self.algorithm and run.dataset in self.datasets
+        return run.algorithm.name == self.algorithm and run.dataset in self.datasets
 
     @property
     def note(self) -> str:

@@ -73,7 +73,7 @@ def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
     ]
     kind = config.split.kind
     split = "".join(word[0] for word in kind.split("-")).upper() if "-" in kind else kind
-    begin = f"{config.algorithm['name']} s{config.seed} {split}"
+    begin = f"{config.algorithm.name} s{config.seed} {split}"
     return ", ".join([begin, *own, f"{config.short_dataset}-{config.clients}"])
 
 

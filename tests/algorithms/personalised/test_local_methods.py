@@ -84,13 +84,13 @@ def test_runs_that_do_not_name_it_keep_their_ids(name):
     """It is written only where it is given."""
     plain = early(name, split={"reference_images": 20})
     assert "local" not in plain.algorithm
-    named = config({**plain.algorithm, "local": None}, split={"reference_images": 20})
+    named = config({**plain.algorithm.model_dump(), "local": None}, split={"reference_images": 20})
     assert named.run_id == plain.run_id
 
 
 def test_it_is_part_of_the_id_and_survives_json():
     run = pulled("ocfl-kmeans", 0.1)
-    assert run.algorithm["local"] == {"name": "fedprox", "mu": 0.1}
+    assert run.algorithm.local == {"name": "fedprox", "mu": 0.1}
     assert len({run.run_id, pulled("ocfl-kmeans", 0.2).run_id, config("ocfl-kmeans").run_id}) == 3
     assert algorithm_of(run).settings.local.mu == 0.1
 

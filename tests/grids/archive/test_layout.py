@@ -51,7 +51,7 @@ def test_archived_runs_equal_the_preset_but_for_the_model():
     ours = load_grid("paper-as-published", {}, [], None).runs
     for run in ours:
         scenario = layout.SCENARIOS[run.scenario]
-        found = layout.FoundRun(scenario, run.algorithm["name"], None, None, measures_temperature=False)
+        found = layout.FoundRun(scenario, run.algorithm.name, None, None, measures_temperature=False)
         archived = config_of(found, run.training.rounds)
         model = "archive-cnn" if run.dataset in ("mnist", "fmnist") else "archive-resnet34"
         assert archived.model_dump() == run.model_dump() | {"model": model}

@@ -142,7 +142,7 @@ def test_methods_that_are_told_the_number_of_groups_are_told_the_right_one(metho
     chosen = arena(method)
     for row, run in rows_of(chosen, method):
         if row.method == method and row.has_groups:
-            section = run.algorithm
+            section = run.algorithm.settings
             number = section.get("num_clusters") or section["clusterer"]["num_clusters"]
             assert number in (run.split.num_clusters, NATURAL.get(run.dataset))
             assert row.told == "number"
@@ -160,13 +160,14 @@ def test_all_runs_have_the_same_training_and_server():
     chosen = arena("evident-groups,per-fedavg,fedavg")
     runs = [run for _, run in rows_of(chosen, *chosen.competitors)]
     assert len({(run.dataset, run.training) for run in runs}) == len(TRAINING)
-    assert {run.algorithm.get("server_learning_rate", 1.0) for run in runs} == {1.0}
+    assert {run.algorithm.settings.get("server_learning_rate", 1.0) for run in runs} == {1.0}
 
 
 def test_served_models_are_not_fine_tuned_whatever_the_default():
     chosen = arena("evident-groups,per-fedavg", budget=9, only=["iid"])
     settings = {
-        (row.method, row.protocol): run.algorithm for row, run in rows_of(chosen, *chosen.competitors)
+        (row.method, row.protocol): run.algorithm.settings
+        for row, run in rows_of(chosen, *chosen.competitors)
     }
     assert settings["evident-groups", "served"]["fine_tune"] == 0
     assert settings["evident-groups", "fine-tuned"]["fine_tune"] == 9
@@ -178,7 +179,7 @@ def test_served_models_are_not_fine_tuned_whatever_the_default():
 def test_rows_have_what_was_found_under_their_protocol_and_the_entrys_settings_besides():
     chosen = arena("briggs,fedavg", only=["iid"])
     entries = chosen.entries({("briggs", "served"): {"threshold": 0.3}, ("briggs", "fine-tuned"): {}})
-    settings = {row.protocol: run.algorithm for row, run in entries if row.method == "briggs"}
+    settings = {row.protocol: run.algorithm.settings for row, run in entries if row.method == "briggs"}
     assert (settings["served"]["threshold"], settings["served"]["round"]) == (0.3, 6)
     assert settings["fine-tuned"]["threshold"] == 0.4
 
@@ -199,12 +200,12 @@ def test_search_is_label_free_begins_with_the_defaults_and_is_known_by_all_but_i
     here = arena("evident-groups", only=["iid"])
     search = search_of(here, "evident-groups")
     assert (search.objective, search.defaults_first) == ("accuracy", True)
-    assert {run.algorithm["fine_tune"] for run in search.base} == {0}
+    assert {run.algorithm.fine_tune for run in search.base} == {0}
     assert {run.split.scored_on for run in search.base} == {"validation"}
     more = search_of(arena("evident-groups", trials=9, only=["iid"]), "evident-groups")
     assert (more.trials, digest_of(more)) == (9, digest_of(search))
     fine_tuned = search_of(here, "evident-groups", "fine-tuned")
-    assert {run.algorithm["fine_tune"] for run in fine_tuned.base} == {BUDGET}
+    assert {run.algorithm.fine_tune for run in fine_tuned.base} == {BUDGET}
     assert digest_of(fine_tuned) != digest_of(search)
     other = arena("evident-groups", only=["iid"], changes=["training.rounds=60"])
     assert digest_of(search_of(other, "evident-groups")) != digest_of(search)

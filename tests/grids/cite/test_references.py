@@ -10,6 +10,7 @@ from fedgrid.algorithms.averaging.entries import BIBTEX_OF_OPTIMIZER
 from fedgrid.algorithms.built_in import ENTRIES
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
+from fedgrid.engine.federation.configuration.run_config import AlgorithmSection
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.grids.cite.references import entries, fedgrid_bibtex, list_uncited, of_algorithm, references
 from tests.helpers.small_runs import config
@@ -125,7 +126,7 @@ def test_references_are_of_algorithms_then_data_then_fedgrid_each_once():
 
 def test_what_has_no_citation_is_named_with_its_source():
     own = config("solo").model_copy(update={"dataset": "folder:cats@0123456789ab"})
-    stranger = config("fedavg").model_copy(update={"algorithm": {"name": "of-a-plugin"}})
+    stranger = config("fedavg").model_copy(update={"algorithm": AlgorithmSection(name="of-a-plugin")})
     assert list_uncited([config("solo"), own, stranger]) == [
         "SOLO (no federation)",
         "folder_cats (your own images)",

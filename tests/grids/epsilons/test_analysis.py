@@ -77,7 +77,7 @@ def test_the_preset_can_be_run_and_has_the_options(finished, proposed):
     [from_file] = load_grid(str(file), {}, [], NOWHERE).runs
     [from_options] = load_grid(None, {"algorithm": "sattler"}, options, NOWHERE).runs
     assert from_file == from_options
-    assert from_file.algorithm["epsilon_1"] == proposed["epsilon_1"]
+    assert from_file.algorithm.epsilon_1 == proposed["epsilon_1"]
 
 
 def test_the_report_has_the_curves_and_the_table(finished, proposed):

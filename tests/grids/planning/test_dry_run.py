@@ -177,7 +177,7 @@ def test_dry_run_without_a_cache_shows_no_shared_rounds(show):
 
 
 def test_dry_run_of_different_shared_prefixes_shows_no_shared_rounds(show):
-    assert "At most" not in show([run for run in runs_of(".") if run.algorithm["name"] == "fedavg"])
+    assert "At most" not in show([run for run in runs_of(".") if run.algorithm.name == "fedavg"])
 
 
 def test_dry_run_places_one_shared_prefix_like_one_run_if_there_is_a_cache(show):

@@ -53,7 +53,7 @@ def shared_prefixes(seeds, *algorithms):
 
 
 def names(runs):
-    return [f"{one.algorithm['name']} {one.seed}" for one in runs]
+    return [f"{one.algorithm.name} {one.seed}" for one in runs]
 
 
 def test_order_one_at_a_time_finishes_a_shared_prefix_before_the_next():

@@ -129,7 +129,7 @@ def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastes
         "axes:\n  split.majority: [0.5, 1.0]\n  training.local_epochs: [1, 5]\n"
     )
     found = [
-        (run.split.majority, run.training.local_epochs, run.seed, run.algorithm["name"])
+        (run.split.majority, run.training.local_epochs, run.seed, run.algorithm.name)
         for run in grid(path).runs
     ]
     assert found == [
@@ -182,7 +182,7 @@ def test_the_six_axes_may_stand_under_axes_too(write):
 
 def test_a_setting_of_an_algorithm_can_be_an_axis(write):
     path = write("algorithm: [ocfl-kmeans, ocfl-hdbscan]\naxes: {algorithm.window: [1, 3]}")
-    assert [(run.algorithm["name"], run.algorithm["window"]) for run in grid(path).runs] == [
+    assert [(run.algorithm.name, run.algorithm.window) for run in grid(path).runs] == [
         ("ocfl-kmeans", 1),
         ("ocfl-hdbscan", 1),
         ("ocfl-kmeans", 3),
@@ -243,7 +243,7 @@ def test_an_axis_wins_over_overrides_and_settings_of_its_base(write):
         "first.yaml",
     )
     path = write("base: first.yaml\naxes: {training.local_epochs: [1, 5], algorithm.cooldown: [3, 4]}")
-    assert [(run.training.local_epochs, run.algorithm["cooldown"]) for run in grid(path).runs] == [
+    assert [(run.training.local_epochs, run.algorithm.cooldown) for run in grid(path).runs] == [
         (1, 3),
         (1, 4),
         (5, 3),

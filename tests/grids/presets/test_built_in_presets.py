@@ -101,14 +101,17 @@ def test_privacy_digits_has_seven_noises_under_seven_algorithms():
 def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenarios(name):
     """The four splits of the OCFL paper, and four that have balanced groups only."""
     runs = grid(name).runs
-    entered = {run.algorithm["name"] for run in runs}
+    entered = {run.algorithm.name for run in runs}
     assert entered == {name for name in ALGORITHMS if not name.endswith("-as-published")}
     splits = {run.split.kind for run in runs}
     assert splits == {*PUBLISHED_SPLITS, "rotated", "label-skew", "dirichlet", "iid"}
     told = {
-        (run.split.kind == "rotated", (run.algorithm.get("clusterer") or run.algorithm)["num_clusters"])
+        (
+            run.split.kind == "rotated",
+            (run.algorithm.settings.get("clusterer") or run.algorithm.settings)["num_clusters"],
+        )
         for run in runs
-        if run.algorithm["name"] in ("ifca", "ocfl-kmeans")
+        if run.algorithm.name in ("ifca", "ocfl-kmeans")
     }
     assert told == {(True, 4), (False, 3)}
 
@@ -129,7 +132,7 @@ ELEVEN = [
 @pytest.mark.parametrize("name", ["flis", "flis-dirichlet", "flis-digits"])
 def test_flis_compares_eleven_algorithms_with_a_tenth_or_half_of_the_clients(name):
     runs = grid(name).runs
-    assert list(dict.fromkeys(run.algorithm["name"] for run in runs)) == ELEVEN
+    assert list(dict.fromkeys(run.algorithm.name for run in runs)) == ELEVEN
     assert {run.seed for run in runs} == {0, 1, 2}
     assert {(run.weights, run.split.tested_on) for run in runs} == {("images", "official")}
     shape = {(run.clients, run.participation) for run in runs}
@@ -171,7 +174,7 @@ def test_flis_has_two_skews_and_the_runs_of_the_published_tables():
 
 def test_flis_beta_has_eleven_thresholds_and_three_numbers_of_epochs():
     runs = grid("flis-beta").runs
-    assert {run.algorithm["beta"] for run in runs} == {step / 10 for step in range(11)}
+    assert {run.algorithm.beta for run in runs} == {step / 10 for step in range(11)}
     assert {run.training.local_epochs for run in runs} == {1, 5, 10}
     assert {(run.dataset, run.split.labels_share) for run in runs} == {
         (name, 0.2) for name in ("cifar10", "svhn", "fmnist")
@@ -181,7 +184,7 @@ def test_flis_beta_has_eleven_thresholds_and_three_numbers_of_epochs():
 def test_bettinelli_has_the_axes_of_its_figures():
     runs = grid("bettinelli-resolution").runs
     assert {run.split.majority for run in runs} == {0.1, 0.3, 0.5, 0.7, 0.9, 1.0}
-    assert {run.algorithm["resolution"] for run in runs} == {0.2, 0.4, 0.6, 0.8, 1.0}
+    assert {run.algorithm.resolution for run in runs} == {0.2, 0.4, 0.6, 0.8, 1.0}
     runs = grid("bettinelli-attribution").runs
     assert {run.participation for run in runs} == {1.0, 0.75, 0.5, 0.25}
     assert {(run.model, run.split.majority, run.training.rounds) for run in runs} == {
@@ -196,7 +199,7 @@ def test_bettinelli_has_the_axes_of_its_figures():
 def test_paper_is_the_papers_forty_scenarios_with_seven_algorithms():
     paper = grid("paper").runs
     assert {run.scenario for run in paper} == set(SCENARIOS)
-    assert {run.algorithm["name"] for run in paper} == {
+    assert {run.algorithm.name for run in paper} == {
         "fedavg",
         "sattler",
         "briggs",
@@ -221,9 +224,9 @@ def test_paper_is_the_papers_forty_scenarios_with_seven_algorithms():
 
 def settings(name, algorithm, *keys):
     return {
-        run.dataset: tuple(run.algorithm[key] for key in keys)
+        run.dataset: tuple(run.algorithm.settings[key] for key in keys)
         for run in grid(name).runs
-        if run.algorithm["name"] == algorithm
+        if run.algorithm.name == algorithm
     }
 
 
@@ -264,8 +267,8 @@ def test_paper_as_published_has_the_settings_of_the_archived_runs():
         "bloodmnist": (38, 188, 20),
     }
     assert settings(name, "briggs-as-published", "round", "threshold") == dict.fromkeys(PUBLISHED, (21, 0.05))
-    published = [run for run in grid(name).runs if run.algorithm["name"] != "fedavg"]
-    assert {run.algorithm["similarity_over"] for run in published} == {"state"}
+    published = [run for run in grid(name).runs if run.algorithm.name != "fedavg"]
+    assert {run.algorithm.similarity_over for run in published} == {"state"}
 
 
 def test_the_conference_is_part_of_the_paper_and_a_plain_baseline_is_in_both_papers():
@@ -329,9 +332,9 @@ def test_communities_has_the_settings_of_its_paper():
     assert {run.split.majority for run in runs} == {1.0}
     assert {run.split.majority for run in grid("communities-mixed").runs} == {0.7}
     assert {
-        (run.algorithm["resolution"], run.algorithm["exponent"], run.algorithm["late"] or "")
+        (run.algorithm.resolution, run.algorithm.exponent, run.algorithm.late or "")
         for run in runs
-        if run.algorithm["name"] == "louvain"
+        if run.algorithm.name == "louvain"
     } == {(1.0, 3.0, ""), (1.0, 3.0, 10)}
 
 

@@ -64,15 +64,13 @@ def test_an_extension_adds_runs_and_changes_none():
     before = narrowed("quickstart")
     after = narrowed("quickstart", changes=["algorithms+=briggs-as-published,sattler-as-published"])
     assert after[:7] == before
-    assert [run.algorithm["name"] for run in after[7:]] == ["briggs-as-published", "sattler-as-published"]
+    assert [run.algorithm.name for run in after[7:]] == ["briggs-as-published", "sattler-as-published"]
     assert len(narrowed("quickstart", changes=["seeds+=5..9", "clients+=30"])) == 7 * 6 * 2
 
 
 def test_overrides_apply_to_runs_that_an_extension_adds():
     new = [
-        run
-        for run in narrowed(changes=["algorithm+=sattler-as-published"])
-        if "as-pub" in run.algorithm["name"]
+        run for run in narrowed(changes=["algorithm+=sattler-as-published"]) if "as-pub" in run.algorithm.name
     ]
     assert len(new) == 40
     assert {(run.split.kind.rpartition("-")[2], run.split.proportions) for run in new} == {

@@ -30,7 +30,7 @@ def grid(what=None, *changes, **options):
 
 
 def names(*args, **options):
-    return [run.algorithm["name"] for run in grid(*args, **options).runs]
+    return [run.algorithm.name for run in grid(*args, **options).runs]
 
 
 def test_overlap_majority_may_stand_in_a_list_with_other_overlaps(write):
@@ -173,25 +173,25 @@ def test_set_is_applied_after_options():
 @pytest.mark.parametrize("algorithm", ["ocfl-kmeans", "{name: ocfl-kmeans, window: 5}", "[ocfl-kmeans]"])
 def test_set_changes_the_settings_of_an_algorithm(write, algorithm):
     [run] = grid(write(f"algorithm: {algorithm}"), "algorithm.window=2").runs
-    assert run.algorithm["name"] == "ocfl-kmeans"
-    assert run.algorithm["window"] == 2
+    assert run.algorithm.name == "ocfl-kmeans"
+    assert run.algorithm.window == 2
 
 
 def test_set_changes_the_settings_of_every_algorithm(write):
     path = write("algorithm: [ocfl-kmeans, {name: ocfl-meanshift, noise: residual}]")
     kmeans, meanshift = (run.algorithm for run in grid(path, "algorithm.window=2").runs)
-    assert (kmeans["name"], kmeans["window"], kmeans["noise"]) == ("ocfl-kmeans", 2, "nearest")
-    assert (meanshift["name"], meanshift["window"], meanshift["noise"]) == ("ocfl-meanshift", 2, "residual")
+    assert (kmeans.name, kmeans.window, kmeans.noise) == ("ocfl-kmeans", 2, "nearest")
+    assert (meanshift.name, meanshift.window, meanshift.noise) == ("ocfl-meanshift", 2, "residual")
 
 
 def test_set_changes_the_settings_of_the_default_algorithm():
     [run] = grid(None, "algorithm.window=2").runs
-    assert (run.algorithm["name"], run.algorithm["window"]) == ("ocfl-hdbscan", 2)
+    assert (run.algorithm.name, run.algorithm.window) == ("ocfl-hdbscan", 2)
 
 
 def test_set_reaches_into_a_clusterer():
     [run] = grid(None, "algorithm.clusterer.num_clusters=5", algorithm="ocfl-kmeans").runs
-    assert run.algorithm["clusterer"] == {"name": "kmeans", "num_clusters": 5}
+    assert run.algorithm.clusterer == {"name": "kmeans", "num_clusters": 5}
 
 
 def test_set_of_a_setting_that_one_of_the_algorithms_lacks_is_refused():

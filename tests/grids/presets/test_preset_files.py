@@ -59,7 +59,7 @@ def test_an_override_changes_the_runs_where_all_of_its_axes_hold(write):
         + "  - when: {dataset: cifar10, algorithm: [sattler]}\n"
         + "    then: {training: {rounds: 9}, algorithm: {epsilon_1: 185}}\n"
     )
-    rounds = {(run.dataset, run.algorithm["name"]): run.training.rounds for run in runs(path)}
+    rounds = {(run.dataset, run.algorithm.name): run.training.rounds for run in runs(path)}
     assert rounds == {
         ("mnist", "fedavg"): 50,
         ("mnist", "sattler"): 50,
@@ -68,7 +68,7 @@ def test_an_override_changes_the_runs_where_all_of_its_axes_hold(write):
     }
     assert {run.training.batch_size for run in runs(path)} == {8}
     sattler = runs(path)[-1].algorithm
-    assert (sattler["epsilon_1"], sattler["cooldown"]) == (185, 5)
+    assert (sattler.epsilon_1, sattler.cooldown) == (185, 5)
 
 
 def test_overrides_reach_any_depth(write):
@@ -78,7 +78,7 @@ def test_overrides_reach_any_depth(write):
         "  - {when: {clients: 15}, then: {algorithm: {clusterer: {num_clusters: 4}}, model: tinyvgg}}"
     )
     [run] = runs(path)
-    assert run.algorithm["clusterer"] == {"name": "kmeans", "num_clusters": 4}
+    assert run.algorithm.clusterer == {"name": "kmeans", "num_clusters": 4}
     assert run.model == "tinyvgg"
 
 
@@ -91,9 +91,9 @@ def test_of_several_overrides_the_last_wins_and_wins_over_the_axis_too(write):
         "  - {when: {dataset: digits}, then: {algorithm: {cooldown: 7}}}\n"
     )
     [run] = runs(path)
-    assert (run.algorithm["cooldown"], run.algorithm["epsilon_1"]) == (7, 0.2)
+    assert (run.algorithm.cooldown, run.algorithm.epsilon_1) == (7, 0.2)
     [run] = runs(path, "algorithm.cooldown=8")
-    assert run.algorithm["cooldown"] == 8
+    assert run.algorithm.cooldown == 8
 
 
 def test_an_override_may_select_seeds(write):

@@ -252,10 +252,10 @@ def test_filter_selects_the_runs_of_each_trial(tmp_path):
     search = load_search("briggs", {}, [], NOWHERE, own={"trials": 5}, filters=["dataset=mnist"], base=None)
     assert search.name == "briggs-mnist"
     assert len(search.base) == 8
-    assert {run.algorithm["round"] for run in search.base} == {21}
+    assert {run.algorithm.round for run in search.base} == {21}
     runs = search.runs({"threshold": 0.25})
     assert [run.scenario for run in runs] == [run.scenario for run in search.base]
-    assert {run.algorithm["threshold"] for run in runs} == {0.25}
+    assert {run.algorithm.threshold for run in runs} == {0.25}
     assert {run.split.scored_on for run in runs} == {"validation"}
 
 
@@ -267,7 +267,7 @@ def test_option_adds_keys_of_training_to_the_space():
     assert search.axes[-3:] == ("algorithm.round", "training.learning_rate", "training.momentum")
     [*runs] = search.runs({"threshold": 0.2, "training.learning_rate": 0.05, "training.momentum": 0.5})
     assert {(run.training.learning_rate, run.training.momentum) for run in runs} == {(0.05, 0.5)}
-    assert {run.algorithm["threshold"] for run in runs} == {0.2}
+    assert {run.algorithm.threshold for run in runs} == {0.2}
     alone, search = (
         load_search(name, {}, [], NOWHERE, own={}, also=["training.optimizer=sgd,adam"])
         for name in ("fedavg", "fednova")
@@ -293,7 +293,7 @@ def test_the_algorithm_of_a_trial_knows_the_model(monkeypatch):
 def test_base_gives_the_settings_that_are_not_searched():
     """Quickstart's briggs clusters in round 6 of 15; of an algorithm that it lacks the defaults hold."""
     search = load_search("briggs", {}, [], NOWHERE, own={}, base="quickstart")
-    assert [run.algorithm["round"] for run in search.base] == [6]
+    assert [run.algorithm.round for run in search.base] == [6]
     assert [run.name for run in load_search("louvain", {}, [], NOWHERE, own={}, base="quickstart").base] == [
         "digits-15-nonoverlapping-balanced-louvain-s0"
     ]

@@ -63,9 +63,9 @@ def grid(storage, *names, changes=(), **options):
 
 def settings(grid, algorithm, dataset):
     [values] = {
-        (run.algorithm["epsilon_1"], run.algorithm["epsilon_2"], run.algorithm["cooldown"])
+        (run.algorithm.epsilon_1, run.algorithm.epsilon_2, run.algorithm.cooldown)
         for run in grid.runs
-        if (run.algorithm["name"], run.dataset) == (algorithm, dataset)
+        if (run.algorithm.name, run.dataset) == (algorithm, dataset)
     }
     return values
 
@@ -141,7 +141,7 @@ def test_tuned_training_is_of_the_algorithm_alone_and_said(storage):
     found = {"label_free": best("validation", 1, params)}
     write(storage.root, "rate", algorithm="sattler", datasets=["mnist"], best=found)
     tuned = grid(storage, "rate", filters=["dataset=mnist"])
-    rates = {run.algorithm["name"]: run.training.learning_rate for run in tuned.runs}
+    rates = {run.algorithm.name: run.training.learning_rate for run in tuned.runs}
     assert rates.pop("sattler") == 0.3
     assert {*rates.values()} == {0.01}
     note = "--tuned rate: sattler trains with training.learning_rate 0.3, other algorithms with 0.01"

@@ -6,7 +6,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from fedgrid.algorithms.contract.base import Traits
 from fedgrid.algorithms.contract.section import PositiveInt, Section
@@ -28,6 +28,24 @@ from fedgrid.engine.federation.uplink.steps import Uplink
 PLUGINS = "plugin_digests"
 """The key of a run that `complete` fills in; no file may set it."""
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class AlgorithmSection(Section):
+    """The section `algorithm` of a run's configuration: a name, and as further keys all settings of that one.
+
+    They are as JSON has them, because a stored run may be of a plugin that is not loaded;
+    `runtime.plugins.algorithm_of` makes the algorithm.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    """One of `fedgrid list algorithms`."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name."""
+        return self.model_extra or {}
 
 
 class Move(Section):
@@ -58,7 +76,7 @@ class RunConfig(Section):
     """One of `fedgrid data`, or the user's own images by their content (`runtime.data.own_images`)."""
     clients: PositiveInt
     """Number of federated clients."""
-    algorithm: dict[str, Any]
+    algorithm: AlgorithmSection
     """`name`, one of `fedgrid list algorithms`, and all of its settings."""
     seed: Annotated[int, Field(ge=0, strict=True)]
     """Of everything random in the run."""
@@ -177,7 +195,7 @@ class RunConfig(Section):
     @property
     def own_images(self) -> tuple[str, ...]:
         """What the user's own images and file of a split are called that the run needs; empty without any."""
-        given = {"dataset": self.dataset, "algorithm": self.algorithm, "split": self.split.path}
+        given = {"dataset": self.dataset, "algorithm": self.algorithm.settings, "split": self.split.path}
         return tuple(names.names_in(given))
 
     @property
@@ -192,7 +210,7 @@ class RunConfig(Section):
     @property
     def name(self) -> str:
         """Readable name: `mnist-15-overlapping-imbalanced-ocfl_hdbscan-s0`."""
-        return f"{self.scenario}-{self.algorithm['name'].replace('-', '_')}-s{self.seed}"
+        return f"{self.scenario}-{self.algorithm.name.replace('-', '_')}-s{self.seed}"
 
     @property
     def shared_prefix(self) -> str:

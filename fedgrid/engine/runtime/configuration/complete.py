@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
 from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
-from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, name_and_settings, nameless, written
+from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
@@ -16,7 +16,6 @@ from fedgrid.engine.federation.models.registry import MODELS, check_size
 from fedgrid.engine.federation.uplink import privacy
 from fedgrid.engine.runtime.configuration.conditions import (
     check_algorithm,
-    check_algorithm_takes,
     check_kinds,
     check_stop,
 )
@@ -24,6 +23,7 @@ from fedgrid.engine.runtime.configuration.split_section import clients_in, compl
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 INNER = inner_keys(RunConfig)
 TRAINING_KEYS = {key: place for key, place in INNER.items() if place.startswith("training.")}
@@ -113,7 +113,7 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
         check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
     config.training.check_size(dataset.inputs.shape)
     check_algorithm(config, lambda: dataset)
-    algorithm = create(*name_and_settings(config.algorithm))
+    algorithm = algorithm_of(config)
     if (message := algorithm.message()) is not None:
         has_reference_images = config.split.reference_images is not None
         _check_encoder(message.encoder, config.dataset, has_reference_images, data_dir)
@@ -125,15 +125,6 @@ def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
 def is_own_model(name: str) -> bool:
     """Return whether a model is a plugin's, or any module (`ModelEntry.module`)."""
     return ("model", name) not in active.BUILT_IN or MODELS[name].module is not None
-
-
-def check_takes(section: Mapping[str, Any], dataset: str, data_dir: Path) -> None:
-    """Check that an algorithm, as in the section of a run, takes what the examples of a data set are.
-
-    Raises:
-        ConfigError: it does not, or there is no such data set.
-    """
-    check_algorithm_takes(section, find(dataset, data_dir))
 
 
 def _check_encoder(

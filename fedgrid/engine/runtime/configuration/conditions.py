@@ -1,17 +1,18 @@
 """Whether the parts of a configuration fit one another, and the data set."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.conditions import Conditions
-from fedgrid.algorithms.registry import create, name_and_settings
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import ONLY_PIXELS
 from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 if TYPE_CHECKING:
+    from fedgrid.algorithms.contract.base import Algorithm
     from fedgrid.algorithms.updates.source import Layout
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.federation.data.dataset import Dataset
@@ -30,7 +31,7 @@ def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
         dataset.check_kind("training.augment", ONLY_PIXELS, "training", "augment")
     if training.normalise != "none":
         dataset.check_kind("training.normalise", ("pixels", "numbers"), "training", "normalise")
-    check_algorithm_takes(config.algorithm, dataset)
+    check_takes(config.algorithm.name, algorithm_of(config), dataset)
     if kind_of(split).BY_CLASS:
         dataset.check_classes(f"split {split}", "split", "kind")
     if config.evaluation.probabilities:
@@ -70,14 +71,12 @@ def check_stop(config: "RunConfig") -> None:
         )
 
 
-def check_algorithm_takes(section: Mapping[str, Any], dataset: "Dataset") -> None:
-    """Check that an algorithm, as in the section of a run, takes what the examples of a data set are.
+def check_takes(name: str, algorithm: "Algorithm", dataset: "Dataset") -> None:
+    """Check that the algorithm of a name takes what the examples of a data set are.
 
     Raises:
         ConfigError: it does not.
     """
-    name, settings = name_and_settings(section)
-    algorithm = create(name, settings)
     message = algorithm.message()
     if algorithm.traits.by_class or message is not None:
         dataset.check_classes(f"algorithm {name}", "algorithm")
@@ -94,8 +93,7 @@ def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") 
     Raises:
         ConfigError: it cannot.
     """
-    name, settings = name_and_settings(config.algorithm)
-    algorithm = create(name, settings)
+    name, algorithm = config.algorithm.name, algorithm_of(config)
     conditions = Conditions(
         num_clients=config.clients,
         has_reference_images=config.split.reference_images is not None,

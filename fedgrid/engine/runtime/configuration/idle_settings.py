@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.algorithms.contract.section import first_rounds, idle_keys
-from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.dealing.kinds import idle_options, kind_of, without_effect
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition import ocfl
@@ -16,6 +16,7 @@ from fedgrid.engine.federation.partition.natural import NATURAL
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.uplink.privacy import is_private
 from fedgrid.engine.runtime.data.partition_files import facts_of
+from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
 
 def idle_settings(config: RunConfig) -> dict[str, str]:
     """Return setting -> a sentence about it; none of a plugin's that is not loaded."""
-    name, rounds = config.algorithm["name"], config.training.rounds
+    name, settings = config.algorithm.name, config.algorithm.settings
     if name not in ALGORITHMS:
         return {}
-    first_of = first_rounds(type(ALGORITHMS[name].settings), config.algorithm)
+    rounds = config.training.rounds
+    first_of = first_rounds(type(ALGORITHMS[name].settings), settings)
     return {
-        key: f"algorithm {name}: {key} {config.algorithm[key]} acts from round {first} on, "
+        key: f"algorithm {name}: {key} {settings[key]} acts from round {first} on, "
         f"and the last round is {rounds}"
         for key, first in first_of.items()
         if first > rounds
@@ -69,7 +71,7 @@ def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = 
         section, name = key.split(".")
         if section == "algorithm" and name in searched:
             continue
-        where = f" with algorithm {config.algorithm['name']}" if section == "algorithm" else ""
+        where = f" with algorithm {config.algorithm.name}" if section == "algorithm" else ""
         problem = f"{key} has no effect{where}, only with {words}; leave it out"
         raise ConfigError(problem, (section, name))
 
@@ -97,8 +99,7 @@ def _check_split(config: RunConfig, dataset: Dataset) -> None:
 
 
 def _idle_keys(config: RunConfig, dataset: Dataset) -> dict[str, str]:
-    name, given = name_and_settings(config.algorithm)
-    settings, usual = create(name, given).settings, ALGORITHMS[name].settings
+    settings, usual = algorithm_of(config).settings, ALGORITHMS[config.algorithm.name].settings
     found = {f"algorithm.{key}": words for key, words in idle_keys(settings, usual).items()}
     if getattr(settings, "sample", "all") == "cluster" and config.participation == 1:
         found["algorithm.sample"] = "a participation below 1"

@@ -150,12 +150,12 @@ def plugin_digests(config: RunConfig) -> tuple[str, ...]:
 
     Runs that have nothing from a plugin get none, so their ids do not depend on which plugins are in use.
     """
-    settings = {key: value for key, value in config.algorithm.items() if key != "name"}
+    settings = config.algorithm.settings
     names = {
-        ("algorithm", config.algorithm["name"]),
+        ("algorithm", config.algorithm.name),
         ("model", config.model),
         ("dataset", config.dataset),
-        ("dataset", (config.algorithm.get("encoder") or {}).get("public")),
+        ("dataset", (settings.get("encoder") or {}).get("public")),
         ("split", config.split.kind),
     }
     names |= {(kind, name) for kind in PARTS for name in names_within(settings)}

@@ -3,37 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
-from fedgrid.algorithms.registry import ALGORITHMS, create, name_and_settings
+from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.runtime.plugins import active
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
-    from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.algorithms.contract.entry import AlgorithmEntry
+    from fedgrid.engine.federation.configuration.run_config import AlgorithmSection, RunConfig
 
 
 def algorithm_of(config: RunConfig) -> Algorithm:
     """Return the configured algorithm; activates the run's plugins, in place of their other versions.
 
+    Its settings are parsed once in a process, not once a run that has them.
+
     Raises:
         ConfigError: if a plugin of the run is not known to this process.
     """
     active.activate(config.plugin_digests)
-    return create(*name_and_settings(config.algorithm))
+    return _registered(ALGORITHMS.get(config.algorithm.name), config.algorithm)
+
+
+@lru_cache
+def _registered(entry: AlgorithmEntry | None, section: AlgorithmSection) -> Algorithm:
+    """Return the algorithm; `entry` is of the version of the plugin that is active."""
+    return create(section.name, section.settings)
 
 
 def own_columns(config: RunConfig) -> frozenset[str]:
     """Return the columns of a run that not all records have; none of a plugin's that is not loaded."""
-    name, settings = name_and_settings(config.algorithm)
-    traits = create(name, settings).traits if name in ALGORITHMS else None
+    entry = ALGORITHMS.get(config.algorithm.name)
+    traits = None if entry is None else _registered(entry, config.algorithm).traits
     return config.columns(traits) | set(own_numbers(config))
 
 
 def own_numbers(config: RunConfig) -> tuple[str, ...]:
     """Return the numbers of a round that the algorithm's entry and its `local` declare, as `own_columns`."""
-    name, local = config.algorithm["name"], config.algorithm.get("local")
+    name, local = config.algorithm.name, config.algorithm.settings.get("local")
     declared = [ALGORITHMS[name].numbers] if name in ALGORITHMS else []
     if isinstance(local, Mapping) and local.get("name") in LOCAL_METHODS:
         declared.append(LOCAL_METHODS[local["name"]].numbers)

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from fedgrid.algorithms.clustering.clusterers import Clusterer
 from fedgrid.algorithms.registry import ALGORITHMS, ARENA
-from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, AlgorithmSection, RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.kinds import KINDS, own_kinds
 from fedgrid.engine.federation.models.registry import MODELS
@@ -39,6 +39,7 @@ def schema() -> Schema:
     """Return the schema of a file, with the algorithms, models and data sets that this process knows."""
     run = RunConfig.model_json_schema()
     definitions = {name: _describe(name, part) for name, part in run.pop("$defs", {}).items()}
+    del definitions[AlgorithmSection.__name__]  # A file's schema has one of each algorithm.
     definitions["Split"]["properties"]["kind"] |= _one_or_several({"enum": list(KINDS)})
     definitions["Split"]["properties"]["kind"].pop("type")
     definitions["Split"]["additionalProperties"] = False

@@ -113,10 +113,10 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
 
 def describe_run(config: RunConfig) -> str:
     """Return what a run is, in a sentence."""
-    name, dataset, model = map(in_markdown, (config.algorithm["name"], config.short_dataset, config.model))
+    name, dataset, model = map(in_markdown, (config.algorithm.name, config.short_dataset, config.model))
     steps, epochs = config.training.local_steps, config.training.local_epochs
     length = f"{epochs} local epochs" if steps is None else f"{steps} local steps"
-    title = in_markdown(registry.title(config.algorithm["name"]))
+    title = in_markdown(registry.title(config.algorithm.name))
     return (
         f"**{title}** (`{name}`) on {dataset}, {config.clients} clients, "
         f"{config.split.kind}; seed {config.seed}, {config.training.rounds} rounds, "

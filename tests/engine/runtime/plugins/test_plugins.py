@@ -196,7 +196,7 @@ class TestLoading:
         active.use([path])
         run = config(algorithm={"name": "sattler", "aggregate": {"name": "krum", "attackers": 2}})
         assert run.plugin_digests == (digest(path),)
-        assert run.algorithm["aggregate"] == {"name": "krum", "attackers": 2}
+        assert run.algorithm.aggregate == {"name": "krum", "attackers": 2}
         assert config(algorithm={"name": "sattler", "aggregate": "median"}).plugin_digests == ()
         aggregate = create("fedavg", {"aggregate": "krum"}).settings.aggregate
         five = updates_of(dict(enumerate([(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)])))

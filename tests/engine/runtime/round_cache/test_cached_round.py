@@ -71,7 +71,7 @@ def normed(tmp_path):
 
 def ids(run):
     """Return a run's algorithm, for the names of tests."""
-    return run.algorithm["name"]
+    return run.algorithm.name
 
 
 class TestNoNumberChanges:
@@ -90,7 +90,9 @@ class TestNoNumberChanges:
         """After plain averaging, too, whose first round is the same: the first mean is from equal models."""
         for algorithm in PARTING:
             run = early(algorithm)
-            run = config({**run.algorithm, "server_optimizer": optimizer, "server_learning_rate": 0.5})
+            run = config(
+                {**run.algorithm.model_dump(), "server_optimizer": optimizer, "server_learning_rate": 0.5}
+            )
             for each in (config(), run):
                 play(each, tmp_path)
             assert differing(run, tmp_path) == [], algorithm

@@ -218,4 +218,4 @@ def test_convolutional_encoder_is_for_images_of_any_size():
     run = complete(
         {"dataset": "cifar10", "algorithm": {"name": "embeddings", "encoder": {"public": "svhn"}}}, NOWHERE
     )
-    assert run.algorithm["encoder"]["public"] == "svhn"
+    assert run.algorithm.encoder["public"] == "svhn"

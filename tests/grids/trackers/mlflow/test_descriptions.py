@@ -9,7 +9,7 @@ from tests.helpers.small_grid import config
 
 def test_title_is_no_html_in_a_description(monkeypatch):
     run = config(seed=1)
-    name = run.algorithm["name"]
+    name = run.algorithm.name
     title = "X <img src=x onerror=alert(1)> ![a](http://b)"
     monkeypatch.setitem(registry.ALGORITHMS, name, replace(registry.ALGORITHMS[name], title=title))
     note = describe_run(run)
