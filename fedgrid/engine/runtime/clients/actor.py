@@ -7,9 +7,8 @@ of them import it at the same time.
 import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import ray
 from ray.exceptions import RayActorError
 
@@ -21,6 +20,7 @@ from fedgrid.engine.federation.clients.messages import (
     EvaluateReport,
     EvaluateTask,
     Memories,
+    Reply,
     Setup,
     TrainTask,
 )
@@ -123,10 +123,9 @@ class Client:
         memories: Memories,
         num_models: int,
         *arrays: Vector,
-    ) -> tuple[Any, ...]:
-        """Train; return the reports, the memories, then each task's update and outputs.
+    ) -> list[Reply]:
+        """Train; return the tasks' replies: an object each, or with `num_returns` of 1 one list.
 
-        With `num_returns` of 1 they are one object, else an object each.
         `arrays` are the models, then the arrays of all orders; `payloads` has their positions by name.
         """
         tasks = [
@@ -136,14 +135,7 @@ class Client:
             for task, places in zip(tasks, payloads, strict=True)
         ]
         with name_share(self._gpu_share):
-            replies = self._prepared().train(tasks, arrays[:num_models], memories)
-        remembered = {reply.report.client: reply.memory for reply in replies if reply.memory}
-        sent = [
-            np.asarray(array)
-            for task, reply in zip(tasks, replies, strict=True)
-            for array in (reply.update, *(reply.outputs[name] for name in task.order.outputs))
-        ]
-        return [reply.report for reply in replies], remembered, *sent
+            return self._prepared().train(tasks, arrays[:num_models], memories)
 
     def evaluate(
         self, tasks: Sequence[EvaluateTask], memories: Memories, *models: Vector

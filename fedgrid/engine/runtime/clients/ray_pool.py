@@ -99,7 +99,8 @@ class RayPool:
         self, clients: Sequence[int], message: Message, encoder: "Encoder | None" = None
     ) -> list[Described]:
         """Return what each of `clients` says about its data, each in its actor."""
-        shares, put = self._by_actor(clients, lambda client: client), encoder and ray.put(encoder)
+        shares = self._by_actor(clients, lambda client: client)
+        put = encoder and ray.put(encoder)
 
         def submit(index: int) -> list[Ref]:
             return [self._actors[index].describe.remote(shares[index], message, put)]
@@ -113,7 +114,10 @@ class RayPool:
         return [described[client] for client in clients]
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
-        """Train every task's client in its actor; arrays come back as views of the object store."""
+        """Train every task's client in its actor; updates and outputs come back as views of the object store.
+
+        Memories are copied: those of clients that are not in the next rounds would keep their updates there.
+        """
         shares = self._by_actor(tasks, lambda task: task.client)
         arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
         places = {key: len(models) + index for index, key in enumerate(arrays)}
@@ -126,24 +130,20 @@ class RayPool:
             ]
             bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
             remembered = {task.client: memories[task.client] for task in mine if task.client in memories}
-            num_sent = sum(1 + len(task.order.outputs) for task in mine)
             name = self._task("train", f"{when}, {_clients(task.client for task in mine)}")
-            num_returns = 1 if are_small else 2 + num_sent
+            num_returns = 1 if are_small else len(mine)
             train = self._actors[index].train.options(num_returns=num_returns, name=name)
             sent = train.remote(bare, payloads, remembered, len(models), *refs)
-            return [sent] if are_small else list(sent)
+            return [sent] if num_returns == 1 else list(sent)
 
-        replies = {}
+        replies: dict[int, Reply] = {}
         when = f"round {tasks[0].round_index + 1}"
         are_small = models[0].nbytes <= SMALL
         results = self._each(shares, submit, "train", when)
-        for index, objects in results.items():
-            reports, remembered, *sent = objects[0] if are_small else objects
-            remaining = iter(sent)
-            for task, report in zip(shares[index], reports, strict=True):
-                update = next(remaining)
-                outputs = {name: next(remaining) for name in task.order.outputs}
-                replies[task.client] = Reply(report, update, outputs, remembered.get(task.client, {}))
+        for objects in results.values():
+            for reply in objects[0] if len(objects) == 1 else objects:
+                memory = {name: array.copy() for name, array in reply.memory.items()}
+                replies[reply.report.client] = replace(reply, memory=memory)
         return [replies[task.client] for task in tasks]
 
     def evaluate(
@@ -172,7 +172,8 @@ class RayPool:
         results: dict[int, list[Any]] = {}
         while pending:
             dead: dict[int, str] = {}
-            start, limit = self._deadlines.now(), self._deadlines.of(kind)
+            start = self._deadlines.now()
+            limit = self._deadlines.of(kind)
             for index, refs in pending.items():
                 try:
                     left = max(0.0, start + limit - self._deadlines.now())
@@ -232,7 +233,8 @@ class RayPool:
 
     def _start(self, index: int) -> Any:
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)
-        share, title = self.placement, f"Client actor {index + 1} of {self.placement.num_actors}"
+        share = self.placement
+        title = f"Client actor {index + 1} of {self.placement.num_actors}"
         return Client.options(  # type: ignore[attr-defined]
             num_cpus=share.cpus_per_actor, num_gpus=share.gpus_per_actor, scheduling_strategy=strategy
         ).remote(share.gpus_per_actor, title)
