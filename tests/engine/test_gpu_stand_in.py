@@ -22,7 +22,7 @@ from fedgrid.engine.federation.encoders.encoder import Reconstruction
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS
 from fedgrid.engine.federation.training import batches, evaluation
-from fedgrid.engine.federation.training.local import Local
+from fedgrid.engine.federation.training.local import ModelInTraining
 from fedgrid.engine.runtime.clients.actor import Client
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from tests.helpers.gpu_cases import (
@@ -248,7 +248,7 @@ class TestReferenceImages:
             with StandIn() as gpu:
                 worker = ClientWorker(setup, "cuda")
                 reference = worker._holdings.reference
-                local = Local(
+                local = ModelInTraining(
                     worker._flat, (reference.images, reference.labels), SETTINGS, {}, {}, reference.images
                 )
                 gpu.forget()

@@ -75,7 +75,8 @@ def allowed(schema: Mapping[str, Any]) -> str:
 def settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     """Yield key, default, allowed values and meaning of each setting; of a section, those of its keys."""
     kind = type(settings)
-    properties, meanings = kind.model_json_schema().get("properties", {}), docs_of(kind)
+    properties = kind.model_json_schema().get("properties", {})
+    meanings = docs_of(kind)
     # Those that are its own come first, those of every averaging algorithm after them.
     for key in sorted(properties, key=lambda key: key not in inspect.get_annotations(kind)):
         value = getattr(settings, key, None)

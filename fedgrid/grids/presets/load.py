@@ -124,7 +124,8 @@ def _with_options(
         key = change.axis
         if key in axes or change.gives_axis:
             check_axis_key(key)
-            before, axes[key] = axes.get(key, ()), items(key, change.axis_values())
+            before = axes.get(key, ())
+            axes[key] = items(key, change.axis_values())
             if len(axes[key]) == 1 < len(before):
                 first = ", ".join(item.label for item in before[:FEW]) + ", ..." * (len(before) > FEW)
                 notes.append(f"{change.text} takes the place of {len(before)} values of {key}: {first}")

@@ -99,7 +99,8 @@ def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
 
 def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
     """Use the plugins that a file names, relative to its folder: what it says besides may need them."""
-    given, place = file.values.get("plugins", []), Place(file, ("plugins",))
+    given = file.values.get("plugins", [])
+    place = Place(file, ("plugins",))
     if not (isinstance(given, list) and all(isinstance(name, str) for name in given)):
         raise ConfigError(f"{place}: plugins = {given!r}: expected a list of files, as in [my_algorithms.py]")
     for index, name in enumerate(given):
@@ -115,7 +116,8 @@ def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
     _require_keys(preset_files.AXES_KEY, listed, ("seed", "training.rounds"), place)
     given: list[tuple[str, Any, Place]] = []
     for key in (*AXES, preset_files.SEEDS):
-        value, where = file.values.get(key), Place(file, (key,))
+        value = file.values.get(key)
+        where = Place(file, (key,))
         if key == SPLIT and isinstance(value, Mapping):  # Its other keys are of all its kinds.
             given += [(key, value["kind"], where.under("kind"))] if "kind" in value else []
         elif key in file.values:
@@ -133,7 +135,8 @@ def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
                 raise ConfigError(f"{keys[axis]} and {key} both give values of one axis; leave one out")
             if _is_fixed(axis, file):
                 raise ConfigError(f"{axis} has a value outside of axes too; leave one out")
-        keys[axis], axes[axis] = key, items(axis, values, where)
+        keys[axis] = key
+        axes[axis] = items(axis, values, where)
     return axes
 
 
@@ -164,7 +167,8 @@ def _read_fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
 
 
 def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
-    given, place = file.values.get(preset_files.EXCLUDE, []), Place(file, (preset_files.EXCLUDE,))
+    given = file.values.get(preset_files.EXCLUDE, [])
+    place = Place(file, (preset_files.EXCLUDE,))
     if not isinstance(given, list):
         raise ConfigError(f"{place}: exclude = {given!r}: expected a list, as in [{{clients: 30, seed: 4}}]")
     for index, entry in enumerate(given):
@@ -178,7 +182,8 @@ def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
 
 def _overrides(file: YamlFile, axes: Axes) -> tuple[Override, ...]:
     """Return the overrides that a file lists: `when` selects runs by their axes, `then` sets their keys."""
-    given, place = file.values.get("overrides", []), Place(file, ("overrides",))
+    given = file.values.get("overrides", [])
+    place = Place(file, ("overrides",))
     if not isinstance(given, list):
         raise ConfigError(f"{place}: overrides = {given!r}: expected a list of when: {{...}} then: {{...}}")
     return tuple(_override(entry, axes, place.under(index)) for index, entry in enumerate(given))

@@ -46,13 +46,15 @@ class YamlFile:
             what = {type(None): "the file is empty", list: "not a list"}.get(type(values), "not one value")
             what += ", and a space after each colon" if isinstance(values, str) and ":" in values else ""
             raise ConfigError(f"{name}: expected keys such as dataset: and algorithm:, {what}")
-        self.name, self.has_lines = name, has_lines
+        self.name = name
+        self.has_lines = has_lines
         self.text = content.decode(errors="replace")
         self.values: dict[str, Any] = {str(key): value for key, value in values.items()}
 
     def line(self, path: tuple[Step, ...]) -> int:
         """Return the line, from 1, at `path`, or at the longest part of it that exists."""
-        node, line = self._root, 0
+        node = self._root
+        line = 0
         for step in path:
             inner = _inside(node, step)
             if inner is None:

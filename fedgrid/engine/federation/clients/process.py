@@ -21,7 +21,9 @@ def fixed_numerics(tf32: bool) -> Iterator[None]:
     """
     import torch
 
-    cudnn, matmul, threads = torch.backends.cudnn, torch.backends.cuda.matmul, torch.get_num_threads()
+    cudnn = torch.backends.cudnn
+    matmul = torch.backends.cuda.matmul
+    threads = torch.get_num_threads()
     conv = cudnn.conv  # type: ignore[attr-defined]
     before = conv.fp32_precision, matmul.fp32_precision, cudnn.deterministic, cudnn.benchmark
     precision = "tf32" if tf32 else "ieee"

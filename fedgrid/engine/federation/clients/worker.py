@@ -46,7 +46,7 @@ from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.seeds import generator, restored
 from fedgrid.engine.federation.training import evaluation, local
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.results import LocalResult
+from fedgrid.engine.federation.training.local import LocalResult
 from fedgrid.engine.federation.uplink.replies import residuals, send_reply
 
 
@@ -62,7 +62,9 @@ class ClientWorker:
         keep_freed_memory()
         self._flat = flat_of(setup, device)
         self._stacks = stacks_of(setup, device)
-        self._setup, self._device, self._holdings = setup, device, Holdings(setup, device)
+        self._setup = setup
+        self._device = device
+        self._holdings = Holdings(setup, device)
         self._factors = {data.client: data.factor for data in setup.clients}
         self._server_set = DeviceSet.of(setup.server_set, device)
         self._server_parts = {at: self._server_set.part(part) for at, part in setup.server_parts.items()}
@@ -77,7 +79,8 @@ class ClientWorker:
         """
         untrained: dict[int, Counts] = {}
         replies: dict[tuple[int, int], Reply] = {}
-        alone, num_slots = self._stacks is None, self._setup.training.stacked
+        alone = self._stacks is None
+        num_slots = self._setup.training.stacked
         with self._fix_numerics():
             for group in [[task] for task in tasks] if alone else tasks_by_stack(tasks, num_slots):
                 with of_client(group[0].client, group[0].round_index):
@@ -130,7 +133,8 @@ class ClientWorker:
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
     ) -> list[Described]:
         """Return what each client says about its training images, or about their codes."""
-        codec, described = encoder and Codec(encoder, self._device), []
+        codec = encoder and Codec(encoder, self._device)
+        described = []
         for client in clients:
             held = self._holdings.train(client, message.round_index)
             when = {"round_index": message.round_index} if message.draws_anew else {}
@@ -157,7 +161,9 @@ class ClientWorker:
         """Return the results of clients that train together, and the seconds of one."""
         if self._stacks is not None:
             return self._stacks.train(turns)
-        (turn,), started, reference = turns, perf_counter(), self._holdings.reference
+        (turn,) = turns
+        started = perf_counter()
+        reference = self._holdings.reference
         result = local.train(
             self._flat,
             turn.start,
@@ -180,7 +186,8 @@ class ClientWorker:
 
         `untrained` keeps those tests by the models' positions: clients that begin alike share one.
         """
-        started, order = perf_counter(), task.order
+        started = perf_counter()
+        order = task.order
         tests = {}
         if len(order.candidates) > 1 or order.losses:
             tests = self._test_each(task, models, order.candidates, order.choose_on)
@@ -199,7 +206,10 @@ class ClientWorker:
         )
 
     def _reply(self, turn: Turn, result: LocalResult, train_seconds: float) -> Reply:
-        started, task, order, on_server = perf_counter(), turn.task, turn.task.order, turn.on_server
+        started = perf_counter()
+        task = turn.task
+        order = turn.task.order
+        on_server = turn.on_server
         if self._stacks is not None:  # Else the model is in the workspace.
             self._flat.write(result.model)
         trained = np.subtract(result.model, turn.start, out=result.model)

@@ -31,7 +31,7 @@ from fedgrid.engine.federation.training.batches import channels_first
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import draws
-from fedgrid.engine.federation.training.results import LocalResult
+from fedgrid.engine.federation.training.local import LocalResult
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
 
 Key = tuple[int, bool]
@@ -120,8 +120,10 @@ class Holdings:
 
     def __init__(self, setup: Setup, device: str) -> None:
         """Put the clients' images on a device, or take them to it when they are used."""
-        clients, reference = setup.clients, setup.reference_set
-        self._seed, self._batch_size = setup.seed, setup.training.batch_size
+        clients = setup.clients
+        reference = setup.reference_set
+        self._seed = setup.seed
+        self._batch_size = setup.training.batch_size
         self.reference = None if reference is None else DeviceSet.of(reference, device)
         """The server's reference images, if it has any."""
         movers = {data.client: data.moved for data in clients if data.moved is not None}
@@ -245,7 +247,8 @@ class StackTraining:
         members = {}
         training = self._setup.training.in_round(turns[0].task.round_index)
         for turn in turns:
-            task, held = turn.task, turn.held
+            task = turn.task
+            held = turn.held
             if task.order.rule != PLAIN:
                 raise ConfigError(self._setup.training.not_stacked)
             rng = generator(self._setup.seed, "batches", client=task.client, round_index=task.round_index)

@@ -132,7 +132,8 @@ class RunConfig(Section):
     def _joins_are_possible(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
         if not {"clients", "training"} <= set(before.data):  # They are refused already.
             return joins
-        clients, rounds = before.data["clients"], before.data["training"].rounds
+        clients = before.data["clients"]
+        rounds = before.data["training"].rounds
         for client, number in joins.items():
             if client >= clients:
                 raise ValueError(f"client {client} does not exist, the last one is {clients - 1}")

@@ -27,7 +27,8 @@ class Autoencoder(nn.Module):
         """Take parts for images of a shape, whose sides are padded with zeros to multiples of `stride`."""
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
-        self._shape, self._stride = shape, stride
+        self._shape = shape
+        self._stride = stride
 
     def encode(self, images: Tensor) -> Tensor:
         """Return codes, float32, shape (N, Z), of images in 0..1, shape (N, channels, height, width)."""

@@ -172,7 +172,8 @@ class Federation:
 
     def keep_buffers(self, rule: LocalRule) -> LocalRule:
         """Return the rule under which clients keep their buffers too, if they do in this run."""
-        end, size = self.layout.num_parameters, self.layout.size
+        end = self.layout.num_parameters
+        size = self.layout.size
         if not self.has_own_buffers or end == size:
             return rule
         # A rule that keeps a layer keeps its buffers.
@@ -207,7 +208,8 @@ class Federation:
 
     def is_over(self, run_state: RunState) -> bool:
         """Return whether a run has no further round."""
-        done, best = run_state.rounds_done, run_state.best
+        done = run_state.rounds_done
+        best = run_state.best
         if self.stop_after is None or best is None or not self.evaluates(done - 1):
             return done == self.rounds
         return done == self.rounds or done - best[0] >= self.stop_after

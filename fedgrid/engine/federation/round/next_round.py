@@ -269,13 +269,15 @@ def _serve_held_out(
     next level. Each starts from `run_state`, which stays as it is. Returns its state with their clusters, and
     their last reports and tests.
     """
-    labels_K, reports = run_state.state.labels_K.copy(), []
+    labels_K = run_state.state.labels_K.copy()
+    reports = []
     tests: ModelTests = {}
     for client in sorted(federation.participation.held_out):
         others = frozenset(range(len(labels_K))) - {client}
         joins = {client: run_state.rounds_done + 1}
         only = replace(federation.participation, joins=joins, held_out=others, dropout=0.0)
-        alone, state = replace(federation, participation=only), run_state.state
+        alone = replace(federation, participation=only)
+        state = run_state.state
         for _ in range(len(state.models)):  # As many levels as there can be.
             plan = plan_round(alone, replace(run_state, state=state), pool)
             with _work(alone, plan, run_state, pool, None, Stopwatch()) as work:

@@ -114,7 +114,8 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
     state = _reveal(federation, freeze(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)
-    algorithm, presence = federation.algorithm, attendance.presence
+    algorithm = federation.algorithm
+    presence = attendance.presence
     rng = generator(federation.seed, "orders", round_index=round_index)
     own_rng = generator(federation.seed, "own orders", round_index=round_index)
     with own_code(algorithm, "orders", own_rng):
@@ -140,7 +141,8 @@ def _meet(
     federation: Federation, state: State, attendance: Attendance, ledger: Ledger, pool: Pool, round_index: int
 ) -> tuple[State, Meeting]:
     """Return the state that has heard the messages of newcomers, or of all that are met again."""
-    algorithm, message = federation.algorithm, federation.algorithm.message()
+    algorithm = federation.algorithm
+    message = federation.algorithm.message()
     again = algorithm.meets_again(round_index)
     speakers = ledger.can_pay(attendance.present) if again else attendance.newcomers
     if message is None or not speakers:

@@ -99,7 +99,8 @@ def _centralised(updates: Updates, before: State, after: State) -> dict[str, flo
 
     Norms of the only client's update are as Sattler's test takes them of a mean.
     """
-    [update], layout = updates.vectors(), updates.layout
+    [update] = updates.vectors()
+    layout = updates.layout
     norms = {over: Updates({0: update}, layout, similarity_over=over) for over in ("parameters", "state")}
     sizes = [
         float(np.abs(model[: layout.num_parameters]).sum(dtype=np.float64))
@@ -139,11 +140,15 @@ def client_rows(
 
     `state` is that after the round.
     """
-    sent, parts = {report.client: report for report in reports}, _parts(federation, plan, reports)
-    columns, spent = _test_columns(federation, reports, tests), plan.ledger.of_clients(state.labels_K)
-    rows, truth_K = [], federation.truth_K.tolist()
+    sent = {report.client: report for report in reports}
+    parts = _parts(federation, plan, reports)
+    columns = _test_columns(federation, reports, tests)
+    spent = plan.ledger.of_clients(state.labels_K)
+    rows = []
+    truth_K = federation.truth_K.tolist()
     for client, label in enumerate(state.labels_K.tolist()):
-        report, part = sent.get(client), parts.get(client, "not joined")
+        report = sent.get(client)
+        part = parts.get(client, "not joined")
         row = {
             "round": plan.round_index + 1,
             "client": client,

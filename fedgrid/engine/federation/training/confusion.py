@@ -58,7 +58,8 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
     own_NL, union_NL = true_NL > 0, true_NL + predicted_NL > 0
     recall_NL = np.divide(hits_NL, true_NL, out=np.full(true_NL.shape, nan), where=own_NL)
     f1_NL = np.divide(2 * hits_NL, true_NL + predicted_NL, out=np.zeros(true_NL.shape), where=union_NL)
-    totals, hits = true_NL.sum(axis=1).tolist(), hits_NL.sum(axis=1).tolist()
+    totals = true_NL.sum(axis=1).tolist()
+    hits = hits_NL.sum(axis=1).tolist()
     return [
         {
             "loss": counts.loss_sum / totals[i] if totals[i] else nan,
@@ -79,7 +80,8 @@ def errors_of(counts: Counts) -> dict[str, float]:
     R2 is 1 minus the squared errors over those of the test set's own mean; NaN if its numbers are all equal.
     """
     assert counts.moments is not None
-    (total, squares), number = counts.moments, int(counts.confusion.sum())
+    (total, squares) = counts.moments
+    number = int(counts.confusion.sum())
     spread = squares - total**2 / number if number else nan
     return {
         "loss": counts.loss_sum / number if number else nan,

@@ -107,11 +107,13 @@ def test(
 
 def _count(logits: Tensor, labels: Tensor, *, with_outputs: bool) -> Counts:
     """Return the result of a test from outputs, shape (N, L); `with_outputs` it has these and the labels."""
-    num_classes, moments = logits.shape[1], None
+    num_classes = logits.shape[1]
+    moments = None
     loss_sum = loss(logits.double(), labels, "sum")
     classes = labels
     if labels.is_floating_point():
-        classes, exact = torch.zeros_like(labels, dtype=torch.int64), labels.double()
+        classes = torch.zeros_like(labels, dtype=torch.int64)
+        exact = labels.double()
         moments = float(exact.sum()), float(exact.square().sum())
     cells = classes * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)

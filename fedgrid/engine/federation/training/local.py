@@ -5,27 +5,205 @@ its batches from them in a seeded order; the optimizer works on one flat tensor;
 device before the last epoch ends. Shapes: N images, P entries of a state vector of which W are parameters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from math import nan
+from math import ceil, nan
+from types import MappingProxyType
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedgrid.algorithms.contract.local_rule import PLAIN, LocalRule, LocalSteps
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Arrays, Vector
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.own_code import own_code
 from fedgrid.engine.federation.seeds import seed_all
 from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import batches, channels_last, draw_moves
 from fedgrid.engine.federation.training.confusion import Counts
-from fedgrid.engine.federation.training.evaluation import Logits, set_mode
+from fedgrid.engine.federation.training.evaluation import TEST_BATCH, Logits, predict, set_mode, to_inputs
 from fedgrid.engine.federation.training.layers import reset_norms, smallest_batch
-from fedgrid.engine.federation.training.local_model import Local
-from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, PERSONAL, LocalResult, Memory
+from fedgrid.engine.federation.training.optimizers import OPTIMIZERS, clip
 from fedgrid.engine.federation.training.settings import LocalTraining
+
+NOTHING: Arrays = MappingProxyType({})
+OPTIMIZER, PERSONAL = "optimizer", "personal"
+"""The names of the optimizer's state and of personal entries (`LocalRule.personal`) in a client's memory."""
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """What local training leaves behind."""
+
+    model: Vector
+    """The whole state afterwards, float32, shape (P,)."""
+    losses: tuple[float, ...]
+    """Mean loss of each epoch, as the model changed; NaN where no image was trained on."""
+    accuracies: tuple[float, ...]
+    """Share of images classified rightly in each epoch, as the model changed; NaN likewise, and of
+    numbers to predict."""
+    steps: int
+    outputs: Arrays
+    memory: Arrays
+    """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
+    of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,
+    (2 W + 1,) of Adam."""
+    tested: Counts | None = None
+    """What the test returned that was asked for."""
+    has_own_test: bool = False
+    """Whether the rule has a test of its own (`LocalSteps.test`)."""
+
+
+class ModelInTraining:
+    """A client's model in training, as the hooks of a local rule see it: a `LocalModel`."""
+
+    def __init__(
+        self,
+        flat: FlatModule,
+        held: tuple[Tensor, Tensor],
+        training: LocalTraining,
+        memory: Arrays,
+        payload: Arrays,
+        reference: Tensor | None,
+    ) -> None:
+        """Take the workspace with the model, and what the client holds: images and classes."""
+        self._flat = flat
+        self._training = training
+        self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
+        self.weights = flat.weights
+        self.learning_rate = training.learning_rate
+        self.momentum = training.momentum
+        self.memory = memory
+        self.payload = payload
+        self.num_steps = self.num_epochs = self.epoch_index = 0
+        self._held = held
+        self.positions = held[1].new_zeros(0)
+        self._start: Tensor | None = None
+        self._reference = reference
+
+    def plan(self, batches: int, max_steps: int | None) -> None:
+        """Set the length of the training: `local_epochs` epochs of `batches` each, or `max_steps`."""
+        if max_steps is None:
+            self.num_epochs = self._training.local_epochs
+            self.num_steps = batches * self.num_epochs
+        elif batches:
+            self.num_epochs = ceil(max_steps / batches)
+            self.num_steps = max_steps
+
+    @property
+    def start(self) -> Tensor:
+        """The parameters before the first step, shape (W,)."""
+        return self.weights.detach().clone() if self._start is None else self._start
+
+    def note_start(self, rule: LocalRule) -> None:
+        """Keep the parameters as they are now, for a rule, whose `start` may have changed them."""
+        self._start = None if rule is PLAIN else self.weights.detach().clone()
+
+    def check_start(self, rule: LocalRule) -> None:
+        """Raise ValueError if the rule has written to `start`."""
+        if self._start is not None and self._start._version:
+            raise ValueError(f"{type(rule).__name__} wrote to local.start; work on a copy")
+
+    @property
+    def reference(self) -> Tensor | None:
+        """The server's reference images as inputs, converted anew each time."""
+        return None if self._reference is None else to_inputs(self._reference)
+
+    @property
+    def features(self) -> Tensor:
+        """What went into the head in the last forward pass, as float32."""
+        if self._flat.features is None:
+            raise ValueError("no features: the model's entry names no head, or nothing has passed it yet")
+        return self._flat.features.float()
+
+    def snapshot(self) -> Tensor:
+        """Return a copy of the whole state, shape (P,)."""
+        return self._flat.snapshot()
+
+    def load(self, state: Tensor | Vector) -> None:
+        """Put a snapshot, or a vector in the layout's order, in the model's place."""
+        self._flat.load(state) if isinstance(state, Tensor) else self._flat.write(state)
+
+    @contextmanager
+    def inference(self) -> Iterator[None]:
+        """Have the model in inference mode, and no gradients, in the block."""
+        before = self._flat.module.training
+        set_mode(self._flat.module, training=False)
+        with torch.no_grad():
+            yield
+        set_mode(self._flat.module, training=before)
+
+    def examples(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield inputs and classes of all that the client trains on, a test's batch at a time."""
+        parts = zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._held), strict=True)
+        return ((to_inputs(images), labels) for images, labels in parts)
+
+    def tensor(self, vector: Vector) -> Tensor:
+        """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
+        return self._flat.scatter(vector)
+
+    def vector(self, tensor: Tensor) -> Vector:
+        """Return a tensor like `weights`, or a snapshot, as a vector in the layout's order."""
+        return self._flat.gather(tensor)
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Return the model's outputs."""
+        outputs: Tensor = self._flat.module(images)
+        return outputs
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean standard loss of a batch."""
+        return task.loss(logits, labels)
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """Return the gradient of a scalar with respect to `weights`; the next call overwrites it."""
+        self._flat.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return self._flat.gradient
+
+    def predict(self, images: Tensor | None = None) -> np.ndarray:
+        """Return class probabilities in inference mode."""
+        images = self._reference if images is None else images
+        if images is None:
+            raise ValueError("there are no reference images: set split.reference_images")
+        if self._held[1].is_floating_point():
+            raise ValueError("there are no class probabilities: the data set has numbers to predict")
+        with self.inference():
+            return predict(self._flat.module, images)
+
+    def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
+        """Train on one batch; return its logits before the step."""
+        logits = self.logits(images)
+        loss = steps.loss(self, logits, labels)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            what = f"a tensor {tuple(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
+            raise ValueError(
+                f"{type(steps).__name__}.loss returned {what}; expected a scalar tensor with its graph, as "
+                "functional.cross_entropy returns"
+            )
+        penalty = steps.penalty(logits, labels, images)
+        gradient = self.gradient(loss if penalty is None else loss + penalty)
+        steps.correct(self.weights, gradient)
+        if steps.trains is None:
+            self.descend(gradient)
+        else:
+            before = self.weights.clone()
+            self.descend(gradient)
+            self.weights.copy_(torch.where(steps.trains, self.weights, before))
+        return logits.detach()
+
+    def descend(self, gradient: Tensor) -> None:
+        """Take one step of the optimizer along a gradient, which may be overwritten."""
+        clip(gradient, self._training.clip_gradient)
+        self._optimizer.step(self.weights, gradient)
+
+    def optimizer_memory(self) -> Arrays:
+        """Return the optimizer's state, if it is kept and there is any."""
+        memory = self._optimizer.memory() if self._training.keep_optimizer_state else None
+        return {} if memory is None else {OPTIMIZER: memory}
 
 
 @torch.enable_grad()
@@ -36,10 +214,10 @@ def train(
     labels: Tensor,
     training: LocalTraining,
     rng: np.random.Generator,
-    memory: Memory = NOTHING,
+    memory: Arrays = NOTHING,
     *,
     rule: LocalRule = PLAIN,
-    payload: Memory = NOTHING,
+    payload: Arrays = NOTHING,
     reference: Tensor | None = None,
     max_steps: int | None = None,
     test: Callable[[Logits], Counts] | None = None,
@@ -67,15 +245,17 @@ def train(
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
     """
-    size, smallest = training.batch_size, smallest_batch(flat.module, training.batch_size)
+    size = training.batch_size
+    smallest = smallest_batch(flat.module, training.batch_size)
     moves, own = rng.spawn(2)
-    is_round, max_steps = max_steps is None, training.local_steps if max_steps is None else max_steps
+    is_round = max_steps is None
+    max_steps = training.local_steps if max_steps is None else max_steps
     seed_all(str(flat.weights.device), own)
     with own_code(rule, "start", None):
         flat.write(_restore_own_entries(start, rule, memory))
         if is_round and training.buffers == "reset":
             reset_norms(flat.module)
-        local = Local(flat, (images, labels), training, memory, payload, reference)
+        local = ModelInTraining(flat, (images, labels), training, memory, payload, reference)
         begins = range(0, len(labels) - smallest + 1, size)
         local.plan(len(begins), max_steps)
         set_mode(flat.module, training=True)
@@ -95,7 +275,8 @@ def train(
                 targets.append(labels.index_select(0, local.positions))
                 logits.append(steps.step(local, inputs, targets[-1]))
         finished = steps.finish(local, len(logits))
-        outputs, own_memory = finished.outputs, finished.memory
+        outputs = finished.outputs
+        own_memory = finished.memory
         local.check_start(rule)
         tested = None if test is None else test(partial(steps.test, local))
     model = flat.read()
@@ -110,7 +291,7 @@ def train(
     )
 
 
-def _restore_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vector:
+def _restore_own_entries(start: Vector, rule: LocalRule, memory: Arrays) -> Vector:
     """Return the model with the client's own entries in their place, once it has any."""
     if PERSONAL not in memory or not rule.personal:
         return start
@@ -119,13 +300,14 @@ def _restore_own_entries(start: Vector, rule: LocalRule, memory: Memory) -> Vect
         raise ValueError(
             f"{len(memory[PERSONAL])} personal entries are remembered, but this model has {sum(lengths)}"
         )
-    model, parts = start.copy(), np.split(memory[PERSONAL], np.cumsum(lengths)[:-1])
+    model = start.copy()
+    parts = np.split(memory[PERSONAL], np.cumsum(lengths)[:-1])
     for (first, stop), part in zip(rule.personal, parts, strict=True):
         model[first:stop] = part
     return model
 
 
-def _own_entries(model: Vector, rule: LocalRule) -> Memory:
+def _own_entries(model: Vector, rule: LocalRule) -> Arrays:
     own = [model[first:stop] for first, stop in rule.personal]
     return {PERSONAL: np.concatenate(own)} if own else {}
 
@@ -136,7 +318,8 @@ def _running_means(
     """Return mean loss and accuracy of each epoch from all batches, read back in one go."""
     if not logits:
         return (nan,) * num_epochs, (nan,) * num_epochs
-    outputs, targets = torch.cat(logits).double(), torch.cat(labels)
+    outputs = torch.cat(logits).double()
+    targets = torch.cat(labels)
     losses, hits = task.loss(outputs, targets, "none"), task.hits(outputs, targets)
     means = torch.stack([losses, hits.double()]).view(2, num_epochs, -1).mean(dim=2).tolist()
     return tuple(means[0]), tuple(means[1])
@@ -173,5 +356,5 @@ def check_finished(rule: LocalRule, result: LocalResult) -> None:
                     )
 
 
-def _without(memory: Memory, *names: str) -> Memory:
+def _without(memory: Arrays, *names: str) -> Arrays:
     return {name: array for name, array in memory.items() if name not in names}

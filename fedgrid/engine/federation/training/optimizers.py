@@ -31,7 +31,8 @@ class Sgd:
     """As `torch.optim.SGD`; the memory is the momentum buffer."""
 
     def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
-        self._flat, self._training = flat, training
+        self._flat = flat
+        self._training = training
         self.tensors: list[Tensor] = []
         if training.momentum:
             self.tensors = [torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)]
@@ -55,7 +56,8 @@ class Adam:
     FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 
     def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
-        self._flat, self._training = flat, training
+        self._flat = flat
+        self._training = training
         if memory is None:
             self._mean, self._square, self._steps = (
                 torch.zeros_like(flat.weights),

@@ -50,7 +50,8 @@ def auc(probability_NL: NDArray[np.float64], label_N: NDArray[np.int64]) -> floa
     areas = []
     for label in np.unique(label_N):
         is_own_N = label_N == label
-        own, rest = probability_NL[is_own_N, label], np.sort(probability_NL[~is_own_N, label])
+        own = probability_NL[is_own_N, label]
+        rest = np.sort(probability_NL[~is_own_N, label])
         if not len(rest):
             return nan
         below = np.searchsorted(rest, own, "left") + np.searchsorted(rest, own, "right")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from fedgrid.algorithms.updates.source import Vector
+from fedgrid.algorithms.updates.source import Arrays, Vector
 from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters_of
 from fedgrid.engine.federation.training import task
 from fedgrid.engine.federation.training.batches import (
@@ -34,8 +34,8 @@ from fedgrid.engine.federation.training.batches import (
 )
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.layers import MaskedNorm, mask_norms, smallest_batch
+from fedgrid.engine.federation.training.local import NOTHING, OPTIMIZER, LocalResult
 from fedgrid.engine.federation.training.optimizers import STACKED_OPTIMIZERS, StackedOptimizer, clip
-from fedgrid.engine.federation.training.results import NOTHING, OPTIMIZER, LocalResult, Memory
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 
@@ -51,7 +51,7 @@ class Member:
     """As `ImageSet.labels`, shape (images,)."""
     rng: np.random.Generator
     """As in `local.train`, which draws the same batches from it."""
-    memory: Memory = field(default_factory=dict)
+    memory: Arrays = field(default_factory=dict)
     """As in `local.train`."""
 
 

@@ -124,7 +124,8 @@ class Ledger:
         """What the server adds to the round's means; None if the clients add noise, or if there is none."""
         if is_private(accountant.uplink, self._privacy):
             self.spent_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
-        clip, multiplier = clip_of(accountant.uplink), self._privacy.central_noise
+        clip = clip_of(accountant.uplink)
+        multiplier = self._privacy.central_noise
         if multiplier and clip is not None:
             self.noise = CentralNoise(multiplier, clip, accountant.seed, round_index)
 
@@ -152,7 +153,8 @@ class Ledger:
             return orders
         after = self._after_updates(orders)
         if self._before_K is None and min(after.values(), default=0.0) > budget:
-            least, before = min(after.values()), min(self._after(client, 0.0) for client in after)
+            least = min(after.values())
+            before = min(self._after(client, 0.0) for client in after)
             advice = "no noise covers what they send" if isinf(least) else "raise the budget or the noise"
             raise FinalError(
                 f"privacy.epsilon = {budget:g}: no client can pay for round 1: its epsilon is {before:.3g} "

@@ -96,8 +96,10 @@ class CentralNoise:
     """
 
     def __init__(self, multiplier: float, clip: float, seed: int, round_index: int) -> None:
-        self._scale, self._multiplier = multiplier * clip, multiplier
-        self._seed, self._round_index = seed, round_index
+        self._scale = multiplier * clip
+        self._multiplier = multiplier
+        self._seed = seed
+        self._round_index = round_index
         self._released: dict[str, dict[int, float]] = {}
 
     def __call__(

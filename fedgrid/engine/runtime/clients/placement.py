@@ -80,7 +80,8 @@ class Placement:
 
 def describe(nodes: Sequence[Node]) -> str:
     """Return `2 CPUs and 0 GPUs`; for several nodes the sum, and the largest node's number."""
-    cpus, gpus = [node.cpus for node in nodes], [node.gpus for node in nodes]
+    cpus = [node.cpus for node in nodes]
+    gpus = [node.gpus for node in nodes]
     has = f"{_counted(sum(cpus), 'CPU')} and {_counted(sum(gpus), 'GPU')}"
     if len(nodes) == 1:
         return has
@@ -206,8 +207,10 @@ def _first_that_fits(shares: Iterable[Placement], runs: int, nodes: Sequence[Nod
 
 def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
     """Return whether `runs` fit at the same time: servers in the CPUs left over, then in place of actors."""
-    server, share = _units(SERVER_CPUS), _units(placement.cpus_per_actor)
-    servers, actors = runs, 0
+    server = _units(SERVER_CPUS)
+    share = _units(placement.cpus_per_actor)
+    servers = runs
+    actors = 0
     rests = []
     for node in nodes:
         count = _actors_on(node, placement)

@@ -141,12 +141,14 @@ def _check_encoder(
         )
     if settings.public is None:
         return
-    where, key = f"encoder.public = {settings.public}", ("algorithm", "encoder", "public")
+    where = f"encoder.public = {settings.public}"
+    key = ("algorithm", "encoder", "public")
     if settings.public == REFERENCE:
         if not has_reference_images:
             raise ConfigError(f"{where}: the server has none; set split.reference_images", key)
         return
-    own, public = find(dataset, data_dir), find(settings.public, data_dir)
+    own = find(dataset, data_dir)
+    public = find(settings.public, data_dir)
     if public.name == own.name:
         raise ConfigError(
             f"{where}: that is the clients' own data set; take another one, or {REFERENCE} for the server's "

@@ -24,7 +24,8 @@ def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
     Raises:
         ConfigError: one does not.
     """
-    training, split = config.training, config.split.kind
+    training = config.training
+    split = config.split.kind
     dataset.check_kind(f"model {config.model}", MODELS[config.model].takes, "model")
     dataset.check_kind(f"split {split}", kind_of(split).TAKES, "split", "kind")
     if training.augment:
@@ -46,10 +47,12 @@ def check_stop(config: "RunConfig") -> None:
     Raises:
         ConfigError: it has no validation images, no round to stop in, or tests what only the last one can.
     """
-    training, evaluation = config.training, config.evaluation
+    training = config.training
+    evaluation = config.evaluation
     if training.stop_after is None:
         return
-    given, key = f"training.stop_after = {training.stop_after}", ("training", "stop_after")
+    given = f"training.stop_after = {training.stop_after}"
+    key = ("training", "stop_after")
     first = evaluation.every * (1 + -(-training.stop_after // evaluation.every))
     if config.split.scored_on != "validation":
         raise ConfigError(
@@ -93,7 +96,8 @@ def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") 
     Raises:
         ConfigError: it cannot.
     """
-    name, algorithm = config.algorithm.name, algorithm_of(config)
+    name = config.algorithm.name
+    algorithm = algorithm_of(config)
     conditions = Conditions(
         num_clients=config.clients,
         has_reference_images=config.split.reference_images is not None,

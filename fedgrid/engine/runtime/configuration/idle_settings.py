@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 def idle_settings(config: RunConfig) -> dict[str, str]:
     """Return setting -> a sentence about it; none of a plugin's that is not loaded."""
-    name, settings = config.algorithm.name, config.algorithm.settings
+    name = config.algorithm.name
+    settings = config.algorithm.settings
     if name not in ALGORITHMS:
         return {}
     rounds = config.training.rounds
@@ -46,7 +47,8 @@ def check_idle(config: RunConfig, given: Mapping[str, Any], searched: Collection
     Raises:
         ConfigError: a setting at its default cannot act within the data set's own number of rounds.
     """
-    algorithm, training = given.get("algorithm"), given.get("training", {})
+    algorithm = given.get("algorithm")
+    training = given.get("training", {})
     typed = algorithm if isinstance(algorithm, Mapping) else {}
     if "rounds" in training:
         return
@@ -78,7 +80,9 @@ def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = 
 
 def _check_split(config: RunConfig, dataset: Dataset) -> None:
     """Check that every key of the split acts, or is at the kind's default; `kinds.check` refuses less."""
-    split, kind, facts = config.split, kind_of(config.split.kind), facts_of(dataset, config.split)
+    split = config.split
+    kind = kind_of(config.split.kind)
+    facts = facts_of(dataset, config.split)
     usual = {name: field.get_default() for name, field in Split.model_fields.items()} | dict(kind.DEFAULTS)
     changed = {name: getattr(split, name) for name in usual if getattr(split, name) != usual[name]}
     for option in idle_options(split.kind):
@@ -99,7 +103,8 @@ def _check_split(config: RunConfig, dataset: Dataset) -> None:
 
 
 def _idle_keys(config: RunConfig, dataset: Dataset) -> dict[str, str]:
-    settings, usual = algorithm_of(config).settings, ALGORITHMS[config.algorithm.name].settings
+    settings = algorithm_of(config).settings
+    usual = ALGORITHMS[config.algorithm.name].settings
     found = {f"algorithm.{key}": words for key, words in idle_keys(settings, usual).items()}
     if getattr(settings, "sample", "all") == "cluster" and config.participation == 1:
         found["algorithm.sample"] = "a participation below 1"

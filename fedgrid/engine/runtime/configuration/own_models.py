@@ -244,7 +244,8 @@ def _of_training(of_model: OfModel) -> str | None:
     A client trains in a fresh module, and after others in another one: from one state, with the same seeds.
     """
     fresh, used = (flat_vectors.FlatModule(blank(*of_model)) for _ in range(2))
-    start, examples = fresh.read(), _examples(of_model, 5 * IMAGES)
+    start = fresh.read()
+    examples = _examples(of_model, 5 * IMAGES)
     sent = flat_vectors.layout_of(fresh.module).names
 
     def train(flat: flat_vectors.FlatModule, where: slice) -> bytes:
@@ -269,7 +270,8 @@ def _of_training(of_model: OfModel) -> str | None:
     built = digests()
     train(used, others)
     after_others = digests()
-    again, after_one = train(used, one), digests()
+    again = train(used, one)
+    after_one = digests()
     now = flat_vectors.parameters_of(used.module)
     if moved := [key for key, _ in used.module.named_parameters() if (key in now) != (key in sent)]:
         return f"{moved[0]} changes its requires_grad in training, but what trains is as it was built"
@@ -308,7 +310,9 @@ def _not_sent(name: str, items: Mapping[str, Item]) -> str:
 
 def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None:
     """Compare a client with two images in a stack, whose batch has room for three, with it alone."""
-    start, stack, entered = flat_vectors.read_vector(alone), Stack(module, 2), [""]
+    start = flat_vectors.read_vector(alone)
+    stack = Stack(module, 2)
+    entered = [""]
     for key, layer in stack.module.named_modules():
         if isinstance(layer, ScriptModule):
             return f"{key or 'it'} is scripted, which cannot be part of a stack; set training.stacked=1"

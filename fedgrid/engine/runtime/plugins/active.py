@@ -62,7 +62,8 @@ PARTS = "clusterer", "aggregator", "local training"
 TITLES = {word.lower(): name for name, entry in ALGORITHMS.items() for word in (name, entry.title)}
 """Names and titles of the package's algorithms, in small letters -> name."""
 
-GROUP, OF_PACKAGES = "fedgrid.", [key for key, kind in KINDS.items() if kind.registry]
+GROUP = "fedgrid."
+OF_PACKAGES = [key for key, kind in KINDS.items() if kind.registry]
 """Installed packages name what they add under the entry points `fedgrid.algorithms` and so on: an entry (of
 clusterers, a class), or a list of them."""
 

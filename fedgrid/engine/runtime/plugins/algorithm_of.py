@@ -43,7 +43,8 @@ def own_columns(config: RunConfig) -> frozenset[str]:
 
 def own_numbers(config: RunConfig) -> tuple[str, ...]:
     """Return the numbers of a round that the algorithm's entry and its `local` declare, as `own_columns`."""
-    name, local = config.algorithm.name, config.algorithm.settings.get("local")
+    name = config.algorithm.name
+    local = config.algorithm.settings.get("local")
     declared = [ALGORITHMS[name].numbers] if name in ALGORITHMS else []
     if isinstance(local, Mapping) and local.get("name") in LOCAL_METHODS:
         declared.append(LOCAL_METHODS[local["name"]].numbers)

@@ -98,7 +98,8 @@ def check_algorithm(entry: AlgorithmEntry, plugin: str) -> None:
     Raises:
         ConfigError: it cannot.
     """
-    kind, where = entry.algorithm, f"plugin {plugin}: algorithm {entry.name!r}"
+    kind = entry.algorithm
+    where = f"plugin {plugin}: algorithm {entry.name!r}"
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         given = f"the class {kind.__name__}" if isinstance(kind, type) else f"a {type(kind).__name__}"
         raise ConfigError(f"{where} is {given}; expected one derived from FedOpt, as class Mine(FedOpt)")

@@ -11,8 +11,7 @@ from torch import nn
 from fedgrid.algorithms.contract.local_rule import PLAIN, Finished, LocalRule, LocalSteps
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
-from fedgrid.engine.federation.training.local import check_finished, train
-from fedgrid.engine.federation.training.results import LocalResult
+from fedgrid.engine.federation.training.local import LocalResult, check_finished, train
 from fedgrid.engine.federation.training.settings import LocalTraining
 
 ONE_PIXEL = torch.tensor([[[[255, 0]]]], dtype=torch.uint8)
