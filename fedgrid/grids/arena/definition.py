@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import has_target, short_name
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.families import (
@@ -37,7 +38,7 @@ from fedgrid.grids.arena.methods import (
     told_of,
 )
 from fedgrid.grids.presets.axes import Change
-from fedgrid.grids.presets.load import Grid, RunConfig
+from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.nested import merge, nested
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol, RowOfArena, Settings
 

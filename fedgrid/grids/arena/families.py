@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.algorithms.registry import ALGORITHMS, create
-from fedgrid.engine.federation.configuration.run_config import PLUGINS
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.conditions import check_takes
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.grids.arena.methods import members
-from fedgrid.grids.presets.load import RunConfig, load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.nested import merge
 from fedgrid.grids.presets.yaml_file import split_at_commas
 

@@ -2,9 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +14,42 @@ import numpy as np
 import yaml
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.dealing import kinds
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS
+from fedgrid.engine.federation.partition.settings import Split
+from fedgrid.engine.runtime.configuration.complete import complete
+from fedgrid.engine.runtime.configuration.idle_settings import check_idle, check_keys
+from fedgrid.engine.runtime.configuration.validation import is_of_one_value, key_of
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.grids.presets.axes import (
     Axes,
     Change,
+    Item,
     Override,
     Preset,
+    allows,
     choose,
     extend,
     filter_of,
     items,
     keep,
 )
-from fedgrid.grids.presets.axis_keys import AXES, SPLIT, axis_keys, check_axis_key, variant_settings
-from fedgrid.grids.presets.expand import expand
+from fedgrid.grids.presets.axis_keys import (
+    AXES,
+    SPLIT,
+    axis_keys,
+    check_axis_key,
+    in_run_order,
+    variant_settings,
+)
 from fedgrid.grids.presets.grid import DICT, OPTIONS, Asks, Grid
+from fedgrid.grids.presets.nested import merge, nested, value_at, with_value
 from fedgrid.grids.presets.preset_files import file_meant, is_path, open_preset, preset_names
 from fedgrid.grids.presets.read_preset import defaults, read_preset
-from fedgrid.grids.presets.yaml_file import YamlFile, at
-
-__all__ = ["Grid", "Preset", "RunConfig", "is_scenario", "load_grid", "scenario_values"]
-"""Makes a grid of a preset, and what that takes and returns."""
+from fedgrid.grids.presets.yaml_file import Place, YamlFile, as_axis, at
 
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z0-9_-]*)")
 """`Scenario.name`: data set, clients, split."""
@@ -43,6 +59,8 @@ FEW = 8
 """Values of an axis in a message."""
 FEW_SEEDS = 100
 """A number in place of several seeds may be meant as their number up to this one."""
+INDEPENDENT = ("clients", "seed")
+"""Axes on which no default of another key depends."""
 
 
 def load_grid(
@@ -85,12 +103,12 @@ def load_grid(
     own = preset.name
     if name is None and isinstance(what, str) and what not in preset_names() and own in preset_names():
         raise ConfigError(f"{what} would take the name of the preset {own}: name its grid with --name")
-    axes, nested, notes = _with_options(preset, options, changes)
+    axes, remaining, notes = _with_options(preset, options, changes)
     varied = [
         change.text for change in map(Change.parse, changes) if change.axis in axes.keys() - preset.axes
     ]
     preset = replace(
-        preset, overrides=(*preset.overrides, *overrides), changes=tuple(nested), searched=searched
+        preset, overrides=(*preset.overrides, *overrides), changes=tuple(remaining), searched=searched
     )
     whole = replace(preset, axes=_widen(axes, seeds, additions))
     if seeds and seeds.isdecimal() and 1 < int(seeds) <= FEW_SEEDS:
@@ -118,7 +136,7 @@ def _with_options(
     """Return a preset's axes with options and changes in their place, the other changes, and remarks."""
     axes = dict(keep(preset.axes, preset.filter))
     axes |= {axis: items(axis, value) for axis, value in options.items()}
-    nested: list[Change] = []
+    remaining: list[Change] = []
     notes: list[str] = []
     for change in map(Change.parse, changes):
         key = change.axis
@@ -129,10 +147,10 @@ def _with_options(
             if len(axes[key]) == 1 < len(before):
                 first = ", ".join(item.label for item in before[:FEW]) + ", ..." * (len(before) > FEW)
                 notes.append(f"{change.text} takes the place of {len(before)} values of {key}: {first}")
-            nested = [earlier for earlier in nested if earlier.keys[: len(change.keys)] != change.keys]
+            remaining = [earlier for earlier in remaining if earlier.keys[: len(change.keys)] != change.keys]
         else:
-            nested.append(change)
-    return axes, nested, notes
+            remaining.append(change)
+    return axes, remaining, notes
 
 
 def _digest(preset: Preset, varied: Sequence[str]) -> str:
@@ -241,3 +259,127 @@ def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
         with at(f"--where {text}"):
             axes = keep(axes, choose(filter_of(text), whole))
     return axes
+
+
+def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
+    """Return one configuration for every combination of the axes that is not excluded.
+
+    Raises:
+        ConfigError: if one of them is invalid, two of them are the same run, or none is left.
+    """
+    expander = _Expander(preset, data_dir)
+    order = in_run_order(preset.axes)
+    seen: dict[str, RunConfig] = {}
+    for combination in product(*(preset.axes[axis] for axis in order)):
+        values = dict(zip(order, combination, strict=True))
+        labels = {axis: item.label for axis, item in values.items()}
+        if any(allows(choice, labels) for choice in preset.excluded):
+            continue
+        run = expander.run(values)
+        if run.run_id in seen:
+            raise ConfigError(f"the same run twice: {run.name} ({run.run_id}); check the lists for repeats")
+        seen[run.run_id] = run
+    if not seen:
+        raise ConfigError("no run is left: the file's `exclude` leaves out every combination")
+    return tuple(seen.values())
+
+
+class _Expander:
+    """Makes runs. Costly steps, such as reading a folder of images, are done once for all that share them."""
+
+    def __init__(self, preset: Preset, data_dir: Path) -> None:
+        self._preset = preset
+        self._data_dir = data_dir
+        self._templates: dict[tuple[Item | Override, ...], RunConfig] = {}
+        self._datasets: dict[str, Dataset] = {}
+        self._checked: set[tuple[str, Split]] = set()
+
+    def run(self, items: Mapping[str, Item]) -> RunConfig:
+        """Return the run with these values of the axes; an error names the line of the key."""
+        labels = {axis: item.label for axis, item in items.items()}
+        held = tuple(override for override in self._preset.overrides if allows(override.when, labels))
+        kind: tuple[Item | Override, ...] = (
+            *(item for axis, item in items.items() if axis not in INDEPENDENT or item.is_default),
+            *held,
+        )
+        with self._locate(items, held):
+            if kind not in self._templates:
+                self._templates[kind] = self._complete(items, held)
+            run = self._vary(self._templates[kind], items)
+            self._check_parts(run)
+        return run
+
+    def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
+        values = {axis: item.value for axis, item in items.items() if axis in AXES}
+        if items["clients"].is_default:
+            del values["clients"]
+        if not isinstance(values["algorithm"], Mapping):
+            values["algorithm"] = {"name": values["algorithm"]}
+        split = values["split"] if isinstance(values["split"], Mapping) else {"kind": values["split"]}
+        if items["split"].is_default:
+            split = {}
+        values |= {key: value for key, (value, _) in self._preset.fixed.items()}
+        values["split"] = merge(self._preset.fixed.get("split", ({}, None))[0], split)
+        for override in held:
+            values = merge(values, override.then)
+        for axis, item in items.items():
+            if axis not in AXES:
+                values = with_value(values, axis.split("."), item.value, f"axis {axis}")
+        for change in self._preset.changes:
+            values = change.apply(values)
+        config = complete(values, self._data_dir)
+        check_idle(config, values, self._preset.searched)
+        return config
+
+    def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
+        """Return `template` with the run's own values of the `INDEPENDENT` axes."""
+        values = {key: getattr(template, key) for key in RunConfig.model_fields}
+        axes = {axis: items[axis].value for axis in INDEPENDENT if not items[axis].is_default}
+        return RunConfig(**{**values, **axes})
+
+    def _check_parts(self, run: RunConfig) -> None:
+        """Check, without the images, that the split fits the data set, and that every key acts."""
+        if run.dataset not in self._datasets:
+            self._datasets[run.dataset] = find(run.dataset, self._data_dir)
+        dataset = self._datasets[run.dataset]
+        if (run.scenario, run.split) not in self._checked:
+            kinds.check(run.split_scenario, facts_of(dataset, run.split), run.split, run.seed)
+            self._checked.add((run.scenario, run.split))
+        check_keys(run, dataset, self._preset.searched)
+
+    @contextmanager
+    def _locate(self, items: Mapping[str, Item], held: Sequence[Override]) -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as error:
+            key = key_of(error)
+            place, value = self._find(key, items, held)
+            with at(place):
+                if isinstance(value, list) and is_of_one_value(error):
+                    raise ConfigError(f"{error}; {as_axis('.'.join(key), value)}", key) from error
+                raise
+
+    def _find(
+        self, key: tuple[str, ...], items: Mapping[str, Item], held: Sequence[Override]
+    ) -> tuple[Place | None, Any]:
+        """Return the line where a key, or the nearest one above it, got its value, and the key's value.
+
+        The line is None for the command line, the value None for a key that was not given.
+        """
+        given: list[tuple[Mapping[str, Any], Place | None]] = [
+            *(({axis: item.value}, item.place) for axis, item in items.items() if axis in AXES),
+            *(({name: value}, place) for name, (value, place) in self._preset.fixed.items()),
+            *(
+                ({name: value}, override.place.under(name))
+                for override in held
+                for name, value in override.then.items()
+            ),
+            *((nested({axis: item.value}), item.place) for axis, item in items.items() if axis not in AXES),
+            *((change.apply({}), None) for change in self._preset.changes),
+        ]
+        for length in range(len(key), 0, -1):
+            for values, place in reversed(given):
+                if value := value_at(values, key[:length]):
+                    at_key = place.under(*key[1:length]) if place else None
+                    return at_key, value[0] if length == len(key) else None
+        return None, None

@@ -16,8 +16,9 @@ from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.errors import ConfigError, hint, unknown, unknown_key
 from fedgrid.engine.runtime.configuration.complete import INNER
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
+from fedgrid.grids.presets.axes import Preset
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.presets.load import Preset, load_grid
+from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import KEYS, SEARCH, is_path, open_preset
 from fedgrid.grids.presets.read_preset import read_preset
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, at, parse_value

@@ -12,7 +12,7 @@ from PIL import Image
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.grids.cli.actions.listings import subject
 from fedgrid.grids.presets.key_docs import settings_rows
-from fedgrid.grids.presets.load import preset_names
+from fedgrid.grids.presets.preset_files import preset_names
 from tests.helpers.command_line import fedgrid
 
 

@@ -12,7 +12,8 @@ from fedgrid.engine.federation.uplink.steps import clip_of, noise_of
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.load import load_grid, preset_names
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.presets.preset_files import preset_names
 from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.papers.flis.tables import printed_accuracy, scenario_of
 from tests.helpers.partitions import by_client
