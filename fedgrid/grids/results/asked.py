@@ -13,7 +13,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.configuration.rounds import adds_rounds
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Asks, Grid
@@ -106,7 +105,7 @@ class Asked:
         """
         after = self.after(grid.runs, grid.asks, {}, every).ids
         lost = [run for run in every if run.run_id in self.ids - after]
-        return [run for run in lost if not any(adds_rounds(longer, run) for longer in grid.runs)]
+        return [run for run in lost if not any(longer.adds_rounds(run) for longer in grid.runs)]
 
     def _with(self, launched: set[str], asks: Asks | None) -> dict[str, OfSource]:
         before = dict(self.by_source)

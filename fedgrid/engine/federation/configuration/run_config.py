@@ -1,17 +1,17 @@
 """The complete configuration of a run; the hash of its canonical JSON is the run's id."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from math import floor
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from fedgrid.algorithms.contract.base import Traits
 from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.faults import Faults
-from fedgrid.engine.federation.configuration.held_out import held_out_problem, never_held_out
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.dealing.kinds import BUILT_IN, KINDS, kind_of
 from fedgrid.engine.federation.format import FORMAT
@@ -156,7 +156,9 @@ class RunConfig(Section):
         given = before.data
         if drift and {"dataset", "clients", "split", "training", "joins"} <= set(given):
             scenario = scenario_of(given["dataset"], given["split"].kind, given["clients"])
-            problem = _problem_with(drift, scenario, given["split"], given["training"].rounds, given["joins"])
+            problem = _problem_with_drift(
+                drift, scenario, given["split"], given["training"].rounds, given["joins"]
+            )
             if problem:
                 raise ValueError(problem)
         return drift
@@ -167,7 +169,7 @@ class RunConfig(Section):
         given = before.data
         if share and {"clients", "joins", "uplink", "privacy", "faults", "drift"} <= set(given):
             others = never_held_out(given["joins"], given["faults"], given["drift"])
-            if problem := held_out_problem(share, given["clients"], len(others)):
+            if problem := _problem_with_held_out(share, given["clients"], len(others)):
                 raise ValueError(problem)
             if is_private(given["uplink"], given["privacy"]):
                 raise ValueError("no epsilon counts what a held-out client sends; leave it out, or the noise")
@@ -241,6 +243,17 @@ class RunConfig(Section):
         numbers = {TARGET} if names.has_target(self.dataset) else set()
         return own | attacked | private | centralised | named | tested | numbers
 
+    def with_rounds(self, rounds: int) -> Self:
+        """Return the configuration with another number of rounds; whether it is possible is not checked."""
+        values = {key: getattr(self, key) for key in type(self).model_fields}
+        training = self.training.model_copy(update={"rounds": rounds})
+        return self.model_construct(**{**values, "training": training})
+
+    def adds_rounds(self, shorter: Self) -> bool:
+        """Return whether this differs from another configuration in nothing but that it has more rounds."""
+        rounds = shorter.training.rounds
+        return rounds < self.training.rounds and self.with_rounds(rounds) == shorter
+
     def written(self) -> dict[str, Any]:
         """Return the configuration and its format, as in the file `config.json`."""
         return {"format": FORMAT, **self.model_dump(mode="json")}
@@ -264,7 +277,28 @@ SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
 """Keys that a file or an option may set."""
 
 
-def _problem_with(
+def num_held_out(share: float, clients: int) -> int:
+    """Return how many of a run's clients are held out: the share, rounded, and at least one of any share."""
+    return max(1, floor(share * clients + 0.5)) if share else 0
+
+
+def never_held_out(joins: Iterable[int], faults: Faults, drift: Iterable[int]) -> frozenset[int]:
+    """Return the clients that join late, attack or change their data."""
+    return frozenset((*joins, *faults.clients, *drift))
+
+
+def _problem_with_held_out(share: float, clients: int, others: int) -> str | None:
+    """Return in one line why so many clients cannot be held out, None if they can; `others` never are."""
+    count = num_held_out(share, clients)
+    if count < clients - others and clients - count >= 2:
+        return None
+    return (
+        f"{count} of {clients} clients would never train; at least two must, one of them named by none of "
+        f"joins, faults and drift (they name {others}): take a smaller share, or more clients"
+    )
+
+
+def _problem_with_drift(
     drift: Mapping[int, Move], scenario: Scenario, split: Split, rounds: int, joins: Mapping[int, int]
 ) -> str | None:
     """Return in one line why these moves are impossible, None if they are not; needs no images."""

@@ -75,12 +75,12 @@ def _network(function: str) -> Build:
 
 
 def _small_network(function: str) -> Callable[[Inputs, int], nn.Module]:
-    """Return a function of `small_networks`, which imports torch, at its first call."""
+    """Return a function of `networks` for numbers, series or tokens, as `_network`."""
 
     def build(inputs: Inputs, num_classes: int) -> nn.Module:
-        from fedgrid.engine.federation.models import small_networks
+        from fedgrid.engine.federation.models import networks
 
-        module: nn.Module = getattr(small_networks, function)(inputs, num_classes)
+        module: nn.Module = getattr(networks, function)(inputs, num_classes)
         return module
 
     return build

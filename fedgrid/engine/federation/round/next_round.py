@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from math import nan
+from math import fsum, isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from fedgrid.engine.federation.clients.messages import TrainReport, TrainTask
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.federation.own_code import is_own, own_code
-from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS
+from fedgrid.engine.federation.record_names import GLOBAL_TESTS, SERVED_TESTS, TARGET
 from fedgrid.engine.federation.round.federation import Federation, in_round
 from fedgrid.engine.federation.round.plan import Plan, plan_round
 from fedgrid.engine.federation.round.record import (
@@ -38,18 +38,13 @@ from fedgrid.engine.federation.round.record import (
     timing_row,
     warnings_of,
 )
-from fedgrid.engine.federation.round.validation_stop import best_after
 from fedgrid.engine.federation.seeds import generator, seeded
+from fedgrid.engine.federation.training.confusion import Counts, scores
 
 if TYPE_CHECKING:
-    from fedgrid.algorithms.contract.base import State
-    from fedgrid.engine.federation.clients.client_round import ClientRound
     from fedgrid.engine.federation.clients.messages import Memories
     from fedgrid.engine.federation.clients.pool import Pool
-    from fedgrid.engine.federation.round.federation import Federation
-    from fedgrid.engine.federation.round.plan import Plan
     from fedgrid.engine.federation.round.run_state import RunState
-    from fedgrid.engine.federation.training.confusion import Counts
 
 
 def next_round(
@@ -97,7 +92,7 @@ def _run(
             own_rng = generator(federation.seed, "own aggregate", round_index=plan.round_index)
             with own_code(aggregate, "of", own_rng):
                 _cache_means_of_old_partition(plan.orders, plan.state, state, without_noise, aggregate)
-    best = best_after(federation, run_state.best, plan.round_index + 1, tests)
+    best = _best_after(federation, run_state.best, plan.round_index + 1, tests)
     after = run_state.after_round(state, memories, plan.ledger.spent_K, best)
     if federation.is_over(after):
         with watch.step("evaluate_seconds"):
@@ -316,3 +311,26 @@ def _tests(
             on_server = (report.server[place],) if is_whole else ()
             tests[report.client] = (report.own, *on_server)
     return tests
+
+
+def _best_after(
+    federation: Federation, before: NDArray[np.float64] | None, number: int, tests: ModelTests
+) -> NDArray[np.float64] | None:
+    """Return the round with the best validation score so far, from 1, and that score, shape (2,).
+
+    It is part of the run's state, so that a resumed run ends where an uninterrupted one does. Ties go to the
+    earlier round; None: there is none yet, or the run does not stop early (`training.stop_after`).
+    """
+    if federation.stop_after is None or (score := _validation_score(federation, tests)) is None:
+        return before
+    return np.array([number, score]) if before is None or score > before[1] else before
+
+
+def _validation_score(federation: Federation, tests: ModelTests) -> float | None:
+    """Return the mean over the clients that tested a round of their accuracy, or of minus their loss where
+    numbers are predicted; None if no client did."""
+    own, _ = SERVED_TESTS
+    name, sign = ("loss", -1) if TARGET in federation.columns else ("accuracy", 1)
+    of_clients = scores([by_test[own] for by_test in tests.values() if own in by_test])
+    values = [sign * one[name] for one in of_clients if isfinite(one[name])]
+    return fsum(values) / len(values) if values else None

@@ -5,16 +5,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import floor
-from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.contract.encoder import EncoderSettings
 from fedgrid.algorithms.contract.orders import Order, Presence
-from fedgrid.engine.federation.configuration.held_out import never_held_out, num_held_out
+from fedgrid.engine.federation.configuration.run_config import RunConfig, never_held_out, num_held_out
 from fedgrid.engine.federation.seeds import generator
-
-if TYPE_CHECKING:
-    from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class Participation:
     """Clients that never join."""
 
     @classmethod
-    def of(cls, config: "RunConfig", truth_K: Labels) -> "Participation":
+    def of(cls, config: RunConfig, truth_K: Labels) -> "Participation":
         """Return that of a run; `truth_K` are the hidden groups at its start."""
         others = never_held_out(config.joins, config.faults, config.drift)
         count = num_held_out(config.held_out, config.clients)

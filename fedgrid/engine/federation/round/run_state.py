@@ -24,7 +24,8 @@ class RunState:
     """What the clients of a run with noise have spent of their privacy (`uplink.ledger.Spent`), shape (K,);
     None without noise."""
     best: NDArray[np.float64] | None = None
-    """The best validation score so far (`round.validation_stop`); None without `training.stop_after`."""
+    """The round with the best validation score so far, from 1, and the score; None without
+    `training.stop_after`."""
 
     def after_round(
         self,

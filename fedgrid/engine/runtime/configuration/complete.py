@@ -11,17 +11,22 @@ from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
+from fedgrid.engine.federation.data.names import is_name
+from fedgrid.engine.federation.dealing.kinds import kind_of
+from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
 from fedgrid.engine.federation.models.registry import MODELS, check_size
+from fedgrid.engine.federation.partition.from_file import FILE
+from fedgrid.engine.federation.partition.majority import number_classes
 from fedgrid.engine.federation.uplink import privacy
 from fedgrid.engine.runtime.configuration.conditions import (
     check_algorithm,
     check_kinds,
     check_stop,
 )
-from fedgrid.engine.runtime.configuration.split_section import clients_in, complete_split
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
+from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
@@ -49,7 +54,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     dataset = find(str(given.get("dataset", DEFAULTS["dataset"])), data_dir)
     values = {**DEFAULTS, "split": dataset.split, **given}
     filled = _fill_defaults(values, dataset, data_dir)
-    if "clients" not in given and (number := clients_in(filled["split"], dataset)) is not None:
+    if "clients" not in given and (number := _clients_in(filled["split"], dataset)) is not None:
         filled["clients"] = number
     config = RunConfig(**filled)
     config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
@@ -79,7 +84,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         "training": {**dataset.training.model_dump(), **instead, **training},
         "model": model,
         "algorithm": algorithm,
-        "split": complete_split(values["split"], str(values["dataset"]), dataset),
+        "split": _complete_split(values["split"], str(values["dataset"]), dataset),
     }
 
 
@@ -99,6 +104,54 @@ def _algorithm(given: object) -> dict[str, Any]:
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
     return {"name": name, **written(name, settings)}
+
+
+def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> object:
+    """Return the section with its defaults; of a stored run it has numbers of classes, no names.
+
+    Raises:
+        ConfigError: no kind has that name, or there is no such file or class, or a key of a plugin's kind is
+            impossible.
+        DataError: the file cannot be read.
+    """
+    split = {"kind": given} if isinstance(given, str) else given
+    if not isinstance(split, Mapping):
+        return given
+    name = str(split.get("kind", dataset.split))
+    kind = kind_of(name)
+    sizes = split.get("sizes")
+    counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
+    complete = {"kind": name, **kind.DEFAULTS, **counted, **split}
+    if isinstance(kind, OwnKind):
+        try:
+            complete |= kind.options(complete)
+        except ValidationError as error:
+            problem = explain(error, kind.rule)
+            raise ConfigError(f"split {name}: {problem}", ("split", *problem.key)) from error
+    if (path := _path_in(complete)) is not None:
+        complete["path"] = name_of_file(path)
+    if is_name(dataset_given):
+        return complete
+    return number_classes(complete, dataset.name, dataset.class_names)
+
+
+def _clients_in(split: object, dataset: Dataset) -> int | None:
+    """Return how many clients a completed section of kind file has, by its path or the data set.
+
+    None for other kinds.
+
+    Raises:
+        DataError: the file is not as it must be.
+    """
+    if not isinstance(split, Mapping) or split["kind"] != FILE:
+        return None
+    assigned = dataset.assigned if (path := _path_in(split)) is None else assigned_in(path)
+    return None if assigned is None else assigned.num_clients
+
+
+def _path_in(split: object) -> str | None:
+    path = split.get("path") if isinstance(split, Mapping) and split.get("kind") == FILE else None
+    return path if isinstance(path, str) else None
 
 
 def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.round.run_state import RunState
-from fedgrid.engine.runtime.configuration.rounds import with_rounds
 from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.engine.runtime.run import checkpoint
@@ -44,7 +43,7 @@ def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, 
             rounds = manifest.rounds_done  # One that has stopped early was to have more.
             if not manifest.is_finished or not 0 < manifest.rounds < config.training.rounds:
                 continue
-            shorter = with_rounds(config, manifest.rounds)
+            shorter = config.with_rounds(manifest.rounds)
             if folder_of(storage.root, shorter) == path.parent:
                 evaluation = config.evaluation
                 has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
@@ -62,7 +61,7 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
         RunError: the storage cannot be read or written.
     """
     if storage.uri:  # A listing of all runs would take longer.
-        every = (with_rounds(folder.config, rounds) for rounds in range(1, folder.config.training.rounds))
+        every = (folder.config.with_rounds(rounds) for rounds in range(1, folder.config.training.rounds))
         storage.refresh(*(f"{folder_of(storage.root, run).name}/{MANIFEST}" for run in every))
     if (match := shorter_run(folder.config, storage)) is None:
         return False

@@ -277,7 +277,7 @@ class TestSharedPrefix:
             "split.majority",
             "split.first_group",
             "split.labels_share",
-            "training.stop_after",  # Needs validation images: tests of `validation_stop`.
+            "training.stop_after",  # Needs validation images.
             "plugin_digests",
         }
 

@@ -7,7 +7,6 @@ import pytest
 
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.configuration.rounds import adds_rounds, with_rounds
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
@@ -67,7 +66,7 @@ def numbers(storage, run):
 def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, evaluation, common, given):
     """With a test in every other round only a run of three rounds tests the third."""
     run = config(**given, evaluation=evaluation)
-    finish(with_rounds(run, 3), tmp_path / "taken")
+    finish(run.with_rounds(3), tmp_path / "taken")
     assert finish(run, tmp_path / "taken") == common
     finish(run, tmp_path / "whole")
     assert numbers(tmp_path / "taken", run) == numbers(tmp_path / "whole", run)
@@ -88,8 +87,8 @@ def test_the_longest_run_of_the_same_configuration_counts(finished):
     assert shorter_run(config(3), storage) == (config(2), 2)
     for other in (config(2), config(seed=1), config(weights="images")):
         assert shorter_run(other, storage) is None
-    assert adds_rounds(config(), config(3))
-    assert not any(adds_rounds(config(3), other) for other in (config(3), config(), config(2, seed=1)))
+    assert config().adds_rounds(config(3))
+    assert not any(config(3).adds_rounds(other) for other in (config(3), config(), config(2, seed=1)))
 
 
 def edit_code(folder):
