@@ -20,7 +20,7 @@ MOST_SEEDS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One value of an axis."""
+    """A value that a file or an option gives: one of an axis, or of a key that all runs share."""
 
     value: Any
     place: Place | None = None
@@ -120,8 +120,8 @@ class Preset:
     """
 
     axes: Axes
-    fixed: Mapping[str, tuple[Any, Place]] = field(default_factory=dict)
-    """Keys that all runs share, each with its line."""
+    fixed: Mapping[str, Item] = field(default_factory=dict)
+    """Keys that all runs share."""
     overrides: tuple[Override, ...] = ()
     changes: tuple[Change, ...] = ()
     excluded: tuple[Choice, ...] = ()

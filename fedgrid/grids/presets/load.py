@@ -168,7 +168,7 @@ def _digest(preset: Preset, varied: Sequence[str]) -> str:
     content = (
         {} if preset.source == OPTIONS else axes,
         preset.filter,
-        {key: value for key, (value, _) in preset.fixed.items()},
+        {key: item.value for key, item in preset.fixed.items()},
         [(override.when, override.then) for override in preset.overrides],
         preset.excluded,
         [*(change.text for change in preset.changes), *varied],
@@ -318,8 +318,9 @@ class _Expander:
         split = values["split"] if isinstance(values["split"], Mapping) else {"kind": values["split"]}
         if items["split"].is_default:
             split = {}
-        values |= {key: value for key, (value, _) in self._preset.fixed.items()}
-        values["split"] = merge(self._preset.fixed.get("split", ({}, None))[0], split)
+        fixed = {key: item.value for key, item in self._preset.fixed.items()}
+        values |= fixed
+        values["split"] = merge(fixed.get("split", {}), split)
         for override in held:
             values = merge(values, override.then)
         for axis, item in items.items():
@@ -333,9 +334,9 @@ class _Expander:
 
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
         """Return `template` with the run's own values of the `INDEPENDENT` axes."""
-        values = {key: getattr(template, key) for key in RunConfig.model_fields}
-        axes = {axis: items[axis].value for axis in INDEPENDENT if not items[axis].is_default}
-        return RunConfig(**{**values, **axes})
+        return template.with_values(
+            **{axis: items[axis].value for axis in INDEPENDENT if not items[axis].is_default}
+        )
 
     def _check_parts(self, run: RunConfig) -> None:
         """Check, without the images, that the split fits the data set, and that every key acts."""
@@ -368,7 +369,7 @@ class _Expander:
         """
         given: list[tuple[Mapping[str, Any], Place | None]] = [
             *(({axis: item.value}, item.place) for axis, item in items.items() if axis in AXES),
-            *(({name: value}, place) for name, (value, place) in self._preset.fixed.items()),
+            *(({key: item.value}, item.place) for key, item in self._preset.fixed.items()),
             *(
                 ({name: value}, override.place.under(name))
                 for override in held

@@ -145,7 +145,8 @@ def _is_fixed(axis: str, file: YamlFile) -> bool:
     return axis not in AXES and value_at(file.values, axis.split(".")) is not None
 
 
-def _read_fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
+def _read_fixed(file: YamlFile) -> dict[str, Item]:
+    """Return the keys that all runs share, each with its value and line."""
     fixed = {}
     for key, value in file.values.items():
         place = Place(file, (key,))
@@ -158,9 +159,9 @@ def _read_fixed(file: YamlFile) -> dict[str, tuple[Any, Place]]:
                     raise ConfigError(
                         f"{place.under(kind)}: '{kind}' is a kind of split; did you mean `{meant}`?"
                     )
-            fixed[key] = (rest, place)
+            fixed[key] = Item(rest, place)
         elif key in RunConfig.model_fields and key not in AXES:
-            fixed[key] = (value, place)
+            fixed[key] = Item(value, place)
             if key in SECTIONS:
                 _require_keys(key, value, SECTIONS[key], place)
     return fixed

@@ -233,9 +233,8 @@ def with_settings(run: RunConfig, params: Params) -> RunConfig:
         complete = written(name, create(name, settings).settings)
     except ValidationError as error:
         raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
-    values = {key: getattr(run, key) for key in RunConfig.model_fields}
     training = {**run.training.model_dump(), **other["training"]}
-    changed = RunConfig(**{**values, "algorithm": {"name": name, **complete}, "training": training})
+    changed = run.with_values(algorithm={"name": name, **complete}, training=training)
     # What an example is follows from the name, wherever the data folder is.
     check_algorithm(changed, partial(find, changed.dataset, Path()))
     return changed

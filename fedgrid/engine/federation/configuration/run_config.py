@@ -243,10 +243,20 @@ class RunConfig(Section):
         numbers = {TARGET} if names.has_target(self.dataset) else set()
         return own | attacked | private | centralised | named | tested | numbers
 
+    def with_values(self, **values: Any) -> Self:
+        """Return the configuration with other values of some keys, as the keys of a new one.
+
+        Raises:
+            ConfigError: a value is impossible.
+        """
+        given = {key: getattr(self, key) for key in type(self).model_fields}
+        return type(self)(**{**given, **values})
+
     def with_rounds(self, rounds: int) -> Self:
         """Return the configuration with another number of rounds; whether it is possible is not checked."""
         values = {key: getattr(self, key) for key in type(self).model_fields}
         training = self.training.model_copy(update={"rounds": rounds})
+        # A `model_copy` would have this run's id.
         return self.model_construct(**{**values, "training": training})
 
     def adds_rounds(self, shorter: Self) -> bool:
