@@ -13,7 +13,7 @@ from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.data.names import has_target
 from fedgrid.engine.federation.dealing.holdouts import server_sets
 from fedgrid.engine.federation.errors import ConfigError, DataError, unknown
-from fedgrid.engine.runtime.configuration.complete import is_own_model
+from fedgrid.engine.runtime.configuration.conditions import is_own_model
 from fedgrid.engine.runtime.data.datasets import digest_of_dataset, find, is_here, load
 from fedgrid.engine.runtime.data.partition_files import with_file
 from fedgrid.engine.runtime.integrity.made_with import (

@@ -5,7 +5,6 @@ Each has a range of numbers, or a list of choices.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from math import exp, isfinite, log
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
@@ -236,7 +235,7 @@ def with_settings(run: RunConfig, params: Params) -> RunConfig:
     training = {**run.training.model_dump(), **other["training"]}
     changed = run.with_values(algorithm={"name": name, **complete}, training=training)
     # What an example is follows from the name, wherever the data folder is.
-    check_algorithm(changed, partial(find, changed.dataset, Path()))
+    check_algorithm(changed, find(changed.dataset, Path()))
     return changed
 
 

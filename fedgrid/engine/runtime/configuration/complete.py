@@ -6,8 +6,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
-from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
 from fedgrid.algorithms.registry import ALGORITHMS, ALSO_CALLED, create, nameless, written
 from fedgrid.engine.federation.configuration.run_config import PLUGINS, SETTABLE, RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
@@ -15,20 +13,14 @@ from fedgrid.engine.federation.data.names import is_name
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.dealing.own import OwnKind
 from fedgrid.engine.federation.errors import ConfigError, unknown, unknown_key
-from fedgrid.engine.federation.models.registry import MODELS, check_size
+from fedgrid.engine.federation.models.registry import MODELS
 from fedgrid.engine.federation.partition.from_file import FILE
 from fedgrid.engine.federation.partition.majority import number_classes
-from fedgrid.engine.federation.uplink import privacy
-from fedgrid.engine.runtime.configuration.conditions import (
-    check_algorithm,
-    check_kinds,
-    check_stop,
-)
+from fedgrid.engine.runtime.configuration.conditions import check_parts
 from fedgrid.engine.runtime.configuration.validation import explain, inner_keys
 from fedgrid.engine.runtime.data.datasets import find, name_by_content
 from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_file
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 INNER = inner_keys(RunConfig)
 TRAINING_KEYS = {key: place for key, place in INNER.items() if place.startswith("training.")}
@@ -58,7 +50,7 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
         filled["clients"] = number
     config = RunConfig(**filled)
     config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
-    _check(config, dataset, data_dir)
+    check_parts(config, dataset, data_dir)
     return config
 
 
@@ -152,69 +144,3 @@ def _clients_in(split: object, dataset: Dataset) -> int | None:
 def _path_in(split: object) -> str | None:
     path = split.get("path") if isinstance(split, Mapping) and split.get("kind") == FILE else None
     return path if isinstance(path, str) else None
-
-
-def _check(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
-    """Check what parts of a configuration say of one another."""
-    of_model = config.model, dataset.inputs, dataset.num_classes
-    check_kinds(config, dataset)
-    check_stop(config)
-    check_size(config.model, dataset.inputs)
-    if is_own_model(config.model):
-        from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
-
-        check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
-    config.training.check_size(dataset.inputs.shape)
-    check_algorithm(config, lambda: dataset)
-    algorithm = algorithm_of(config)
-    if (message := algorithm.message()) is not None:
-        has_reference_images = config.split.reference_images is not None
-        _check_encoder(message.encoder, config.dataset, has_reference_images, data_dir)
-    problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
-    if problem is not None:
-        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
-
-
-def is_own_model(name: str) -> bool:
-    """Return whether a model is a plugin's, or any module (`ModelEntry.module`)."""
-    return ("model", name) not in active.BUILT_IN or MODELS[name].module is not None
-
-
-def _check_encoder(
-    settings: EncoderSettings | None, dataset: str, has_reference_images: bool, data_dir: Path
-) -> None:
-    """Check that the encoder that a run names fits its images."""
-    if settings is None:
-        return
-    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).inputs.shape) == "convolutional":
-        raise ConfigError(
-            f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
-            "clip bounds and no noise covers; take encoder.name = dense",
-            ("algorithm", "encoder", "noise"),
-        )
-    if settings.public is None:
-        return
-    where = f"encoder.public = {settings.public}"
-    key = ("algorithm", "encoder", "public")
-    if settings.public == REFERENCE:
-        if not has_reference_images:
-            raise ConfigError(f"{where}: the server has none; set split.reference_images", key)
-        return
-    own = find(dataset, data_dir)
-    public = find(settings.public, data_dir)
-    if public.name == own.name:
-        raise ConfigError(
-            f"{where}: that is the clients' own data set; take another one, or {REFERENCE} for the server's "
-            "reference images",
-            key,
-        )
-    kind = kind_of_encoder(settings, own.inputs.shape)
-    matters = slice(0, 1) if kind == "convolutional" else slice(None)
-    if public.inputs.shape[matters] != own.inputs.shape[matters]:
-        sizes = ["x".join(map(str, shape)) for shape in (public.inputs.shape, own.inputs.shape)]
-        needs = "as many channels" if kind == "convolutional" else "the same shape"
-        raise ConfigError(
-            f"{where}: its images are {sizes[0]}, those of {dataset} are {sizes[1]}, and a {kind} encoder "
-            f"needs {needs}; take another public set, or encoder.federated",
-            key,
-        )

@@ -1,24 +1,99 @@
 """Whether the parts of a configuration fit one another, and the data set."""
 
-from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedgrid.algorithms.contract.conditions import Conditions
+from fedgrid.algorithms.contract.encoder import REFERENCE, EncoderSettings
+from fedgrid.algorithms.contract.encoder import kind_of as kind_of_encoder
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import ONLY_PIXELS
-from fedgrid.engine.federation.models.registry import MODELS
+from fedgrid.engine.federation.models.registry import MODELS, check_size
+from fedgrid.engine.federation.uplink import privacy
+from fedgrid.engine.runtime.data.datasets import find
+from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm
     from fedgrid.algorithms.updates.source import Layout
-    from fedgrid.engine.federation.configuration.run_config import RunConfig
-    from fedgrid.engine.federation.data.dataset import Dataset
 
 
-def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
+def check_parts(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
+    """Check that the parts of a configuration fit one another, and its data set.
+
+    Raises:
+        ConfigError: two of them do not.
+    """
+    of_model = config.model, dataset.inputs, dataset.num_classes
+    _check_kinds(config, dataset)
+    _check_stop(config)
+    check_size(config.model, dataset.inputs)
+    if is_own_model(config.model):
+        from fedgrid.engine.runtime.configuration.own_models import check_own_model  # Imports torch.
+
+        check_own_model(*of_model, config.plugin_digests, config.training.stacked > 1)
+    config.training.check_size(dataset.inputs.shape)
+    check_algorithm(config, dataset)
+    algorithm = algorithm_of(config)
+    if (message := algorithm.message()) is not None:
+        has_reference_images = config.split.reference_images is not None
+        _check_encoder(message.encoder, config.dataset, has_reference_images, data_dir)
+    problem = privacy.problem(config.uplink, config.privacy, algorithm.traits.averages_updates, *of_model)
+    if problem is not None:
+        raise ConfigError(problem, ("privacy" if config.privacy.central_noise else "uplink",))
+
+
+def is_own_model(name: str) -> bool:
+    """Return whether a model is a plugin's, or any module (`ModelEntry.module`)."""
+    return ("model", name) not in active.BUILT_IN or MODELS[name].module is not None
+
+
+def _check_encoder(
+    settings: EncoderSettings | None, dataset: str, has_reference_images: bool, data_dir: Path
+) -> None:
+    """Check that the encoder that a run names fits its images."""
+    if settings is None:
+        return
+    if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).inputs.shape) == "convolutional":
+        raise ConfigError(
+            f"encoder.noise = {settings.noise:g}: the convolutional encoder has BatchNorm buffers, which no "
+            "clip bounds and no noise covers; take encoder.name = dense",
+            ("algorithm", "encoder", "noise"),
+        )
+    if settings.public is None:
+        return
+    where = f"encoder.public = {settings.public}"
+    key = ("algorithm", "encoder", "public")
+    if settings.public == REFERENCE:
+        if not has_reference_images:
+            raise ConfigError(f"{where}: the server has none; set split.reference_images", key)
+        return
+    own = find(dataset, data_dir)
+    public = find(settings.public, data_dir)
+    if public.name == own.name:
+        raise ConfigError(
+            f"{where}: that is the clients' own data set; take another one, or {REFERENCE} for the server's "
+            "reference images",
+            key,
+        )
+    kind = kind_of_encoder(settings, own.inputs.shape)
+    matters = slice(0, 1) if kind == "convolutional" else slice(None)
+    if public.inputs.shape[matters] != own.inputs.shape[matters]:
+        sizes = ["x".join(map(str, shape)) for shape in (public.inputs.shape, own.inputs.shape)]
+        needs = "as many channels" if kind == "convolutional" else "the same shape"
+        raise ConfigError(
+            f"{where}: its images are {sizes[0]}, those of {dataset} are {sizes[1]}, and a {kind} encoder "
+            f"needs {needs}; take another public set, or encoder.federated",
+            key,
+        )
+
+
+def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
     """Check that all parts of a run take what the examples of its data set are.
 
     Raises:
@@ -41,7 +116,7 @@ def check_kinds(config: "RunConfig", dataset: "Dataset") -> None:
         dataset.check_classes("faults of labels", "faults")
 
 
-def check_stop(config: "RunConfig") -> None:
+def _check_stop(config: RunConfig) -> None:
     """Check that a run can stop early, if it is to.
 
     Raises:
@@ -74,7 +149,7 @@ def check_stop(config: "RunConfig") -> None:
         )
 
 
-def check_takes(name: str, algorithm: "Algorithm", dataset: "Dataset") -> None:
+def check_takes(name: str, algorithm: "Algorithm", dataset: Dataset) -> None:
     """Check that the algorithm of a name takes what the examples of a data set are.
 
     Raises:
@@ -88,10 +163,8 @@ def check_takes(name: str, algorithm: "Algorithm", dataset: "Dataset") -> None:
         dataset.check_kind(f"algorithm {name}", takes, "algorithm")
 
 
-def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") -> None:
+def check_algorithm(config: RunConfig, dataset: Dataset) -> None:
     """Check that an algorithm can do what the rest of a configuration says.
-
-    `find_dataset` returns the run's data set, for algorithms that ask about its model.
 
     Raises:
         ConfigError: it cannot.
@@ -104,7 +177,7 @@ def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") 
         training=config.training.model_dump(),
         has_held_out=config.held_out > 0,
         model=config.model,
-        of_model=partial(_inputs_and_layout, config.model, find_dataset),
+        of_model=partial(_inputs_and_layout, config.model, dataset),
     )
     problem = algorithm.problem(conditions)
     local = getattr(algorithm.settings, "local", None)
@@ -116,11 +189,8 @@ def check_algorithm(config: "RunConfig", find_dataset: "Callable[[], Dataset]") 
         raise ConfigError(f"algorithm {name}: {config.training.not_stacked}", ("training", "stacked"))
 
 
-def _inputs_and_layout(
-    model: str, find_dataset: "Callable[[], Dataset]"
-) -> "tuple[str, tuple[int, ...], Layout]":
+def _inputs_and_layout(model: str, dataset: Dataset) -> "tuple[str, tuple[int, ...], Layout]":
     from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
 
-    dataset = find_dataset()
     inputs = dataset.inputs
     return inputs.kind, inputs.shape, layout(model, inputs, dataset.num_classes)
