@@ -116,7 +116,14 @@ class RunConfig(Section):
     placed and tested as a newcomer."""
 
     omitted_defaults = (
-        *("participation", "dropout", "joins", "uplink", "privacy", PLUGINS, "faults", "drift"),
+        "participation",
+        "dropout",
+        "joins",
+        "uplink",
+        "privacy",
+        PLUGINS,
+        "faults",
+        "drift",
         "held_out",
     )
 

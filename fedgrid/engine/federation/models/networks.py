@@ -241,8 +241,10 @@ def mlp(inputs: Inputs, num_classes: int) -> nn.Module:
     """Return a perceptron with two hidden layers."""
     return nn.Sequential(
         nn.Flatten(),
-        *(nn.Linear(prod(inputs.shape), WIDTH), nn.ReLU()),
-        *(nn.Linear(WIDTH, WIDTH), nn.ReLU()),
+        nn.Linear(prod(inputs.shape), WIDTH),
+        nn.ReLU(),
+        nn.Linear(WIDTH, WIDTH),
+        nn.ReLU(),
         nn.Linear(WIDTH, num_classes),
     )
 

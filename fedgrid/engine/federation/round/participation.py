@@ -58,8 +58,14 @@ class Participation:
         others = never_held_out(config.joins, config.faults, config.drift)
         count = num_held_out(config.held_out, config.clients)
         held_out = draw_held_out(truth_K, config.root_seed, count, others)
-        rates = config.participation, config.dropout
-        return cls(config.clients, config.root_seed, *rates, config.joins, held_out)
+        return cls(
+            config.clients,
+            config.root_seed,
+            config.participation,
+            config.dropout,
+            config.joins,
+            held_out,
+        )
 
     def attendance(self, round_index: int) -> Attendance:
         """Return the clients that take part in a round; `round_index` counts from 0."""

@@ -113,8 +113,14 @@ class LocalTraining(Section):
     they end with is averaged and tested."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = (
-        *("augment", "normalise", "precision", "stacked"),
-        *("local_steps", "schedule", "clip_gradient", "buffers"),
+        "augment",
+        "normalise",
+        "precision",
+        "stacked",
+        "local_steps",
+        "schedule",
+        "clip_gradient",
+        "buffers",
     )
 
     @field_validator("augment", mode="before")

@@ -26,7 +26,10 @@ INNER = inner_keys(RunConfig)
 TRAINING_KEYS = {key: place for key, place in INNER.items() if place.startswith("training.")}
 """Those that may be meant by an unknown setting of an algorithm, as `learning_rate`."""
 DEFAULTS: dict[str, Any] = {
-    **{"dataset": "digits", "split": "nonoverlapping-balanced", "clients": 15, "seed": 0},
+    "dataset": "digits",
+    "split": "nonoverlapping-balanced",
+    "clients": 15,
+    "seed": 0,
     "algorithm": "ocfl-hdbscan",
 }
 
