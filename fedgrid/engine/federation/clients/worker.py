@@ -81,7 +81,7 @@ class ClientWorker:
         replies: dict[tuple[int, int], Reply] = {}
         alone = self._stacks is None
         num_slots = self._setup.training.stacked
-        with self._fix_numerics():
+        with self.numerics():
             for group in [[task] for task in tasks] if alone else tasks_by_stack(tasks, num_slots):
                 with of_client(group[0].client, group[0].round_index):
                     turns = [self._begin(task, models, memories, untrained) for task in group]
@@ -101,9 +101,8 @@ class ClientWorker:
         """
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
-        chosen: dict[int, int] = {}
-        with self._fix_numerics():
-            tasks = [self._choose_model(task, models, chosen) for task in tasks]
+        with self.numerics():
+            tasks = [self._choose_model(task, models) for task in tasks]
             for position, model in enumerate(models):
                 self._flat.write(model)
                 tested: dict[int, Counts] = {}
@@ -124,7 +123,10 @@ class ClientWorker:
                         own[task.client] = result.tested
         return [
             EvaluateReport(
-                task.client, own.get(task.client), tuple(parts[task.client]), chosen.get(task.client)
+                task.client,
+                own.get(task.client),
+                tuple(parts[task.client]),
+                None if task.choose_on is None else task.own,
             )
             for task in tasks
         ]
@@ -145,7 +147,7 @@ class ClientWorker:
             started = perf_counter()
             by = f"{type(message).__name__}.describe"
             with (
-                self._fix_numerics(),
+                self.numerics(),
                 of_client(client, None),
                 held.only_read(by),
                 own_code(message, "describe", own_rng, self._device),
@@ -277,15 +279,13 @@ class ClientWorker:
             test=partial(self._test, self._holdings.test(task.client, task.round_index)),
         )
 
-    def _choose_model(self, task: EvaluateTask, models: Models, chosen: dict[int, int]) -> EvaluateTask:
-        """Return a task in which the client has chosen its own model, if it is to; note which in `chosen`."""
+    def _choose_model(self, task: EvaluateTask, models: Models) -> EvaluateTask:
+        """Return a task in which the client has chosen its own model, if it is to."""
         if task.own is None or task.choose_on is None:
             return task
         with of_client(task.client, task.round_index):
             tests = self._test_each(task, models, range(len(models)), task.choose_on)
-            own = evaluation.best(tests, task.choose_by)
-        chosen[task.client] = own
-        return replace(task, own=own)
+        return replace(task, own=evaluation.best(tests, task.choose_by))
 
     def _test_each(
         self, task: TrainTask | EvaluateTask, models: Models, candidates: Sequence[int], on: ChooseOn
@@ -295,7 +295,8 @@ class ClientWorker:
         return {place: self._test_of(models[place], held) for place in candidates}
 
     @contextmanager
-    def _fix_numerics(self) -> Iterator[None]:
+    def numerics(self) -> Iterator[None]:
+        """Compute with the bits of the run in the block, and restore the process's generators after it."""
         with fixed_numerics(self._setup.training.tf32), restored(self._device):
             yield
 

@@ -25,11 +25,11 @@ def algorithm_of(config: RunConfig) -> Algorithm:
         ConfigError: if a plugin of the run is not known to this process.
     """
     active.activate(config.plugin_digests)
-    return _registered(ALGORITHMS.get(config.algorithm.name), config.algorithm)
+    return _create_once(ALGORITHMS.get(config.algorithm.name), config.algorithm)
 
 
 @lru_cache
-def _registered(entry: AlgorithmEntry | None, section: AlgorithmSection) -> Algorithm:
+def _create_once(entry: AlgorithmEntry | None, section: AlgorithmSection) -> Algorithm:
     """Return the algorithm; `entry` is of the version of the plugin that is active."""
     return create(section.name, section.settings)
 
@@ -37,7 +37,7 @@ def _registered(entry: AlgorithmEntry | None, section: AlgorithmSection) -> Algo
 def own_columns(config: RunConfig) -> frozenset[str]:
     """Return the columns of a run that not all records have; none of a plugin's that is not loaded."""
     entry = ALGORITHMS.get(config.algorithm.name)
-    traits = None if entry is None else _registered(entry, config.algorithm).traits
+    traits = None if entry is None else _create_once(entry, config.algorithm).traits
     return config.columns(traits) | set(own_numbers(config))
 
 

@@ -4,7 +4,6 @@ A model is loaded, and adapted, as for the client's own test, so that accuracies
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,7 @@ class ServingWorker(ClientWorker):
     ) -> nn.Module:
         """Return the module with the weights with which a client is tested, in `eval` mode."""
         with self.numerics():
-            task = self._choose_model(task, models, {})
+            task = self._choose_model(task, models)
             assert task.own is not None, "every client is served a model"
             if task.adaptation is None:
                 self._flat.write(models[task.own])
@@ -43,10 +42,6 @@ class ServingWorker(ClientWorker):
                         "a model alone, so that there is none to explain; explain a run of another algorithm"
                     )
         return self._flat.module.eval()
-
-    def numerics(self) -> AbstractContextManager[None]:
-        """Return a context within which numbers have the bits of the run."""
-        return self._fix_numerics()
 
     @property
     def layer_prefix(self) -> str:
