@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute, read_only
 from fedgrid.engine.federation.clients.messages import (
-    EvaluateReport,
     EvaluateTask,
     Memories,
     Memory,
     Models,
     Reply,
+    RoundTests,
     TrainReport,
     TrainTask,
 )
@@ -106,8 +106,8 @@ class ClientRound:
             if reply.memory and reply.report.usable
         }
 
-    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> list[EvaluateReport]:
-        """Return each client's report of served models on the server's images, `testing`'s on their own too.
+    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> RoundTests:
+        """Return the tests of served models on the server's images, and on those of the clients of `testing`.
 
         Each client tests all models on its part of those images; the parts are added up by client.
         `memories` are those after this round, for models that are adapted before their test.
@@ -125,8 +125,11 @@ class ClientRound:
         ]
         reports = self._pool.evaluate(tasks, served.models, memories)
         parts = zip(*(report.server for report in reports if report.server), strict=True)
-        whole = tuple(reduce(add, of_model) for of_model in parts)
-        return [EvaluateReport(report.client, report.own, whole, report.chosen) for report in reports]
+        return RoundTests(
+            own={report.client: report.own for report in reports if report.own is not None},
+            server=tuple(reduce(add, of_model) for of_model in parts),
+            chosen={report.client: report.chosen for report in reports if report.chosen is not None},
+        )
 
     def _train(self, clients: Sequence[int]) -> None:
         """Train those of `clients` that have not been trained in this round."""

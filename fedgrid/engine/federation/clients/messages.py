@@ -199,7 +199,18 @@ class EvaluateReport:
     own: Counts | None
     """Its own model, adapted if asked, on its own test set."""
     server: tuple[Counts, ...]
-    """Every model on this client's part of the server's test set (the parts tile that set), none without a
-    part; once the reports of all clients are there (`ClientRound.test`), on the whole set."""
+    """Every model on this client's part of the server's test set, none without a part; the parts tile it."""
     chosen: int | None = None
     """Position of its own model, if it was to choose one."""
+
+
+@dataclass(frozen=True)
+class RoundTests:
+    """The served models, as all clients have tested them."""
+
+    own: Mapping[int, Counts]
+    """Client -> its own model on its own test set; not of clients that do not test it."""
+    server: tuple[Counts, ...]
+    """Every model on the server's test set."""
+    chosen: Mapping[int, int]
+    """Client -> the position of its own model, of those that choose one."""

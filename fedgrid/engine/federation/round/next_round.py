@@ -305,11 +305,10 @@ def _tests(
     # Without the entries that clients keep to themselves, what the server has is no model.
     is_whole = served.adaptation is None or not served.adaptation.rule.personal
     tests: dict[int, tuple[Counts, ...]] = {}
-    for report in work.test(served, memories, testing):
-        if report.own is not None:
-            place = served.model_K[report.client] if report.chosen is None else report.chosen
-            on_server = (report.server[place],) if is_whole else ()
-            tests[report.client] = (report.own, *on_server)
+    tested = work.test(served, memories, testing)
+    for client, own in tested.own.items():
+        place = tested.chosen.get(client, served.model_K[client])
+        tests[client] = (own, tested.server[place]) if is_whole else (own,)
     return tests
 
 

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from fedgrid.algorithms.updates.source import UPDATE, Arrays, Compute
 from fedgrid.engine.federation.clients.client_round import ClientRound, OtherBits
 from fedgrid.engine.federation.clients.messages import (
-    EvaluateReport,
     Memories,
     Memory,
     Models,
+    RoundTests,
     TrainReport,
     TrainTask,
 )
@@ -134,8 +134,8 @@ class CachedRound(ClientRound):
         memories = self.cached({name: [client] for name, client in names.items()}, gather)
         return dict(zip(remembering, memories, strict=True))
 
-    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> list[EvaluateReport]:
-        """Return each client's report of served models, as `ClientRound.test` does."""
+    def test(self, served: Served, memories: Memories, testing: Collection[int]) -> RoundTests:
+        """Return the tests of served models, as `ClientRound.test` does."""
         adapting = memories if served.adaptation else {}
         choosing = sorted(served.choosing & set(testing))
         inputs = [
@@ -153,7 +153,7 @@ class CachedRound(ClientRound):
             {name: ()},
             lambda _: [packing.pack_tests(super(CachedRound, self).test(served, memories, testing))],
         )
-        return packing.unpack_tests(packed, len(served.model_K))
+        return packing.unpack_tests(packed)
 
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return cached arrays; compute the missing ones under the round's lock."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.algorithms.updates.source import Arrays
-from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport, TrainTask
+from fedgrid.engine.federation.clients.messages import Reply, RoundTests, TrainReport, TrainTask
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.probabilities import Outputs
@@ -98,27 +98,24 @@ def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, 
     }
 
 
-def pack_tests(reports: Sequence[EvaluateReport]) -> Arrays:
-    """Return the reports of `ClientRound.test`, which has one of every client."""
-    own = {report.client: report.own for report in reports if report.own is not None}
-    chosen = {report.client: report.chosen for report in reports if report.chosen is not None}
+def pack_tests(tests: RoundTests) -> Arrays:
+    """Return the tests of a round as arrays."""
     return {
-        "client_N": np.array(list(own), np.int64),
-        **_pack("own", list(own.values())),
-        **_pack("server", reports[0].server),
-        "choosing_N": np.array(list(chosen), np.int64),
-        "place_N": np.array(list(chosen.values()), np.int64),
+        "client_N": np.array(list(tests.own), np.int64),
+        **_pack("own", list(tests.own.values())),
+        **_pack("server", tests.server),
+        "choosing_N": np.array(list(tests.chosen), np.int64),
+        "place_N": np.array(list(tests.chosen.values()), np.int64),
     }
 
 
-def unpack_tests(arrays: Arrays, num_clients: int) -> list[EvaluateReport]:
-    """Return the reports that were packed."""
-    own = dict(zip(arrays["client_N"].tolist(), _unpack("own", arrays), strict=True))
-    chosen = dict(zip(arrays["choosing_N"].tolist(), arrays["place_N"].tolist(), strict=True))
-    server = tuple(_unpack("server", arrays))
-    return [
-        EvaluateReport(client, own.get(client), server, chosen.get(client)) for client in range(num_clients)
-    ]
+def unpack_tests(arrays: Arrays) -> RoundTests:
+    """Return the tests that were packed."""
+    return RoundTests(
+        own=dict(zip(arrays["client_N"].tolist(), _unpack("own", arrays), strict=True)),
+        server=tuple(_unpack("server", arrays)),
+        chosen=dict(zip(arrays["choosing_N"].tolist(), arrays["place_N"].tolist(), strict=True)),
+    )
 
 
 def _of_kind(arrays: Arrays, prefix: str) -> Arrays:

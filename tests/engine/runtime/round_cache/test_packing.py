@@ -9,7 +9,13 @@ import pytest
 
 from fedgrid.algorithms.contract.orders import Order, Served
 from fedgrid.engine.federation.clients import client_round
-from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport, TrainTask
+from fedgrid.engine.federation.clients.messages import (
+    EvaluateReport,
+    Reply,
+    RoundTests,
+    TrainReport,
+    TrainTask,
+)
 from fedgrid.engine.federation.clients.process import PeakMemory
 from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 from fedgrid.engine.federation.training.confusion import Counts
@@ -170,23 +176,22 @@ class TestTestsOfAggregatedModels:
             )
             for client in (0, 2, 1)
         ]
-        tests = unpack_tests(through_the_cache(pack_tests(known_tests(reports))), 3)
-        assert [report.client for report in tests] == [0, 1, 2]
-        assert [report.own.confusion.tolist() for report in tests] == [
-            [[0, 0], [0, 1]],
-            [[1, 0], [0, 1]],
-            [[2, 0], [0, 1]],
-        ]
-        first, second = tests[0].server
+        tests = unpack_tests(through_the_cache(pack_tests(known_tests(reports))))
+        assert {client: own.confusion.tolist() for client, own in tests.own.items()} == {
+            0: [[0, 0], [0, 1]],
+            1: [[1, 0], [0, 1]],
+            2: [[2, 0], [0, 1]],
+        }
+        first, second = tests.server
         assert (first.confusion.tolist(), first.loss_sum) == ([[3, 0], [0, 0]], 4.5)
         assert (second.confusion.tolist(), second.loss_sum) == ([[0, 3], [0, 0]], 1.5)
 
     def test_nan_and_infinite_losses_are_kept(self):
-        report = EvaluateReport(0, counts(1, 0, 0, 0, loss=inf), (counts(1, 0, 0, 0, loss=nan),))
-        first, second = unpack_tests(pack_tests([report]), 2)
-        assert first.own.loss_sum == inf
-        assert second.own is None
-        assert np.isnan([first.server[0].loss_sum, second.server[0].loss_sum]).all()
+        given = RoundTests({1: counts(1, 0, 0, 0, loss=inf)}, (counts(1, 0, 0, 0, loss=nan),), {1: 0})
+        tests = unpack_tests(pack_tests(given))
+        assert {client: own.loss_sum for client, own in tests.own.items()} == {1: inf}
+        assert np.isnan(tests.server[0].loss_sum)
+        assert tests.chosen == {1: 0}
 
     def test_losses_are_added_in_the_order_of_the_clients(self):
         """The last bit depends on it: (1 + 1e-16) + 1e-16 is 1, 1e-16 + 1e-16 + 1 is more."""
@@ -196,5 +201,5 @@ class TestTestsOfAggregatedModels:
                 EvaluateReport(client, counts(0, 0, 0, 0), (counts(0, 0, 0, 0, loss=loss),))
                 for client, loss in enumerate(ordered)
             ]
-            (server,) = unpack_tests(pack_tests(known_tests(reports)), 3)[0].server
+            (server,) = unpack_tests(pack_tests(known_tests(reports))).server
             assert server.loss_sum == sum(ordered)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedgrid.engine.federation.configuration.run_config import AlgorithmSection
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.run.run_folder import folder_of
@@ -13,7 +14,7 @@ from tests.helpers.logged_runs import config_of
     [
         {"dataset": "../../x"},
         {"split": Split(kind="../x")},
-        {"algorithm": {"name": "/../../../x"}},
+        {"algorithm": AlgorithmSection(name="/../../../x")},
         {"dataset": "a\0b"},
     ],
 )
