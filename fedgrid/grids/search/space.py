@@ -11,11 +11,11 @@ from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from fedgrid.algorithms.registry import ALGORITHMS, create, free, written
+from fedgrid.algorithms.registry import ALGORITHMS, create, free
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 from fedgrid.engine.federation.training.settings import Training
-from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS
+from fedgrid.engine.runtime.configuration.complete import TRAINING_KEYS, complete_settings
 from fedgrid.engine.runtime.configuration.conditions import check_algorithm
 from fedgrid.engine.runtime.configuration.validation import explain
 from fedgrid.engine.runtime.data.datasets import find
@@ -228,12 +228,10 @@ def with_settings(run: RunConfig, params: Params) -> RunConfig:
     """
     name, other = run.algorithm.name, sections_of(params)
     settings = merge(free(algorithm_of(run).settings), other[ALGORITHM])
-    try:
-        complete = written(name, create(name, settings).settings)
-    except ValidationError as error:
-        raise ConfigError(f"{name}: {explain(error, ALGORITHMS[name].settings)}") from error
-    training = {**run.training.model_dump(), **other["training"]}
-    changed = run.with_values(algorithm={"name": name, **complete}, training=training)
+    changed = run.with_values(
+        algorithm={"name": name, **complete_settings(name, settings)},
+        training={**run.training.model_dump(), **other["training"]},
+    )
     # What an example is follows from the name, wherever the data folder is.
     check_algorithm(changed, find(changed.dataset, Path()))
     return changed

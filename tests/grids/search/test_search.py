@@ -235,7 +235,7 @@ def test_failed_trial_is_reported_and_not_the_best(storage, tmp_path):
     ended, failed, no_run, _ = written["trials"]
     assert ended["failed"] is None
     assert (no_run["failed"], no_run["run_ids"]) == (
-        "briggs: linkage 'ward' needs metric 'euclidean', not 'cosine'",
+        "algorithm briggs: linkage 'ward' needs metric 'euclidean', not 'cosine'",
         [],
     )
     assert failed["failed"].startswith(

@@ -90,15 +90,23 @@ def _algorithm(given: object) -> dict[str, Any]:
     name = str(choice.pop("name"))
     if name not in ALGORITHMS:
         raise unknown("algorithm", name, ALGORITHMS, ALSO_CALLED)
+    return {"name": name, **complete_settings(name, choice)}
+
+
+def complete_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all settings of an algorithm as a run writes them: those given, and its defaults.
+
+    Raises:
+        ConfigError: there is no such setting, or a value is impossible.
+    """
     try:
-        settings = create(name, choice).settings
+        return written(name, create(name, given).settings)
     except ValidationError as error:
         raise ConfigError(
             f"algorithm {name}: {explain(error, ALGORITHMS[name].settings, TRAINING_KEYS)}"
         ) from error
     except ValueError as error:
         raise ConfigError(f"algorithm {name}: {error}") from error
-    return {"name": name, **written(name, settings)}
 
 
 def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> object:
