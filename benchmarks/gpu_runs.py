@@ -12,7 +12,7 @@ from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.planning.estimate import Speed, run_seconds, speed_of
+from fedgrid.grids.planning.estimate import Estimator, Speed, run_seconds
 from fedgrid.grids.planning.images import expected_images
 from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.load import load_grid
@@ -60,10 +60,10 @@ def projected_hours(grid: str, device: str, gains: Mapping[str, float]) -> float
     workloads = [workload_of(run, NO_DATA) for run in runs]
     if any(workload.model not in gains for workload in workloads):
         return None
-    seconds = 0.0
+    seconds, estimator = 0.0, Estimator(NO_DATA, device, {})
     for run, workload in zip(runs, workloads, strict=True):
         images = expected_images(run, find(run.dataset, NO_DATA))
-        speed = shared(speed_of(workload, device), gains[workload.model])
+        speed = shared(estimator.speed_of(workload), gains[workload.model])
         seconds += run_seconds(run, images, speed, run.training.rounds)
     return seconds / HOUR
 

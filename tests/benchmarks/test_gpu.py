@@ -21,6 +21,7 @@ from benchmarks.gpu_report import markdown
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+from fedgrid.grids.planning import estimate
 from fedgrid.grids.planning.estimate import Speed
 
 
@@ -351,7 +352,7 @@ def test_fastest_stack_is_compared_with_the_best_processes(scripted):
 
 def test_hours_are_those_of_one_process_over_the_gain(monkeypatch):
     """The server's seconds stay, all else is halved from one gain to the next."""
-    monkeypatch.setattr(gpu_runs, "speed_of", lambda load, device: Speed(1e-3, 1e-3))
+    monkeypatch.setattr(estimate, "time_training", lambda load, device: Speed(1e-3, 1e-3))
     one, two, four = (gpu_runs.projected_hours("quickstart", "cpu", {"digitnet": gain}) for gain in (1, 2, 4))
     assert one - two == pytest.approx(2 * (two - four))
     assert gpu_runs.projected_hours("paper", "cpu", {"tinyvgg": 1.0}) is None

@@ -90,7 +90,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def unmeasured(load: "Workload", device: str) -> "Speed":
-    """Return the same speed of each workload: stands for `speed_of`."""
+    """Return the same speed of each workload: stands for `time_training`."""
     from fedgrid.grids.planning.estimate import Speed
 
     return Speed(0.1, 1e-4)
@@ -110,7 +110,7 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
         patch.object(sys, "argv", command),
         patch.object(typer.main, "get_command", _MADE_ONCE),
         patch.dict(os.environ, environment(**settings), clear=True),
-        patch.object(estimate, "speed_of", unmeasured),
+        patch.object(estimate, "time_training", unmeasured),
         redirect_stdout(out),
         redirect_stderr(err),
     ):

@@ -11,12 +11,13 @@ from fedgrid.engine.runtime.clients.placement import Placement, at_once, most_at
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.planning.start_order import sort_runs
-from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, placements
+from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, num_to_place, placements
 from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
+    from fedgrid.engine.runtime.clients.placement import Node, Request
     from fedgrid.engine.runtime.round_cache.files import CacheOptions
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
@@ -103,7 +104,7 @@ class OnRay(Executor):
         self._shares_rounds = options.cache is not None
         nodes = known_nodes(options.request)
         if nodes is not None:
-            placements(todo, nodes, options.request, by_shared_prefix=self._shares_rounds)
+            self._placements(todo, nodes, options.request)
 
     @contextmanager
     def started(self, steps: Steps) -> Iterator[None]:
@@ -126,7 +127,7 @@ class OnRay(Executor):
             from fedgrid.grids.planning.gpu_share import with_gpu_share
 
             request = with_gpu_share(runs, nodes, request, self._options.data_dir)
-        self._places = placements(runs, nodes, request, by_shared_prefix=self._shares_rounds)
+        self._places = self._placements(runs, nodes, request)
 
     def run(
         self,
@@ -157,6 +158,11 @@ class OnRay(Executor):
             self._options.accept_changes,
         )
         run_trials(ServerTrainable, context, watch, self._options.retries)
+
+    def _placements(
+        self, runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request
+    ) -> Mapping[int, Placement]:
+        return placements(runs, nodes, request, num_to_place(runs, by_shared_prefix=self._shares_rounds))
 
     def check(self) -> None:
         """Check that at least one placement still fits on the cluster, which may have lost nodes.

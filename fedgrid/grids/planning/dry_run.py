@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from platform import machine, processor
@@ -22,9 +22,8 @@ from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly
-from fedgrid.grids.planning.capacity import Capacity, RoundsLeft, capacities_of
 from fedgrid.grids.planning.checks import check_data, output_notes, rounds_left
-from fedgrid.grids.planning.estimate import encoder_plans, experience, hours_of
+from fedgrid.grids.planning.estimate import Capacity, Estimator, RoundsLeft, capacities_of, encoder_plans
 from fedgrid.grids.planning.gpu_share import with_gpu_share
 from fedgrid.grids.planning.images import expected_images, group_notes
 from fedgrid.grids.planning.options import LaunchOptions
@@ -72,27 +71,23 @@ def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Con
         expected_images(run, find(run.dataset, data_dir))
     request = with_gpu_share(unfinished, nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
-    device = _device(capacities)
+    device = _device([*capacities.values()])
     with options.steps(console) as steps:
         steps.say("Timing a step of each model")
-        places = {capacity.clients: capacity for capacity in capacities}
-        rows = dataset_rows(left, data_dir, device, places)
-        begun, factor = experience(left, data_dir, storage.root, device, places)
-    rows = [replace(row, hours=row.hours * factor) for row in rows]
+        rows = dataset_rows(left, Estimator(data_dir, device, capacities))
     if any(row.download_mb for row in rows) and not data_dir.exists():
         print_marked("note:", "bold", f"--data-dir {data_dir} does not exist yet: the download goes there")
     plan = {
         "grid": grid.name,
         "datasets": [asdict(row) for row in rows],
         "total": {name: sum(getattr(row, name) for row in rows) for name in TOTALS} | {"rounds_taken": taken},
-        "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities if nodes],
+        "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities.values() if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
         "processor": processor_name(device),
         "about": _about(grid, storage),
         "runs": runs_of(left),
         "may_stop": any(run.training.stop_after is not None for run, rounds in left if rounds),
-        "estimate": {"runs": begun, "factor": factor},
         "not_read": [*dict.fromkeys(run.dataset for run in own if run not in of_tables)],
     }
     if options.as_json:
@@ -120,14 +115,9 @@ class DatasetRow:
     """How many are trained before the first rounds, which is part of `hours`."""
 
 
-def dataset_rows(
-    left: RoundsLeft, data_dir: Path, device: str, places: Mapping[int, Capacity]
-) -> list[DatasetRow]:
-    """Return a row a data set, in the order of the runs; raises as `speed_of`.
-
-    `places` says by number of clients how runs fit on the nodes.
-    """
-    rows = []
+def dataset_rows(left: RoundsLeft, estimator: Estimator) -> list[DatasetRow]:
+    """Return a row a data set, in the order of the runs; raises as `Estimator.hours`."""
+    data_dir, rows = estimator.data_dir, []
     for name in dict.fromkeys(run.dataset for run, _ in left):
         runs = [run for run, _ in left if run.dataset == name]
         waiting = [(run, rounds) for run, rounds in left if run.dataset == name and rounds]
@@ -143,7 +133,7 @@ def dataset_rows(
                 rounds_left=sum(rounds for _, rounds in waiting),
                 clients=tuple(sorted({run.clients for run in runs})),
                 download_mb=sum(one.download_mb for one in away),
-                hours=hours_of(waiting, encoders, data_dir, device, places),
+                hours=estimator.hours(waiting, encoders),
                 encoders=len(encoders),
             )
         )
@@ -202,7 +192,7 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 
 def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, console: Console) -> None:
-    say, total, learnt = partial(print_plain, console), plan["total"], plan["estimate"]
+    say, total = partial(print_plain, console), plan["total"]
     table = _table(
         f"Grid {plan['grid']}", "data set", "runs", "finished", "rounds left", "clients", "download", "time"
     )
@@ -224,9 +214,6 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
         say(f"{total['rounds_taken']:,} rounds are taken from finished runs with fewer rounds.")
     if total["rounds_left"]:
         say(_about_time(plan))
-        if runs := learnt["runs"]:
-            by = f"the recorded rounds of {runs} run{'s' * (runs > 1)} of this grid"
-            say(f"Multiplied by {learnt['factor']:.2g}, by {by}.")
         if count := total["encoders"]:
             say(f"With {count} encoder{'s' * (count > 1)}, each trained once, unless the storage has it.")
         if with_cache and total["shared_prefixes"] < total["runs"]:

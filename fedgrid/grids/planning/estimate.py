@@ -1,9 +1,7 @@
-"""The hours of a grid's runs, from one timed training step a model and what earlier rounds took."""
+"""The hours of a grid's runs, from one timed training step a model, and how many of them fit at once."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -22,26 +20,73 @@ from fedgrid.engine.federation.inputs import random_examples
 from fedgrid.engine.federation.models.flat_vectors import layout
 from fedgrid.engine.federation.models.registry import AUTOENCODERS
 from fedgrid.engine.federation.training.settings import LocalTraining
+from fedgrid.engine.runtime.clients.placement import Node, Placement, Request, at_once
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.format import DamagedFile
-from fedgrid.grids.planning.capacity import Capacity, RoundsLeft
 from fedgrid.grids.planning.images import Images, expected_images, images_trained, passes
 from fedgrid.grids.planning.workload import SAME, Workload, workload_of
-from fedgrid.grids.results.times import times_of
+from fedgrid.grids.ray_cluster.cluster import num_to_place, placements
 
-Capacities = Mapping[int, Capacity]
-"""By number of clients."""
-FEWEST, MOST = 2, 32
-"""Images of a training in which libraries start, and at most of the timed step on a CPU: the time of a larger
-batch is taken to grow with it."""
-SHORT, REPEATS = 0.1, 10
-"""A step of fewer seconds is timed this many times in a row."""
+RoundsLeft = Sequence[tuple[RunConfig, int]]
+"""Each run with its number of rounds still to compute, 0 if it is finished."""
+FEW, MORE, MANY = 2, 24, 160
+"""Images of the timed trainings: `FEW`, then `MORE`, or `MANY` of a model that needs less than `SHORT`."""
+SHORT = 0.1
+"""Seconds of the first training."""
 FORWARD = 1 / 3
 """The time of a test, as a share of a training step's: the backward pass takes twice the forward pass."""
 SERVER_SECONDS = 0.05
 """Clustering, records and files of a round: a small part, except with the smallest models."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """How runs of a given number of clients fit on the nodes."""
+
+    clients: int
+    placement: Placement
+    at_once: int
+    """How many such runs the nodes hold at the same time, if that many are waiting."""
+    workers: int
+    """Cores, or GPUs, that these runs keep busy."""
+
+    @property
+    def reserves(self) -> str:
+        """The resources of a run, in words."""
+        actors = self.placement.num_actors
+        resources = f"{self.placement.cpus_per_actor:g} CPU"
+        if self.placement.gpus_per_actor:
+            resources += f", {self.placement.gpus_per_actor:g} GPU"
+        if self.placement.memory_per_actor:
+            resources += f", {self.placement.memory_per_actor / 1e9:.1f} GB main memory"
+        if self.placement.in_server:
+            return f"server with {self.clients} clients, {self.placement.bundles()[0]['CPU']:g} CPU"
+        if actors == self.clients:
+            return f"server + {actors} clients x {resources}"
+        fewest, most = self.clients // actors, -(-self.clients // actors)
+        hosted = f"{most}" if most == fewest else f"{fewest} or {most}"
+        if actors == 1:
+            return f"server + 1 actor of {hosted} clients, {resources}"
+        return f"server + {actors} actors of {hosted} clients, {resources} each"
+
+
+def capacities_of(
+    left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
+) -> dict[int, Capacity]:
+    """Return number of clients -> how such runs fit; `by_shared_prefix`: see `num_to_place`.
+
+    Raises:
+        ConfigError: if a run cannot fit on the nodes.
+    """
+    waiting = max(1, num_to_place([run for run, rounds in left if rounds], by_shared_prefix=by_shared_prefix))
+    capacities = {}
+    for clients, placement in placements([run for run, _ in left], nodes, request, waiting).items():
+        runs = at_once(placement, nodes)
+        # Actors that share a GPU, or a core, take turns on it.
+        has = sum(int(node.gpus if placement.gpus_per_actor else node.cpus) for node in nodes)
+        workers = min(max(1, has), min(runs, waiting) * placement.num_actors)
+        capacities[clients] = Capacity(clients, placement, runs, workers)
+    return capacities
 
 
 @dataclass(frozen=True)
@@ -54,41 +99,27 @@ class Speed:
     """A training step, an image."""
 
 
-@cache
-def speed_of(load: Workload, device: str) -> Speed:
-    """Time one training step of a workload on the device `cpu` or `cuda`, on random images.
+def time_training(load: Workload, device: str) -> Speed:
+    """Time a training on a few random images and one on more, on the device `cpu` or `cuda`.
 
-    A client trains for one step, then for two: the difference is a step.
+    The difference is what more images take.
 
     Raises:
         ConfigError: the images are too small for the model.
         RunError: the model cannot be trained like this.
     """
-    size = load.training.batch_size if device != "cpu" else min(load.training.batch_size, MOST)
-    _training_seconds(load, device, FEWEST, 1)
-    one = _training_seconds(load, device, size, 1)
-    steps = REPEATS if one < SHORT else 1
-    more = _training_seconds(load, device, size, 1 + steps)
-    if more <= one:
-        # Other work on the machine: all of it is taken for steps.
-        return Speed(0.0, more / (1 + steps) / size)
-    step = (more - one) / steps
-    return Speed(max(0.0, one - step), step / size)
-
-
-def _training_seconds(load: Workload, device: str, size: int, steps: int) -> float:
-    """Return the seconds in which a client trains on a batch of `size` images; of a stack, its share."""
-    images = random_examples(load.inputs, size, np.random.default_rng(0))
-    held = ImageSet(images, np.zeros(size, np.int64), vocabulary=load.inputs.vocabulary)
-    own = {"batch_size": size, "local_epochs": steps, "normalise": "none"}
-    clients = range(load.training.stacked)
+    stack = range(load.training.stacked)
+    held = {size: _random_set(load, size) for size in (FEW, MORE, MANY)}
+    clients = {size: [at * len(stack) + client for client in stack] for at, size in enumerate(held)}
     setup = Setup(
         model=load.model,
         num_classes=load.num_classes,
-        training=load.training.model_copy(update=own),
+        training=load.training.model_copy(update={"normalise": "none"}),
         seed=0,
-        clients=tuple(ClientData(client, held, held) for client in clients),
-        server_set=held,
+        clients=tuple(
+            ClientData(client, held[size], held[size]) for size in held for client in clients[size]
+        ),
+        server_set=held[FEW],
         server_parts={},
         plugins=load.plugins,
     )
@@ -96,12 +127,30 @@ def _training_seconds(load: Workload, device: str, size: int, steps: int) -> flo
     # Its values change no time.
     model = np.zeros(layout(load.model, load.inputs, load.num_classes).size, np.float32)
     rule = Reconstruction() if load.model in AUTOENCODERS else PLAIN
-    tasks = [TrainTask(Order(client, (0,), rule=rule), 0, evaluate=False) for client in clients]
     # A CPU's clock leaves other processes out, but has no GPU's work.
     clock = process_time if device == "cpu" else perf_counter
-    begun = clock()
-    worker.train(tasks, [model], {})
-    return (clock() - begun) / len(clients)
+
+    def seconds(size: int) -> float:
+        """Return the seconds of a client with this many images; of a stack, its share."""
+        tasks = [TrainTask(Order(client, (0,), rule=rule), 0, evaluate=False) for client in clients[size]]
+        begun = clock()
+        worker.train(tasks, [model], {})
+        return (clock() - begun) / len(stack)
+
+    seconds(FEW)  # Libraries start in it.
+    few = seconds(FEW)
+    more = MANY if few < SHORT else MORE
+    longer = seconds(more)
+    if longer <= few:
+        # Other work on the machine: all of it is taken for steps.
+        return Speed(0.0, longer / more)
+    image = (longer - few) / (more - FEW)
+    return Speed(max(0.0, few - FEW * image), image)
+
+
+def _random_set(load: Workload, size: int) -> ImageSet:
+    images = random_examples(load.inputs, size, np.random.default_rng(0))
+    return ImageSet(images, np.zeros(size, np.int64), vocabulary=load.inputs.vocabulary)
 
 
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, actors: int = 1) -> float:
@@ -118,16 +167,11 @@ class EncoderPlan:
 
     workload: Workload
     public_images: float
-    """How many images the server passes through it, counted in every epoch."""
+    """How many images the server passes through it on one core or GPU, counted in every epoch."""
     federated_images: float
-    """How many its clients do, all together."""
+    """How many its clients do, all together, on all cores or GPUs."""
     public: str = ""
     """The data set that the server trains it on, if that is one of its own."""
-
-    def seconds(self, device: str, workers: int) -> float:
-        """Return how long it takes: the server's training on one core or GPU, the clients' on this many."""
-        images = self.public_images + self.federated_images / workers
-        return images * speed_of(self.workload, device).image
 
 
 def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[EncoderPlan]:
@@ -158,39 +202,35 @@ def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
     return list(plans.values())
 
 
-def hours_of(
-    left: RoundsLeft, encoders: Sequence[EncoderPlan], data_dir: Path, device: str, capacities: Capacities
-) -> float:
-    """Return the hours of runs and encoders, with all nodes at work on them; raises as `speed_of`."""
-    most = max(capacity.workers for capacity in capacities.values())
-    seconds = sum(plan.seconds(device, most) for plan in encoders)
-    for run, rounds in left:
-        place = capacities[run.clients]
-        seconds += _seconds_placed(run, rounds, data_dir, device, place) / place.workers
-    return seconds / 3600
+@dataclass(frozen=True)
+class Estimator:
+    """Estimates hours of runs, with all nodes at work on them; times each model once."""
 
+    data_dir: Path
+    device: str
+    """On which models are timed, `cpu` or `cuda`."""
+    capacities: Mapping[int, Capacity]
+    """By number of clients."""
+    _speeds: dict[Workload, Speed] = field(default_factory=dict)
+    """By workload, without its number of classes, which changes no time."""
 
-def experience(
-    left: RoundsLeft, data_dir: Path, storage: Path, device: str, capacities: Capacities
-) -> tuple[int, float]:
-    """Return how many begun runs have recorded rounds, and how many times their estimate these took.
+    def hours(self, left: RoundsLeft, encoders: Sequence[EncoderPlan]) -> float:
+        """Return the hours of runs and of the encoders before them; raises as `time_training`."""
+        most = max(capacity.workers for capacity in self.capacities.values())
+        seconds = 0.0
+        for plan in encoders:
+            images = plan.public_images + plan.federated_images / most
+            seconds += images * self.speed_of(plan.workload).image
+        for run, rounds in left:
+            images_of_run = expected_images(run, find(run.dataset, self.data_dir))
+            place, speed = self.capacities[run.clients], self.speed_of(workload_of(run, self.data_dir))
+            actors = place.placement.num_actors
+            seconds += run_seconds(run, images_of_run, speed, rounds, actors) / place.workers
+        return seconds / 3600
 
-    Without the round cache. The placement of a run is taken for the one that it would have now.
-    """
-    runs, took, estimated = 0, 0.0, 0.0
-    for run, rounds in left:
-        with suppress(DamagedFile):  # The launch says so.
-            times, last = times_of(folder_of(storage, run)), run.training.rounds
-            if times.rounds and rounds < last:
-                place = capacities[run.clients]
-                whole = _seconds_placed(run, last, data_dir, device, place)
-                runs += 1
-                took += times.uncached_seconds
-                estimated += whole * times.rounds / last / min(place.placement.num_actors, place.workers)
-    return runs, took / estimated if estimated else 1.0
-
-
-def _seconds_placed(run: RunConfig, rounds: int, data_dir: Path, device: str, place: Capacity) -> float:
-    images = expected_images(run, find(run.dataset, data_dir))
-    speed = speed_of(workload_of(run, data_dir), device)
-    return run_seconds(run, images, speed, rounds, place.placement.num_actors)
+    def speed_of(self, load: Workload) -> Speed:
+        """Return the speed of a workload; raises as `time_training`."""
+        key = replace(load, num_classes=0)
+        if key not in self._speeds:
+            self._speeds[key] = time_training(load, self.device)
+        return self._speeds[key]

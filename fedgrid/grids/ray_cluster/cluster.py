@@ -173,28 +173,20 @@ def check_answers(address: str) -> None:
 
 
 def placements(
-    runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
+    runs: Iterable[RunConfig], nodes: Sequence[Node], request: Request, num_runs: int
 ) -> Mapping[int, Placement]:
-    """Return number of clients -> placement of a run with that many; `by_shared_prefix`: see `num_to_place`.
+    """Return number of clients -> placement of a run with that many, of which `num_runs` go side by side.
+
+    Runs with as many clients share their actors, one run after the other. So the smallest stack of clients
+    counts: larger ones leave some actors without clients.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes.
     """
-    num_runs = num_to_place(runs, by_shared_prefix=by_shared_prefix)
-    stacks = least_stacked(runs)
-    return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
-
-
-def least_stacked(runs: Iterable[RunConfig]) -> Mapping[int, int]:
-    """Return number of clients -> the least number of clients in a stack, of the runs with this many clients.
-
-    Runs with as many clients share their actors, one run after the other; those with larger stacks leave
-    some without clients.
-    """
-    least: dict[int, int] = {}
+    stacks: dict[int, int] = {}
     for run in runs:
-        least[run.clients] = min(run.training.stacked, least.get(run.clients, run.training.stacked))
-    return least
+        stacks[run.clients] = min(run.training.stacked, stacks.get(run.clients, run.training.stacked))
+    return {clients: plan(clients, nodes, request, num_runs, stacks[clients]) for clients in sorted(stacks)}
 
 
 def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -> int:

@@ -13,8 +13,8 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.planning import dry_run as planning
 from fedgrid.grids.planning import estimate
-from fedgrid.grids.planning.capacity import Capacity, capacities_of
 from fedgrid.grids.planning.dry_run import show_plan
+from fedgrid.grids.planning.estimate import Capacity, capacities_of
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from tests.helpers.command_line import fedgrid, strict_json, unmeasured
@@ -45,7 +45,7 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
 
     def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_cache=True, measured=False):
         if not measured:
-            monkeypatch.setattr(estimate, "speed_of", unmeasured)
+            monkeypatch.setattr(estimate, "time_training", unmeasured)
         before = sorted(tmp_path.rglob("*"))
         monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None
@@ -212,8 +212,7 @@ def test_dry_run_refuses_a_run_that_cannot_fit(show):
 def test_capacity_counts_the_busy_cores_or_gpus(nodes, request_, waiting, workers):
     """Three runs with five clients on 64 cores: every client has its own core."""
     left = [(run, 15) for run in runs_of(".") if run.clients == 5][:1] * waiting
-    [capacity] = capacities_of(left, nodes, request_)
-    assert capacity.workers == workers
+    assert capacities_of(left, nodes, request_)[5].workers == workers
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,31 @@
-"""What runs need: a timed step a model, hours by hand, encoders, and what recorded rounds say."""
+"""What runs need: a timed step a model, hours by hand, and encoders."""
+
+from dataclasses import replace
 
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.training.settings import LocalTraining
-from fedgrid.engine.runtime.clients.placement import Node, Placement, Request
+from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.grids.planning import estimate as module
-from fedgrid.grids.planning.capacity import Capacity, capacities_of
 from fedgrid.grids.planning.dry_run import DatasetRow, dataset_rows
-from fedgrid.grids.planning.estimate import Speed, encoder_plans, experience, run_seconds, speed_of
+from fedgrid.grids.planning.estimate import (
+    FEW,
+    MANY,
+    MORE,
+    Capacity,
+    Estimator,
+    Speed,
+    encoder_plans,
+    run_seconds,
+    time_training,
+)
 from fedgrid.grids.planning.images import Images, expected_images
 from fedgrid.grids.planning.workload import SAME, Workload, workload_of
-from fedgrid.grids.results.times import Times
-from tests.helpers.small_grid import NOWHERE, config
+from tests.helpers.small_grid import NOWHERE
 
 
 def workload(model, side, **training):
@@ -60,46 +70,46 @@ def test_settings_that_change_a_batch_are_part_of_a_workload_and_others_are_not(
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    """A clock that trainings set: a turn takes 1 s and an image of each of its steps 0.01 s."""
+def train_slowly(monkeypatch):
+    """Return a function that sets the seconds of a turn, and of an image in it, and returns a clock."""
     now = [0.0]
 
-    class Worker:
-        def __init__(self, setup, device):
-            self.setup = setup
+    def seconds(turn, image):
+        class Worker:
+            def __init__(self, setup, device):
+                self.sizes = {data.client: len(data.train) for data in setup.clients}
 
-        def train(self, tasks, models, memories):
-            [size] = {len(data.train) for data in self.setup.clients}
-            assert len(tasks) == self.setup.training.stacked
-            assert size == self.setup.training.batch_size
-            now[0] += 1 + 0.01 * size * self.setup.training.local_epochs
+            def train(self, tasks, models, memories):
+                [size] = {self.sizes[task.order.client] for task in tasks}
+                now[0] += turn + image * size
 
-    monkeypatch.setattr(module, "ClientWorker", Worker)
+        monkeypatch.setattr(module, "ClientWorker", Worker)
+        return now
+
     monkeypatch.setattr(module, "process_time", lambda: now[0])
     monkeypatch.setattr(module, "perf_counter", lambda: now[0])
-    speed_of.cache_clear()
-    yield now
-    speed_of.cache_clear()
+    return seconds
 
 
-@pytest.mark.parametrize(("device", "size"), [("cpu", 32), ("cuda", 128)])
-def test_step_is_the_difference_of_two_trainings(clock, device, size):
-    """The first, of two images, is not counted; the others are of one and two steps."""
-    speed = speed_of(workload("digitnet", 8, batch_size=128, optimizer="sgd"), device)
-    assert (speed.turn, speed.image) == pytest.approx((1, 0.01))
-    assert clock == pytest.approx([1.02 + (1 + 0.01 * size) + (1 + 0.02 * size)])
+@pytest.mark.parametrize(("turn", "image", "more"), [(1, 0.01, MORE), (0.01, 0.001, MANY)])
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_an_image_is_the_difference_of_two_trainings(train_slowly, device, turn, image, more):
+    """The first training is not counted: libraries start in it. A quick model trains on more images."""
+    clock = train_slowly(turn, image)
+    speed = time_training(DIGITNET, device)
+    assert (speed.turn, speed.image) == pytest.approx((turn, image))
+    assert clock == pytest.approx([3 * turn + (2 * FEW + more) * image])
 
 
-def test_training_that_is_no_longer_with_more_steps_is_taken_for_steps(monkeypatch):
-    speed_of.cache_clear()
-    monkeypatch.setattr(module, "_training_seconds", lambda load, device, size, steps: 2.0)
-    speed = speed_of(workload("digitnet", 8, batch_size=10, optimizer="sgd"), "cpu")
-    speed_of.cache_clear()
-    assert (speed.turn, speed.image) == (0, 0.1)
+def test_training_that_is_no_longer_with_more_images_is_taken_for_steps(train_slowly):
+    train_slowly(2.4, 0)
+    speed = time_training(DIGITNET, "cpu")
+    assert (speed.turn, speed.image) == (0, pytest.approx(0.1))
 
 
-def test_clients_of_a_stack_are_timed_together_and_have_a_share_each(clock):
-    speed = speed_of(workload("digitnet", 8, batch_size=32, optimizer="sgd", stacked=4), "cpu")
+def test_clients_of_a_stack_are_timed_together_and_have_a_share_each(train_slowly):
+    train_slowly(1, 0.01)
+    speed = time_training(workload("digitnet", 8, batch_size=32, optimizer="sgd", stacked=4), "cpu")
     assert (speed.turn, speed.image) == pytest.approx((0.25, 0.0025))
 
 
@@ -109,45 +119,43 @@ def test_clients_of_a_stack_are_timed_together_and_have_a_share_each(clock):
     ids=["model", "encoder"],
 )
 def test_model_and_encoder_are_timed(load):
-    speed = speed_of(load, "cpu")
+    speed = time_training(load, "cpu")
     assert speed.turn >= 0
     assert speed.image > 0
 
 
 def test_images_too_small_for_the_model_are_refused():
     with pytest.raises(ConfigError, match="images of 4x4 are too small for model 'resnet34'"):
-        speed_of(workload("resnet34", 4, batch_size=8, optimizer="sgd"), "cpu")
+        time_training(workload("resnet34", 4, batch_size=8, optimizer="sgd"), "cpu")
 
 
 SPEED = Speed(turn=1.0, image=0.1)
-BEGUN, NEW = config(seed=1), config(seed=2)
-ROUNDS = BEGUN.training.rounds
+ONE_CORE = Capacity(15, Placement(1, 0.9, 0.0), at_once=1, workers=1)
 
 
-def places_of(left, *nodes):
-    return {capacity.clients: capacity for capacity in capacities_of(left, nodes, Request())}
+def estimator(*capacities):
+    return Estimator(NOWHERE, "cpu", {capacity.clients: capacity for capacity in capacities})
 
 
 def test_time_is_divided_by_the_busy_cores(monkeypatch):
     """A round of 5 clients takes 5 turns of 720 s and 0.05 s of the server. Two rounds on two cores take
     3600.05 s."""
-    monkeypatch.setattr(module, "speed_of", lambda load, device: Speed(turn=720, image=0))
+    monkeypatch.setattr(module, "time_training", lambda load, device: Speed(turn=720, image=0))
     one, finished = (run(clients=5, algorithm=name) for name in ("fedavg", "sattler"))
-    places = {5: Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)}
-    [digits] = dataset_rows([(one, 2), (finished, 0)], NOWHERE, "cpu", places)
+    two_cores = Capacity(5, Placement(1, 0.9, 0.0), at_once=2, workers=2)
+    [digits] = dataset_rows([(one, 2), (finished, 0)], estimator(two_cores))
     assert digits == DatasetRow("digits", 2, 1, 1, 2, (5,), 0, pytest.approx(3600.05 / 3600))
 
 
-@pytest.mark.parametrize(("done", "expected"), [(1, (1, 3.0)), (0, (0, 1.0))])
-def test_round_that_took_three_times_its_estimate_makes_the_others_as_long(done, expected, monkeypatch):
-    dataset = find(BEGUN.dataset, NOWHERE)
-    whole = run_seconds(BEGUN, expected_images(BEGUN, dataset), SPEED, ROUNDS)
-    recorded = Times(uncached_seconds=3 * whole / ROUNDS * done, rounds=done)
-    monkeypatch.setattr(module, "times_of", lambda folder: recorded)
-    monkeypatch.setattr(module, "speed_of", lambda load, device: SPEED)
-    left = [(BEGUN, ROUNDS - done), (NEW, ROUNDS)]
-    found = experience(left, NOWHERE, NOWHERE, "cpu", places_of(left, Node(1, 0)))
-    assert found == pytest.approx(expected)
+def test_a_model_is_timed_once_for_all_classes_and_anew_for_other_images(monkeypatch):
+    """pathmnist has 9 classes and bloodmnist 8, both 28 x 28 in colour; CIFAR-10 has 32 x 32."""
+    timed = []
+    monkeypatch.setattr(module, "time_training", lambda load, device: timed.append(load) or SPEED)
+    training = {"optimizer": "adam", "batch_size": 128}
+    names = ("pathmnist", "bloodmnist", "cifar10")
+    runs = [run(dataset=name, model="resnet34", training=training) for name in names]
+    dataset_rows([(one, 1) for one in runs], estimator(ONE_CORE))
+    assert [(load.inputs.shape, load.num_classes) for load in timed] == [((3, 28, 28), 9), ((3, 32, 32), 10)]
 
 
 DIGITS = find("digits", NOWHERE)
@@ -173,12 +181,12 @@ def test_a_public_encoder_is_one_for_all_seeds_and_a_federated_one_is_of_its_see
 
 def test_the_public_set_of_an_encoder_is_part_of_the_download(monkeypatch):
     """MNIST has 12 MB and Fashion-MNIST 31 MB; reference images are of the run's own data."""
-    monkeypatch.setattr(module, "speed_of", lambda load, device: SPEED)
-    sizes = []
+    monkeypatch.setattr(module, "time_training", lambda load, device: SPEED)
+    sizes, place = [], replace(ONE_CORE, clients=4)
     for public in ("fmnist", "reference"):
         run = run_of({"public": public}, dataset="mnist")
         left = [(run, run.training.rounds)]
-        [row] = dataset_rows(left, NOWHERE, "cpu", places_of(left, Node(2, 0)))
+        [row] = dataset_rows(left, estimator(place))
         sizes.append(row.download_mb)
     assert sizes == [12 + 31, 12]
 
@@ -195,6 +203,8 @@ def test_seconds_add_the_servers_epochs_and_the_clients_rounds_on_all_cores(monk
     run = run_of(encoder)
     [plan] = plans_of(run)
     held = expected_images(run, DIGITS).train
-    monkeypatch.setattr(module, "speed_of", lambda load, device: Speed(turn=0.0, image=0.01))
+    monkeypatch.setattr(module, "time_training", lambda load, device: Speed(turn=0.0, image=0.01))
     assert plan.workload.model == "autoencoder-dense"
-    assert plan.seconds("cpu", 2) == pytest.approx(3.0 + 2 * 0.5 * 5 * held * 0.01 / 2)
+    two_cores = Capacity(4, Placement(1, 0.9, 0.0), at_once=2, workers=2)
+    seconds = 3.0 + 2 * 0.5 * 5 * held * 0.01 / 2
+    assert estimator(two_cores).hours([], [plan]) == pytest.approx(seconds / 3600)

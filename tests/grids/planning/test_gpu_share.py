@@ -137,7 +137,7 @@ def test_the_paper_fits_on_cards_of_three_sizes(gigabytes):
     for other in (gigabytes, 40, 80):
         nodes = [a_node(gigabytes=gigabytes), a_node(gigabytes=other)]
         request = with_gpu_share(PAPER, nodes, Request(), NOWHERE)
-        for place in placements(PAPER, nodes, request).values():
+        for place in placements(PAPER, nodes, request, len(PAPER)).values():
             assert place.gpus_per_actor * min(gigabytes, other) * GB >= needs
             assert place.num_actors * place.gpus_per_actor <= 2
 

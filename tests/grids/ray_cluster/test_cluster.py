@@ -139,12 +139,12 @@ SEVEN = [
 
 
 def test_clients_of_many_runs_train_in_their_servers():
-    assert placements(SEVEN, [Node(2, 0)], Request()) == {15: Placement(1, 0.9, 0.0, in_server=True)}
+    assert placements(SEVEN, [Node(2, 0)], Request(), 7) == {15: Placement(1, 0.9, 0.0, in_server=True)}
 
 
 def test_runs_of_one_shared_prefix_are_placed_like_one_run():
     """Both cores work for the run that computes; otherwise one would wait for the other."""
-    assert placements(SEVEN, [Node(2, 0)], Request(), by_shared_prefix=True) == {15: Placement(2, 0.95, 0.0)}
+    assert placements(SEVEN, [Node(2, 0)], Request(), 1) == {15: Placement(2, 0.95, 0.0)}
 
 
 def test_num_to_place_counts_runs_or_shared_prefixes():
