@@ -197,9 +197,9 @@ doctor() {
     local said
     printf '\n$ srun --nodes=1 --cpus-per-task=2 --gpus-per-node=1 --time=10 fedgrid doctor\n'
     said=$(srun --nodes=1 --cpus-per-task=2 --gpus-per-node=1 --time=10 fedgrid doctor --storage "$HOME/fedgrid/runs" 2> /dev/null) || true
-    sed -n -e '/^Slurm/,/^Ray/{/^Ray/d;p}' -e '/^problem/p' <<< "$said"
-    for line in '1: n[12]; this is n[12]' ' 2 a task, 2 on this node' ' 1 on this node; CUDA_VISIBLE_DEVICES=0' \
-        ' 00:10:00, until 20' 'requeue *on' 'problem: GPUs: Slurm has granted 1 here'; do
+    sed -n -e '/^Slurm/,/^Ray/{/^Ray/d;p}' -e '/^missing/p' <<< "$said"
+    for line in ', on 1 nodes' ' n[12]$' ' 2 a task; this process may use 2' ' 1 on this node; CUDA_VISIBLE_DEVICES=0' \
+        'missing: GPUs: the 1 GPUs that Slurm has granted here'; do
         grep --quiet -e "$line" <<< "$said" || fail "doctor does not say: $line"
     done
 }

@@ -10,11 +10,14 @@ from rich.text import Text
 
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.doctor.cluster import look_at_ray
-from fedgrid.grids.doctor.gpus import look_at_gpus
-from fedgrid.grids.doctor.machine import Findings, look_at_job, look_at_machine, look_at_versions
-from fedgrid.grids.doctor.stores import look_at_mlflow, look_at_storage
-from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.doctor.machine import (
+    Section,
+    describe_gpus,
+    describe_job,
+    describe_machine,
+    describe_versions,
+)
+from fedgrid.grids.doctor.places import describe_mlflow, describe_ray, describe_storage
 from fedgrid.redaction import redacted
 
 SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_", "SLURM_JOB_", "NVIDIA_")
@@ -22,58 +25,59 @@ SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_",
 
 
 def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
-    """Print what is found here, without secrets; return whether all is well."""
+    """Print what is found here, without secrets; return whether nothing is missing."""
     sections = examine(storage)
-    problems = [f"{title}: {text}" for title, part in sections.items() for text in part.problems]
+    missing = [f"{title}: {text}" for title, section in sections.items() for text in section.missing]
     if as_json:
-        facts = {title: part.facts for title, part in sections.items()}
-        print(json.dumps({**facts, "problems": problems}, indent=2))
-        return not problems
+        facts = {title: section.facts for title, section in sections.items()}
+        print(json.dumps({**facts, "missing": missing}, indent=2))
+        return not missing
     say = partial(print_plain, console)
-    for title, part in sections.items():
+    for title, section in sections.items():
         console.print(Text(title, "bold"))
-        width = max(map(len, part.facts), default=0)
-        for name, value in part.facts.items():
+        width = max(map(len, section.facts), default=0)
+        for name, value in section.facts.items():
             say(f"  {name:<{width}}  {value}")
     say()
-    for problem in problems:
-        console.print(Text.assemble(("problem:", "bold red"), " ", problem), soft_wrap=True)
-    say(f"{len(problems)} to fix." if problems else "No problem found.")
-    return not problems
+    for text in missing:
+        console.print(Text.assemble(("missing:", "bold red"), " ", text), soft_wrap=True)
+    if not missing:
+        say("Nothing is missing.")
+    return not missing
 
 
-def examine(storage: str) -> Mapping[str, Findings]:
+def examine(storage: str) -> Mapping[str, Section]:
     """Return what is found here, by title."""
     # Before the libraries that are asked below set variables of their own.
     settings = _environment()
-    looks: Mapping[str, Callable[[], Findings]] = {
-        "fedgrid": look_at_versions,
-        "machine": look_at_machine,
-        "GPUs": look_at_gpus,
-        "Slurm": look_at_job,
-        "Ray": look_at_ray,
-        "storage": partial(look_at_storage, storage),
-        "MLflow": partial(look_at_mlflow, storage),
+    descriptions: Mapping[str, Callable[[], Section]] = {
+        "fedgrid": describe_versions,
+        "machine": describe_machine,
+        "GPUs": describe_gpus,
+        "Slurm": describe_job,
+        "Ray": describe_ray,
+        "storage": partial(describe_storage, storage),
+        "MLflow": partial(describe_mlflow, storage),
         "environment": lambda: settings,
     }
-    return {title: _section(look) for title, look in looks.items()}
+    return {title: _section(describe) for title, describe in descriptions.items()}
 
 
-def _section(look: Callable[[], Findings]) -> Findings:
-    """Return what `look` returns; if it raises an error of ours, that is the finding, and a problem."""
+def _section(describe: Callable[[], Section]) -> Section:
+    """Return what `describe` returns, without secrets; an error of ours is what is missing."""
     try:
-        section = look()
-    except (FedgridError, TrackerFailed, OSError) as error:
-        section = Findings({"problem": str(error)}, [str(error)])
+        section = describe()
+    except (FedgridError, OSError) as error:
+        section = Section({}, [str(error)])
     facts = {name: _clean(text) for name, text in section.facts.items()}
-    return Findings(facts, [_clean(text) for text in section.problems])
+    return Section(facts, [_clean(text) for text in section.missing])
 
 
-def _environment() -> Findings:
+def _environment() -> Section:
     """Return the variables that matter; `redacted` knows a secret by its name."""
     names = sorted(name for name in os.environ if name.startswith(SETTINGS))
     pairs = (redacted(f"{name}={os.environ[name]}").partition("=") for name in names)
-    return Findings({name: value for name, _, value in pairs} or {"variables": "none is set"})
+    return Section({name: value for name, _, value in pairs} or {"variables": "none is set"})
 
 
 def _clean(text: str) -> str:

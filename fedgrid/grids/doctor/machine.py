@@ -1,4 +1,4 @@
-"""Versions; what a grid may run short of: cores, memory, open files; and what a job of Slurm has granted."""
+"""Versions, cores, memory, open files and GPUs of this machine, and what a job of Slurm has of them."""
 
 import os
 import re
@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from platform import platform, python_version
 
+import torch
+
 from fedgrid.engine.federation.format import FORMAT
+from fedgrid.engine.runtime.clients.machine import driver
 from fedgrid.engine.runtime.integrity.commit import commit, version_of
 from fedgrid.engine.runtime.plugins.active import installed
+from fedgrid.grids.ray_cluster.nodes import listed_gpus, usable_gpus, why
 from fedgrid.sealed_json import LAYOUT
 
 PACKAGES = ("torch", "torchvision", "ray", "mlflow", "numpy", "scipy", "scikit-learn", "hdbscan", "optuna")
@@ -26,48 +30,48 @@ SHOWN = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass
-class Findings:
-    """Facts, each with a name; and what must be fixed, each in one line with the next step."""
+class Section:
+    """What is found of one thing: facts by name, and what is missing, a line each."""
 
     facts: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
 
-def look_at_versions() -> Findings:
+def describe_versions() -> Section:
     """Return the versions of fedgrid, Python, packages and installed plugins."""
     plugins = ", ".join(plugin.source.name for plugin in installed())
-    facts = {
-        "fedgrid": f"{version_of('fedgrid')}, commit {commit()}, format {FORMAT} of runs, layout {LAYOUT}",
-        "python": f"{python_version()} on {platform()}",
-        "packages": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
-        "installed plugins": plugins or "none",
-    }
-    return Findings(facts)
+    formats = f"format {FORMAT} of runs, layout {LAYOUT}"
+    return Section(
+        {
+            "fedgrid": f"{version_of('fedgrid')}, commit {commit()}, {formats}",
+            "python": f"{python_version()} on {platform()}",
+            "packages": ", ".join(f"{name} {version_of(name)}" for name in PACKAGES),
+            "installed plugins": plugins or "none",
+        }
+    )
 
 
-def look_at_machine() -> Findings:
-    """Return what there is; too little of something is a problem."""
-    section = Findings({"cores": f"this process may use {len(os.sched_getaffinity(0))} of {os.cpu_count()}"})
-    memory, files = available_memory(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if memory is not None:
+def describe_machine() -> Section:
+    """Return what this process may use of the machine."""
+    section = Section({"cores": f"this process may use {len(os.sched_getaffinity(0))} of {os.cpu_count()}"})
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if (memory := available_memory()) is not None:
         section.facts["memory"] = f"{memory / GIB:.1f} GiB free"
         if memory < LEAST_MEMORY:
-            section.problems.append(
-                f"{memory / GIB:.1f} GiB of memory is free; Ray, MLflow and two actors take 3 GiB: close "
-                "programs, or run with --in-process"
-            )
+            section.missing.append(_lack("memory", memory, LEAST_MEMORY))
     if SHARED.exists():
         shared = shutil.disk_usage(SHARED).free
         section.facts["shared memory"] = f"{shared / GIB:.1f} GiB free in {SHARED}"
         if shared < LEAST_SHARED:
-            section.problems.append(
-                f"{shared / GIB:.1f} GiB is free in {SHARED}, where Ray keeps updates; in a container, start "
-                "it with --shm-size=4g"
-            )
+            section.missing.append(_lack(f"shared memory in {SHARED}", shared, LEAST_SHARED))
     section.facts["open files"] = f"at most {files}"
     if files < LEAST_FILES:
-        section.problems.append(f"at most {files} open files; Ray needs some thousands: ulimit -n 65536")
+        section.missing.append(f"open files: at most {files}, of {LEAST_FILES} (ulimit -n)")
     return section
+
+
+def _lack(what: str, free: int, least: int) -> str:
+    return f"{what}: {free / GIB:.1f} GiB free, of {least // GIB}"
 
 
 def available_memory() -> int | None:
@@ -79,67 +83,58 @@ def available_memory() -> int | None:
     return int(line[1]) * 1024 if line else None
 
 
-def num_nodes() -> int:
-    """Return how many nodes the job has; 1 outside one."""
-    return _number("SLURM_JOB_NUM_NODES") or 1
-
-
-def granted_gpus() -> int:
-    """Return how many GPUs of this node the job has; 0 outside one."""
-    return _number("SLURM_GPUS_ON_NODE") or 0
-
-
-def look_at_job() -> Findings:
-    """Return what the job has here; outside a job one line."""
-    job, node = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURMD_NODENAME")
-    if job is None:
-        here = shutil.which("sbatch") is not None
-        text = "outside a job; `sbatch clusters/slurm.sh GRID` starts one" if here else "not here"
-        return Findings({"job": text})
-    section = Findings({"job": f"{job}, on {num_nodes()} nodes"})
-    if node is None:
-        section.facts["nodes"] = "this is none of them: `srun --overlap fedgrid doctor` looks there"
+def describe_gpus() -> Section:
+    """Return the GPUs that torch can use, and why it cannot use those that are here."""
+    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs"
+    if torch.version.hip:
+        built = f"ROCm {torch.version.hip}"
+    section = Section({"torch": f"{torch.__version__}, built for {built}", "driver": driver()})
+    listed, granted = listed_gpus(), _number("SLURM_GPUS_ON_NODE")
+    if not listed:
+        section.facts["GPUs"] = "none"
+        if granted:
+            section.missing.append(f"the {granted} GPUs that Slurm has granted here: the driver lists none")
+    elif not usable_gpus(listed):
+        section.missing.append(f"a GPU that torch can use, of {listed} here: {why()}")
     else:
-        section.facts["nodes"] = f"this is {node}"
-        _cpus(section)
-        _gpus(section)
-        _memory(section)
+        gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+        section.facts["GPUs"] = ", ".join(f"{one.name} with {one.total_memory / GIB:.1f} GiB" for one in gpus)
     return section
 
 
-def _cpus(section: Findings) -> None:
-    asked, may_use = _number("SLURM_CPUS_PER_TASK") or 1, len(os.sched_getaffinity(0))
-    section.facts["CPUs"] = f"{asked} a task; this process may use {may_use}"
-    if may_use < asked:
-        section.problems.append(
-            f"this process may use {may_use} of its {asked} CPUs: start it with srun --overlap "
-            f"--cpus-per-task={asked}, as clusters/slurm.sh does"
-        )
-
-
-def _gpus(section: Findings) -> None:
-    granted, shown = granted_gpus(), os.environ.get(SHOWN)
+def describe_job() -> Section:
+    """Return what a job of Slurm has on this node, and what of it this process cannot use."""
+    if (job := os.environ.get("SLURM_JOB_ID")) is None:
+        return Section({"job": "none"})
+    node = os.environ.get("SLURMD_NODENAME")
+    section = Section(
+        {"job": f"{job}, on {num_nodes()} nodes", "node": node or "this machine is none of the job's"}
+    )
+    if node is None:
+        return section
+    tasks, usable = _number("SLURM_CPUS_PER_TASK") or 1, len(os.sched_getaffinity(0))
+    section.facts["CPUs"] = f"{tasks} a task; this process may use {usable}"
+    if usable < tasks:
+        section.missing.append(f"CPUs: this process may use {usable} of the {tasks} of its task")
+    granted, shown = _number("SLURM_GPUS_ON_NODE"), os.environ.get(SHOWN)
     setting = f"{SHOWN} is not set" if shown is None else f"{SHOWN}={shown}"
     section.facts["GPUs"] = f"{granted} on this node; {setting}"
     if granted and len([name for name in (shown or "").split(",") if name]) != granted:
-        section.problems.append(
-            f"Slurm has granted {granted} GPUs on this node, and {setting}: start it in the job's script, or "
-            f"in a step with --gpus-per-task={granted}; if that is the script, ask the site about its "
-            "gres.conf"
-        )
+        section.missing.append(f"GPUs: {setting}, of {granted} granted on this node")
+    by_cpu = _number("SLURM_MEM_PER_CPU") * (_number("SLURM_CPUS_ON_NODE") or 1)
+    memory = (_number("SLURM_MEM_PER_NODE") or by_cpu) * 2**20
+    section.facts["memory"] = f"{memory / GIB:.1f} GiB on this node" if memory else "the site's default"
+    if 0 < memory < LEAST_MEMORY:
+        section.missing.append(f"memory: {memory / GIB:.1f} GiB granted, of {LEAST_MEMORY // GIB}")
+    return section
 
 
-def _memory(section: Findings) -> None:
-    by_cpu = (_number("SLURM_MEM_PER_CPU") or 0) * (_number("SLURM_CPUS_ON_NODE") or 1)
-    granted = _number("SLURM_MEM_PER_NODE") or by_cpu
-    section.facts["memory"] = f"{granted / 1024:.1f} GiB on this node" if granted else "the site's default"
-    if 0 < granted * 2**20 < LEAST_MEMORY:
-        section.problems.append(
-            f"{granted / 1024:.1f} GiB of memory are granted; Ray, MLflow and two actors take 3: ask for "
-            "more with #SBATCH --mem=8G"
-        )
+def num_nodes() -> int:
+    """Return how many nodes the job of Slurm has; 1 outside one."""
+    return _number("SLURM_JOB_NUM_NODES") or 1
 
 
-def _number(name: str) -> int | None:
+def _number(name: str) -> int:
+    """Return the number in a variable of the environment, 0 without one."""
     text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() else 0

@@ -123,10 +123,10 @@ def init(
 
 @app.command(epilog="Example: `fedgrid doctor > report.txt`")
 def doctor(storage: StorageAt = "runs", as_json: AsJson = False) -> None:
-    """Print what is here, and what must be fixed: versions, machine, GPUs, Slurm, Ray, storage, MLflow.
+    """Print what is here, and what is missing: versions, machine, GPUs, Slurm, Ray, storage, MLflow.
 
     For a first run on a machine, and for a bug report. Writes nothing, starts no Ray; GPUs are opened for a
-    moment. Secrets are left out. Exit code 1 if something must be fixed.
+    moment. Secrets are left out. Exit code 1 if something is missing.
     """
     from fedgrid.grids.doctor.doctor import run_doctor
 

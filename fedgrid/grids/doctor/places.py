@@ -1,0 +1,113 @@
+"""Whether Ray, the storage and the MLflow store can be reached, and what the storage lies on."""
+
+import fcntl
+import os
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+from subprocess import DEVNULL, SubprocessError, check_output
+from tempfile import TemporaryFile
+
+from fedgrid.engine.runtime.leases.driver import list_drivers
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.display.tables import readable_size
+from fedgrid.grids.doctor.machine import Section, num_nodes
+from fedgrid.grids.ray_cluster import cluster
+from fedgrid.grids.ray_cluster.token import describe
+from fedgrid.grids.results.grid_folder import list_grids
+from fedgrid.grids.trackers.mlflow.store import check_reachable, is_missing, one_line, tracking_uri
+
+GRIDS_NAMED = 10
+ONE_MACHINE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs", "ramfs")
+"""Kinds of file systems that one machine alone has."""
+LEAST_FREE = 10**9
+DF_SECONDS = 5.0
+"""How long to wait for `df`, which a network that is down holds up."""
+
+
+def describe_ray() -> Section:
+    """Return which cluster a grid would run on.
+
+    Raises:
+        ConfigError: it does not answer.
+    """
+    address = cluster.address()
+    cluster.check_answers(address)
+    where = "not running; a grid starts one on this machine" if address == cluster.LOCAL else address
+    return Section({"version": version("ray"), "token": describe(), "cluster": where})
+
+
+def describe_storage(text: str) -> Section:
+    """Return what a storage holds, which drivers have it, and the disk that it lies on.
+
+    Raises:
+        ConfigError: it cannot be written.
+        RunError: it cannot be read.
+    """
+    storage = Storage.of(text)
+    storage.check_writable()
+    storage.pull_marks()
+    grids = list_grids(storage)
+    is_there = storage.root.exists() or storage.uri
+    named = ", ".join(grids[:GRIDS_NAMED]) + " ..." * (len(grids) > GRIDS_NAMED)
+    disk = describe_disk(storage.root, is_shared=num_nodes() > 1 and not storage.uri)
+    facts = {
+        "place": str(storage) if is_there else f"{storage} (not there yet; can be written)",
+        "grids": f"{len(grids)}: {named}" if grids else "none",
+        "drivers": "; ".join(map(str, list_drivers(storage))) or "none",
+    }
+    return Section(facts | disk.facts, disk.missing)
+
+
+def describe_disk(root: Path, *, is_shared: bool) -> Section:
+    """Return what the folder `root`, which need not be there yet, lies on; nothing is left behind.
+
+    `is_shared`: whether other machines must see it too.
+    """
+    nearest = next(path for path in (root, *root.parents) if path.exists()).resolve()
+    kind, free, failure = file_system(nearest), shutil.disk_usage(nearest).free, locks_fail(nearest)
+    locks = f"do not work ({failure})" if failure else "work"
+    section = Section({"file system": kind, "disk": f"{readable_size(free)} free", "locks": locks})
+    if free < LEAST_FREE:
+        room = f"{readable_size(free)} free, of {readable_size(LEAST_FREE)}"
+        section.missing.append(f"room in {nearest}: {room}")
+    if is_shared and kind in ONE_MACHINE:
+        section.missing.append(f"a folder that all nodes of the job see: {nearest} is local ({kind})")
+    if failure:
+        section.missing.append(f"locks in {nearest}, which MLflow's database needs: {failure}")
+    return section
+
+
+def file_system(folder: Path) -> str:
+    """Return the kind of file system that a folder is on, `unknown` where `df` does not tell."""
+    command = ["df", "--output=fstype", "--", str(folder)]
+    try:
+        return check_output(command, stderr=DEVNULL, text=True, timeout=DF_SECONDS).split()[-1]
+    except (OSError, SubprocessError):
+        return "unknown"
+
+
+def locks_fail(folder: Path) -> str | None:
+    """Return why a file in a folder cannot be locked as SQLite does it; None if it can, or is not known."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return None
+    with TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return error.strerror or str(error)
+    return None
+
+
+def describe_mlflow(text: str) -> Section:
+    """Return the MLflow store that a storage's runs are logged to.
+
+    Raises:
+        TrackerFailed: its address is malformed, or it does not answer.
+    """
+    uri = tracking_uri(Storage.of(text).root)
+    if is_missing(uri):
+        return Section({"store": f"{uri} (not there yet; the first grid creates it)"})
+    with one_line(uri):
+        check_reachable(uri)
+    return Section({"store": f"{uri} answers"})
