@@ -3,7 +3,6 @@
 import pytest
 
 from fedgrid.engine.runtime.run.session import Session
-from fedgrid.grids.execution import in_process
 
 
 class Killed(BaseException):
@@ -22,4 +21,4 @@ def kill_after(rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
             Mortal.left -= 1
             return super().next_round()
 
-    monkeypatch.setattr(in_process, "Session", Mortal)
+    monkeypatch.setattr("fedgrid.engine.runtime.run.session.Session", Mortal)

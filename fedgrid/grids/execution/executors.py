@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.errors import RunError
+from fedgrid.engine.federation.errors import RunError, is_final
 from fedgrid.engine.runtime.clients.placement import Placement, at_once, most_at_once
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.failure import in_one_line
+from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, backoff, pause_until
+from fedgrid.grids.execution.run_events import RoundDone, RunEvent, run_to_end
 from fedgrid.grids.planning.start_order import sort_runs
 from fedgrid.grids.ray_cluster.cluster import connected, known_nodes, num_to_place, placements
 from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
@@ -18,8 +23,7 @@ from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.clients.placement import Node, Request
-    from fedgrid.engine.runtime.round_cache.files import CacheOptions
-    from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.engine.runtime.run.session import Session
     from fedgrid.grids.display.steps import Steps
     from fedgrid.grids.execution.watch import Watch
     from fedgrid.grids.planning.options import LaunchOptions
@@ -41,14 +45,7 @@ class Executor:
             ConfigError: one can never fit.
         """
 
-    def run(
-        self,
-        grid: Grid,
-        runs: Sequence[RunConfig],
-        storage: Storage,
-        watch: Watch,
-        cache: CacheOptions | None,
-    ) -> None:
+    def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
         """Do runs of a grid that have been placed, to their ends or until the launch is stopped."""
         raise NotImplementedError
 
@@ -61,33 +58,46 @@ class Executor:
 
 
 class InProcess(Executor):
-    """This process, without Ray: nothing is needed, and any run fits."""
+    """This process, without Ray: nothing is needed, and any run fits. For debuggers and profilers."""
 
-    def __init__(self, options: LaunchOptions) -> None:
-        self._options = options
+    def __init__(self, options: LaunchOptions, clock: Clock = CLOCK) -> None:
+        self._options, self._clock = options, clock
 
-    def run(
-        self,
-        grid: Grid,
-        runs: Sequence[RunConfig],
-        storage: Storage,
-        watch: Watch,
-        cache: CacheOptions | None,
-    ) -> None:
-        """Do the runs one after another."""
-        # Imports torch, which a driver of actors does without.
-        from fedgrid.grids.execution.in_process import run_in_process
+    def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
+        """Do the runs one after another; one that fails is retried after a pause, unless it would fail again.
 
-        run_in_process(
-            sort_runs(runs),
-            storage,
-            self._options.data_dir,
-            watch,
-            self._options.retries,
-            grid.until,
-            cache,
-            accept_changes=self._options.accept_changes,
+        Raises:
+            RunError: what `watch` raises, for instance if another driver has taken over the storage.
+        """
+        # They import torch, which a driver of actors does without.
+        from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+        from fedgrid.engine.runtime.run.session import Session
+
+        options = self._options
+        session = Session(
+            InProcessPool(),
+            options.data_dir,
+            write_behind=True,
+            cache=options.cache_of_runs,
+            accept_changes=options.accept_changes,
         )
+        for config in sort_runs(runs):
+            self._run_with_retries(config, session, watch, grid.until.get(config.run_id))
+            if watch.all_stopped:
+                return
+
+    def _run_with_retries(self, config: RunConfig, session: Session, watch: Watch, until: int | None) -> None:
+        retries = self._options.retries
+        for attempt in range(1, retries + 2):
+            events = run_to_end(session, config, watch.storage, lambda: watch.stopping, until)
+            error = _run_once(config, _once_on_disk(events, session), watch)
+            if error is None:
+                return
+            if attempt > retries or is_final(error):
+                watch.fail(config, in_one_line(error), attempt)
+                return
+            watch.retry(config, in_one_line(error), attempt)
+            pause_until(lambda: watch.stopping, backoff(attempt), self._clock)
 
 
 class OnRay(Executor):
@@ -129,17 +139,10 @@ class OnRay(Executor):
             request = with_gpu_share(runs, nodes, request, self._options.data_dir)
         self._places = self._placements(runs, nodes, request)
 
-    def run(
-        self,
-        grid: Grid,
-        runs: Sequence[RunConfig],
-        storage: Storage,
-        watch: Watch,
-        cache: CacheOptions | None,
-    ) -> None:
+    def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
         """Do as many runs side by side as fit."""
         # Importing Ray Tune takes a second.
-        from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
+        from fedgrid.grids.execution.server_trainable import LaunchContext
         from fedgrid.grids.execution.tune import run_trials
 
         side_by_side = most_at_once(self._places.values(), cluster_nodes()) if self._shares_rounds else 1
@@ -148,16 +151,14 @@ class OnRay(Executor):
             grid.name,
             runs,
             self._places,
-            storage,
-            self._options.data_dir,
+            watch.storage,
+            self._options,
             watch.lease.token,
             dict(grid.until),
-            cache,
             active.sources(digest for run in runs for digest in run.plugin_digests),
             own_images.places(name for run in runs for name in run.own_images),
-            self._options.accept_changes,
         )
-        run_trials(ServerTrainable, context, watch, self._options.retries)
+        run_trials(context, watch)
 
     def _placements(
         self, runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request
@@ -176,3 +177,34 @@ class OnRay(Executor):
                 f"the cluster has shrunk to {len(nodes)} nodes, and no run fits on them; add nodes, or "
                 "repeat the command with --clients-per-actor for fewer actors"
             )
+
+
+def _once_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunEvent]:
+    """Yield events; that of a round once it is on disk, which it gets while the next ones train."""
+    held: deque[tuple[RunEvent, Future[None] | None]] = deque()
+    try:
+        for event in events:
+            held.append((event, session.round_write() if isinstance(event, RoundDone) else None))
+            while held and _is_written(held[0][1]):
+                yield held.popleft()[0]
+    except Exception:
+        yield from (event for event, write in held if write is None or write.exception() is None)
+        raise
+
+
+def _is_written(write: Future[None] | None) -> bool:
+    return write is None or (write.done() and write.exception() is None)
+
+
+def _run_once(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> Exception | None:
+    """Run one run to its end; return its error if it fails, else None. An error of `watch` is no failure."""
+    while True:
+        try:
+            event = next(events, None)
+        except Exception as error:
+            # Also a bug of ours or of a library: it must not stop the grid's other runs.
+            return error
+        if event is None:
+            return None
+        watch.handle(config, event)
+        watch.tick()

@@ -1,4 +1,4 @@
-"""One launch of a grid: lease, Ray and trackers, the runs that are not finished, and shutdown."""
+"""One launch of a grid: checks, lease, Ray and trackers, the runs that are not finished, and shutdown."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
-from dataclasses import dataclass, replace
 from shutil import rmtree
 from threading import current_thread, main_thread
 from types import FrameType
@@ -14,17 +13,21 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.leases.driver import list_drivers
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions
+from fedgrid.engine.runtime.round_cache.files import FOLDER
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import delete_abandoned
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.display.progress import Bars, JsonLines, Lines
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.display.tally import Tally
+from fedgrid.grids.execution.executors import Executor, InProcess, OnRay
 from fedgrid.grids.execution.watch import LaunchResult, Watch
+from fedgrid.grids.planning.checks import check_data, check_stored, output_notes
+from fedgrid.grids.planning.images import group_notes
 from fedgrid.grids.planning.keys import make_launch_keys
 from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
     from fedgrid.grids.display.steps import Steps
-    from fedgrid.grids.execution.executors import Executor
     from fedgrid.grids.following.trackers import Trackers
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
@@ -43,24 +45,34 @@ if TYPE_CHECKING:
 def launch(
     grid: Grid,
     todo: Sequence[RunConfig],
+    done: Sequence[RunConfig],
     storage: Storage,
     options: LaunchOptions,
     trackers: Trackers,
     console: Console,
-    executor: Executor,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
-    """Run `todo`, which has been checked; the trackers also get those finished runs that they lack.
+    """Run `todo`, and tell the trackers which of `done` they lack; with nothing to do, nothing is started.
+
+    A grid that other grids have finished is written down all the same, for `status` and `report`.
 
     Args:
-        executor: does the runs.
         then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
             runs go on. The next one is asked for once the runs of the last one have finished or failed.
 
     Raises:
-        ConfigError: if a run can never fit on the cluster; nothing is started or written then.
+        ConfigError, DataError: for wrong settings, missing data, or a run that can never fit on the cluster;
+            nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
+    check_stored(todo, done, storage, options)
+    if todo:
+        storage.check_writable()
+    if not (todo or trackers.lacking(done)) and GridFolder(storage, grid.name).is_launched(grid):
+        return LaunchResult()
+    if todo:
+        _check_runs(todo, options, console)
+    executor = InProcess(options) if options.in_process or not todo else OnRay(todo, options)
     cached = options.cache is not None
     keys = make_launch_keys(grid.runs, todo, cached=cached, fresh=options.fresh)
     # Before standard output is redirected.
@@ -74,9 +86,6 @@ def launch(
         stack.enter_context(executor.started(steps))
         executor.place(todo)
         _begin(grid, storage, lease)
-        cache = options.cache
-        if cache is not None and todo:
-            cache = replace(cache, takes_rounds=not options.fresh)
         if options.fresh:
             _forget(grid, todo, storage, lease, cached=cached)
         stack.enter_context(trackers.following(grid.runs, todo if options.fresh else ()))
@@ -84,57 +93,60 @@ def launch(
         storage = storage.patient(warn, lambda: watch is not None and watch.stopping)
         stack.enter_context(_between(view, steps))
         folder = GridFolder(storage, grid.name)
-        retention = Retention(folder, storage, warn, grows=then != ()) if cached else None
         watch = Watch(
             folder=folder,
             storage=storage,
             tally=_tally(grid, todo, storage),
             view=view,
             lease=lease,
-            retention=retention,
+            retention=Retention(folder, storage, warn, grows=then != ()) if cached else None,
             check_cluster=executor.check,
         )
         with stop_gracefully(watch.ask_to_stop):
-            _Runs(storage, folder, executor, watch, retention, cache).do(grid, todo, then)
+            _run_and_grow(grid, todo, then, executor, watch)
         watch.write_progress()
         written = write_summary(folder.runs(), storage, folder.path)
         trackers.summary([written], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """Does the runs of a grid, and of those that it grows to."""
+def _check_runs(todo: Sequence[RunConfig], options: LaunchOptions, console: Console) -> None:
+    """Check data and splits of runs, and warn of what may surprise in them."""
+    for line in group_notes(todo, options.data_dir):
+        warn(line)
+    with options.steps(console) as steps:
+        check_data(todo, options.data_dir, steps)
+    for line in (*idle_lines(todo), *output_notes(todo, options.data_dir)):
+        warn(line)
 
-    storage: Storage
-    folder: GridFolder
-    executor: Executor
-    watch: Watch
-    retention: Retention | None
-    cache: CacheOptions | None
 
-    def do(self, grid: Grid, todo: Sequence[RunConfig], then: Iterable[Grid]) -> None:
-        if self.retention is not None:
-            self.retention.begin()
-        self.executor.run(grid, todo, self.storage, self.watch, self.cache)
-        growth = iter(then)
-        while not self.watch.all_stopped and (grown := next(growth, None)) is not None:
-            self._grow(grid, grown)
-            grid = grown
-        if self.retention is not None and not self.watch.stopping:
-            self.retention.conclude(grid.until)
+def _run_and_grow(
+    grid: Grid, todo: Sequence[RunConfig], then: Iterable[Grid], executor: Executor, watch: Watch
+) -> None:
+    """Do the runs of a grid, and of those that it grows to."""
+    if watch.retention is not None:
+        watch.retention.begin()
+    executor.run(grid, todo, watch)
+    growth = iter(then)
+    while not watch.all_stopped and (grown := next(growth, None)) is not None:
+        _grow(grid, grown, executor, watch)
+        grid = grown
+    if watch.retention is not None and not watch.stopping:
+        watch.retention.conclude(grid.until)
 
-    def _grow(self, grid: Grid, grown: Grid) -> None:
-        failed = {failure.run_id for failure in self.watch.failures}
-        left = unfinished(grown.runs, self.storage, grown.until)
-        todo = [run for run in left if run.run_id not in failed]
-        keys = make_launch_keys(grown.runs, todo, cached=self.retention is not None)
-        self.watch.lease.replace_keys(keys)
-        self.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
-        _count_new(grid, grown, self.storage, self.watch.tally)
-        if todo:
-            self.executor.place(todo)
-            self.executor.run(grown, todo, self.storage, self.watch, self.cache)
+
+def _grow(grid: Grid, grown: Grid, executor: Executor, watch: Watch) -> None:
+    """Do the runs that `grown` has and `grid` has not, or that may go on in it."""
+    failed = {failure.run_id for failure in watch.failures}
+    left = unfinished(grown.runs, watch.storage, grown.until)
+    todo = [run for run in left if run.run_id not in failed]
+    keys = make_launch_keys(grown.runs, todo, cached=watch.retention is not None)
+    watch.lease.replace_keys(keys)
+    watch.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
+    _count_new(grid, grown, watch.storage, watch.tally)
+    if todo:
+        executor.place(todo)
+        executor.run(grown, todo, watch)
 
 
 def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:

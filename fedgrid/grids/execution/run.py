@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
+from fedgrid.grids.execution.launch import launch
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.trackers import Trackers
-from fedgrid.grids.planning.checks import check_data, check_stored, output_notes
-from fedgrid.grids.planning.images import group_notes
+from fedgrid.grids.planning.checks import check_stored
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
-__all__ = ["LaunchResult", "Launcher", "launch_remaining", "plan_grid", "plan_remaining", "run_grid"]
+__all__ = ["LaunchResult", "Launcher", "plan_grid", "plan_remaining", "run_grid"]
 """Run or plan a grid, or what is left of it, and what that returns."""
 
 
@@ -87,7 +86,8 @@ def run_grid(
     chosen = grid.runs if only is None else only
     GridFolder(storage, grid.name).check_source(grid, ask)
     with trust_times(storage):
-        result, done = _run_chosen(grid, chosen, storage, options, trackers, console)
+        todo, done = _left_of(chosen, storage, options)
+        result = launch(grid, todo, done, storage, options, trackers, console)
         if options.as_json:
             print_finished(done, storage, grid.varied)
         elif shows_scores:
@@ -119,7 +119,7 @@ def plan_remaining(
     options: LaunchOptions,
     console: Console,
 ) -> None:
-    """Show what `launch_remaining` would do, after the same checks; raises as `plan_grid`."""
+    """Show what `launch` would do, after the same checks; raises as `plan_grid`."""
     Trackers(grid.name, storage, warn, names=options.trackers)
     check_stored(todo, done, storage, options)
     # Imports torch, which a driver of actors does without.
@@ -135,58 +135,3 @@ def _left_of(
     todo = [run for run in runs if options.fresh or not is_finished(storage, run)]
     waiting = {run.run_id for run in todo}
     return todo, [run for run in runs if run.run_id not in waiting]
-
-
-def _run_chosen(
-    grid: Grid,
-    chosen: Sequence[RunConfig],
-    storage: Storage,
-    options: LaunchOptions,
-    trackers: Trackers,
-    console: Console,
-) -> tuple[LaunchResult, Sequence[RunConfig]]:
-    """Return how the launch ended, and the runs that were finished before."""
-    todo, done = _left_of(chosen, storage, options)
-    return launch_remaining(grid, todo, done, storage, options, trackers, console), done
-
-
-def launch_remaining(
-    grid: Grid,
-    todo: Sequence[RunConfig],
-    done: Sequence[RunConfig],
-    storage: Storage,
-    options: LaunchOptions,
-    trackers: Trackers,
-    console: Console,
-    then: Iterable[Grid] = (),
-) -> LaunchResult:
-    """Run `todo`, and tell the trackers which of `done` they lack; with nothing to do, nothing is started.
-
-    A grid that other grids have finished is written down all the same, for `status` and `report`.
-
-    `then` is as in `launch`.
-
-    Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
-        RunError: if the grid as a whole cannot go on.
-    """
-    check_stored(todo, done, storage, options)
-    if todo:
-        storage.check_writable()
-    untold = trackers.lacking(done)
-    if not (todo or untold) and GridFolder(storage, grid.name).is_launched(grid):
-        return LaunchResult()
-    if todo:
-        for line in group_notes(todo, options.data_dir):
-            warn(line)
-        with options.steps(console) as steps:
-            check_data(todo, options.data_dir, steps)
-        for line in (*idle_lines(todo), *output_notes(todo, options.data_dir)):
-            warn(line)
-    # Importing torch takes seconds.
-    from fedgrid.grids.execution import executors
-    from fedgrid.grids.execution.launch import launch
-
-    in_process = options.in_process or not todo
-    executor = executors.InProcess(options) if in_process else executors.OnRay(todo, options)
-    return launch(grid, todo, storage, options, trackers, console, executor, then)

@@ -4,15 +4,17 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError, RunError
-from fedgrid.engine.federation.round.record import RoundRecord
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.outcome import write_scores
+
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.run.session import Session
 
 
 @dataclass(frozen=True)
@@ -60,21 +62,8 @@ class RunFailed:
 RunEvent: TypeAlias = RunPreparing | RunStarted | RoundDone | RunFinished | RunStopped | RunFailed
 
 
-class Runner(Protocol):
-    """A `Session` or `Server`, without the import of torch that comes with them."""
-
-    def open(self, config: RunConfig, storage: Storage) -> int:
-        """Start or resume a run; return the number of rounds that it has already."""
-
-    def next_round(self) -> RoundRecord:
-        """Run one round, and write it to disk."""
-
-    def settle(self) -> None:
-        """Wait until the last round is on disk."""
-
-
 def run_to_end(
-    runner: Runner,
+    session: "Session",
     config: RunConfig,
     storage: Storage,
     stop_asked: Callable[[], bool],
@@ -91,16 +80,16 @@ def run_to_end(
     if encoder is not None and encoder.words:
         yield RunPreparing(encoder.words)
     with _logged(config, storage):
-        rounds_done = runner.open(config, storage)
+        rounds_done = session.open(config, storage)
     yield RunStarted(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
         if config.training.stop_after is not None and RunFolder(storage, config).is_done:
             break
         if storage.patiently(stop_asked) or number > (until or number):
-            runner.settle()
+            session.settle()
             yield RunStopped()
             return
-        record = runner.next_round()
+        record = session.next_round()
         yield RoundDone(number, record.timing)
     with _logged(config, storage):
         write_scores(config, storage)

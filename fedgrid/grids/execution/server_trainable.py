@@ -8,7 +8,6 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -23,11 +22,11 @@ from fedgrid.engine.runtime.leases.driver import check_driver
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
-from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.engine.runtime.storage.clock import CLOCK, backoff
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import RunEvent, RunFailed, RunFinished, RunStopped, run_to_end
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.ray_cluster.import_meanwhile import import_meanwhile
 from fedgrid.grids.results.grid_folder import GridFolder
 
@@ -49,19 +48,15 @@ class LaunchContext:
     placements: "Mapping[int, Placement]"
     """Number of clients -> placement."""
     storage: Storage
-    data_dir: Path
+    options: LaunchOptions
     token: str
     """Of the lease that the driver holds on the storage."""
     until: Mapping[str, int] = field(default_factory=dict)
     """As in `Grid`."""
-    cache: CacheOptions | None = None
-    """As in `LaunchOptions`."""
     plugins: tuple[PluginSource, ...] = ()
     """Those that the runs name."""
     images: own_images.Places = field(default_factory=dict)
     """Where the user's own images are that the runs name."""
-    accept_changes: bool = False
-    """As in `LaunchOptions`."""
     gather: float = 0.5
     """Seconds from a run's first event to its report: each report is a step of Tune, which costs driver,
     raylet and server milliseconds. The end of a run is reported at once."""
@@ -138,11 +133,11 @@ class ServerTrainable(tune.Trainable):
             active.know(context.plugins)
             self._server = Session(
                 pool,
-                context.data_dir,
+                context.options.data_dir,
                 threads=placement.num_actors,
                 write_behind=True,
-                cache=context.cache,
-                accept_changes=context.accept_changes,
+                cache=context.options.cache_of_runs,
+                accept_changes=context.options.accept_changes,
             )
         stop_asked = GridFolder(context.storage, context.grid).stop_asked
         if isinstance(self._pool, RayPool):

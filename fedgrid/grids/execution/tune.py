@@ -20,35 +20,28 @@ from fedgrid.engine.federation.errors import FedgridError, RunError
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
 from fedgrid.grids.execution.run_events import RoundDone, RunFailed
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
+from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
 from fedgrid.grids.ray_cluster.local import light_tune
 
 if TYPE_CHECKING:
-    from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
     from fedgrid.grids.execution.watch import Watch
 
 
-def run_trials(
-    trainable: type[ServerTrainable],
-    context: LaunchContext,
-    watch: Watch,
-    retries: int,
-    deadlines: ServerDeadlines | None = None,
-) -> None:
+def run_trials(context: LaunchContext, watch: Watch, deadlines: ServerDeadlines | None = None) -> None:
     """Run every run of a launch and pass their events to `watch`; a run that fails is
     retried, unless it would fail again.
 
-    A trial is a `trainable`, made with the `context`. A run whose server is silent beyond `deadlines` fails,
-    and its server is killed.
+    A run whose server is silent beyond `deadlines` fails, and its server is killed.
 
     Raises:
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
     """
-    listener = _Listener(context, watch, retries, deadlines or ServerDeadlines())
-    with_context = tune.with_parameters(trainable, context=context)
+    listener = _Listener(context, watch, deadlines or ServerDeadlines())
+    with_context = tune.with_parameters(ServerTrainable, context=context)
     given, indices = 0, list(range(len(context.runs)))
     with light_tune():
         while indices and not watch.all_stopped:
-            _give(with_context, indices, given, context, watch, 0 if given else retries, listener)
+            _give(with_context, indices, given, context, listener)
             given, indices, listener.left = given + 1, listener.left, []
 
 
@@ -57,11 +50,9 @@ def _give(
     indices: list[int],
     given: int,
     context: LaunchContext,
-    watch: Watch,
-    retries: int,
     listener: _Listener,
 ) -> None:
-    """Give Tune the runs of these indices, given that many times before; it may retry them."""
+    """Give Tune the runs of these indices, given that many times before; it may retry new ones."""
     with scratch_folder() as folder:
         tune.run(
             tune.with_resources(
@@ -72,9 +63,9 @@ def _give(
             name="tune",
             storage_path=str(folder),
             reuse_actors=True,
-            max_failures=retries,
+            max_failures=0 if given else context.options.retries,
             raise_on_failed_trial=False,
-            stop=_AllStopped(watch),
+            stop=_AllStopped(listener.watch),
             callbacks=[listener],
             trial_name_creator=_name,
             trial_dirname_creator=_name,
@@ -94,12 +85,10 @@ class _Listener(tune.Callback):
     `max_failures` says. Failures are counted here, therefore, and such runs are left for another `_give`.
     """
 
-    def __init__(
-        self, context: LaunchContext, watch: Watch, retries: int, deadlines: ServerDeadlines
-    ) -> None:
+    def __init__(self, context: LaunchContext, watch: Watch, deadlines: ServerDeadlines) -> None:
         self._runs = context.runs
-        self._watch = watch
-        self._retries = retries
+        self.watch = watch
+        self._retries = context.options.retries
         self._deadlines = deadlines
         self._running: dict[str, TuneTrial] = {}
         self._hung: dict[str, str] = {}
@@ -126,7 +115,7 @@ class _Listener(tune.Callback):
             actor = self._running[trial_id].temporary_state.ray_actor
             if actor is not None:
                 ray.kill(actor)
-        self._watch.tick()
+        self.watch.tick()
 
     def on_trial_start(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
@@ -149,9 +138,9 @@ class _Listener(tune.Callback):
             for event in result["events"]:
                 if isinstance(event, RunFailed):
                     attempts = self._failures[trial.config["index"]] + 1
-                    self._watch.fail(self._run(trial), event.cause, attempts)
+                    self.watch.fail(self._run(trial), event.cause, attempts)
                 else:
-                    self._watch.handle(self._run(trial), event)
+                    self.watch.handle(self._run(trial), event)
 
     def on_trial_complete(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
@@ -165,7 +154,7 @@ class _Listener(tune.Callback):
     ) -> None:
         self._recovering.add(trial.trial_id)
         cause = self._count(trial)
-        self._watch.retry(self._run(trial), cause, trial.config["failures"])
+        self.watch.retry(self._run(trial), cause, trial.config["failures"])
 
     def on_trial_error(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
@@ -177,9 +166,9 @@ class _Listener(tune.Callback):
         cause = self._count(trial)
         if self._failures[index] > self._retries:
             with self._until_step_ends():
-                self._watch.fail(self._run(trial), cause, self._failures[index])
+                self.watch.fail(self._run(trial), cause, self._failures[index])
         else:
-            self._watch.retry(self._run(trial), cause, self._failures[index])
+            self.watch.retry(self._run(trial), cause, self._failures[index])
             self.left.append(index)
 
     def _count(self, trial: TuneTrial) -> str:

@@ -1,7 +1,7 @@
 """Options of a launch. None changes a number that a run computes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -46,6 +46,11 @@ class LaunchOptions:
                 "--in-process has no actors: leave out either --in-process or the options about clients per "
                 "actor"
             )
+
+    @property
+    def cache_of_runs(self) -> CacheOptions | None:
+        """`cache` as the runs use it: those that start over take no rounds of shorter runs."""
+        return None if self.cache is None else replace(self.cache, takes_rounds=not self.fresh)
 
     def steps(self, console: Console, *, as_lines: bool = False) -> Steps:
         """Return what says on a terminal, and with `as_lines` in a log, what a launch is doing now."""

@@ -15,7 +15,8 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.display.tables import cell, titled_table
-from fedgrid.grids.execution.run import launch_remaining, plan_remaining
+from fedgrid.grids.execution.launch import launch
+from fedgrid.grids.execution.run import plan_remaining
 from fedgrid.grids.following.trackers import Trackers
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -92,7 +93,7 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     progress = SearchProgress(search, storage)
     grid, then = progress.replay()
     done, todo = _split(grid, storage)
-    result = launch_remaining(grid, todo, done, storage, options, trackers, console, then)
+    result = launch(grid, todo, done, storage, options, trackers, console, then)
     if progress.trials or progress.complete:
         written = files.write(search, progress.trials, progress.complete, storage)
         if "mlflow" in options.trackers:

@@ -1,13 +1,13 @@
 """A grid of which nothing is left to run."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
-import fedgrid.grids.execution.launch
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.run import launch_remaining
+from fedgrid.grids.execution.launch import launch
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
@@ -18,29 +18,30 @@ RUNS = (config(seed=1), config(seed=2))
 
 
 @pytest.fixture
-def launched(tmp_path, monkeypatch):
-    """Return a function that launches a finished grid and returns what was started."""
+def launch_finished(tmp_path):
+    """Return a function that launches a grid whose runs are finished, with trackers that have them."""
 
-    def nothing_left(name):
-        started = []
-        monkeypatch.setattr(
-            fedgrid.grids.execution.launch, "launch", lambda grid, *_: started.append(grid.name)
+    def launch_finished(name):
+        trackers = SimpleNamespace(
+            lacking=lambda runs: [],
+            own_processes=nullcontext,
+            following=lambda runs, forgotten: nullcontext(),
+            summary=lambda *counts, stopped: None,
         )
-        trackers = SimpleNamespace(lacking=lambda runs: [])
         options = LaunchOptions(NOWHERE, in_process=True)
-        grid, storage = Grid(name, RUNS, ""), Storage.of(tmp_path)
-        result = launch_remaining(grid, (), RUNS, storage, options, trackers, Console())
-        return started, result
+        return launch(Grid(name, RUNS, ""), (), RUNS, Storage.of(tmp_path), options, trackers, Console())
 
     GridFolder(Storage.of(tmp_path), "first").keep(RUNS, "")
-    return nothing_left
+    return launch_finished
 
 
-def test_nothing_is_started(launched):
-    assert launched("first") == ([], LaunchResult())
+def test_nothing_is_started(launch_finished, monkeypatch):
+    monkeypatch.setattr("fedgrid.grids.execution.launch.Lease", None)
+    assert launch_finished("first") == LaunchResult()
 
 
-def test_a_grid_whose_runs_another_has_finished_is_written_down(launched):
+def test_a_grid_whose_runs_another_has_finished_is_written_down(launch_finished, tmp_path):
     """By a launch that runs nothing: `status` and `report` know it then."""
-    started, _ = launched("second")
-    assert started == ["second"]
+    result = launch_finished("second")
+    assert (result.failures, result.stopped) == ((), False)
+    assert GridFolder(Storage.of(tmp_path), "second").read().runs == RUNS

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-import fedgrid.grids.execution.in_process
 import fedgrid.grids.execution.run_events
 from fedgrid.engine.federation.errors import FinalError, RunError
 from fedgrid.engine.runtime.leases.lease import Lease
@@ -12,9 +11,11 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tally import Tally
-from fedgrid.grids.execution.in_process import run_in_process
+from fedgrid.grids.execution.executors import InProcess
 from fedgrid.grids.execution.run_events import RunPreparing, run_to_end
 from fedgrid.grids.execution.watch import TICK_SECONDS, Watch
+from fedgrid.grids.planning.options import LaunchOptions
+from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.small_grid import NOWHERE, ROUNDS, View, config
 from tests.helpers.time import Time
@@ -57,7 +58,7 @@ def run(storage, monkeypatch, time):
 
     def launched(error=None, *, at=(0, 0), times=1, retries=0, stop_after=None, lose_after=None):
         kind = type("Broken", (Breaking,), {"error": error, "at": at, "times": times})
-        monkeypatch.setattr(fedgrid.grids.execution.in_process, "Session", kind)
+        monkeypatch.setattr("fedgrid.engine.runtime.run.session.Session", kind)
         view = View()
         folder = GridFolder(storage, "mine")
         folder.keep(RUNS, "")
@@ -80,7 +81,8 @@ def run(storage, monkeypatch, time):
         if lose_after is not None:
             watch.now = lambda: watch._ticked + 2 * TICK_SECONDS
             view.round = lambda config, number, scores: number == lose_after and watch.lease.lost.set()
-        run_in_process(RUNS, storage, NOWHERE, watch, retries, clock=time.clock)
+        options = LaunchOptions(NOWHERE, retries=retries, cache=None)
+        InProcess(options, time.clock).run(Grid("mine", tuple(RUNS), ""), RUNS, watch)
         return watch, view.calls
 
     return launched
@@ -89,7 +91,7 @@ def run(storage, monkeypatch, time):
 @pytest.fixture
 def _written_at_once(monkeypatch):
     """Each round is on disk before the next one trains: the order of events is the same on any machine."""
-    written = "fedgrid.grids.execution.in_process._is_written"
+    written = "fedgrid.grids.execution.executors._is_written"
     monkeypatch.setattr(written, lambda write: write is None or write.exception() is None)
 
 

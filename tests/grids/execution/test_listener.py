@@ -31,7 +31,8 @@ def test_error_while_a_failure_is_noted_ends_the_step_as_itself(way):
 
     trial = SimpleNamespace(trial_id="a", config={"index": 0}, error_file=None)
     watch = Denied()
-    listener = _Listener(SimpleNamespace(runs=["run"]), watch, 0, ServerDeadlines())
+    context = SimpleNamespace(runs=["run"], options=SimpleNamespace(retries=0))
+    listener = _Listener(context, watch, ServerDeadlines())
     listener.on_trial_start(1, [trial], trial)
     for _ in range(2):
         if way == "result":

@@ -43,7 +43,7 @@ def test_grid_is_one_of_the_command_line_too(storage):
 
 
 def test_finished_grid_is_read_and_prints_nothing(storage, capsys, monkeypatch):
-    monkeypatch.setattr("fedgrid.grids.execution.launch.launch", None)
+    monkeypatch.setattr("fedgrid.grids.execution.launch.Lease", None)
     assert len(run(GRID, storage, "mine").finished) == 4
     assert capsys.readouterr() == ("", "")
 

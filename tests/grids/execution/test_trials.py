@@ -18,6 +18,7 @@ from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.execution.server_deadlines import ServerDeadlines
 from fedgrid.grids.execution.watch import Watch
+from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers import stored_runs
 from tests.helpers.processes import of_kind, processes
@@ -83,7 +84,7 @@ def servers():
 
 def launch(runs, storage, view, clock, *, retries):
     """Run `runs` one at a time, as each takes all of the session's CPUs."""
-    from fedgrid.grids.execution.server_trainable import LaunchContext, ServerTrainable
+    from fedgrid.grids.execution.server_trainable import LaunchContext
     from fedgrid.grids.execution.tune import run_trials
 
     deadlines = ServerDeadlines(Deadlines(clock, first=300, least=10, times_slowest=1))
@@ -92,9 +93,10 @@ def launch(runs, storage, view, clock, *, retries):
     with Lease(storage, "mine") as lease:
         watch = Watch(folder=folder, storage=storage, tally=Tally(runs, {}), view=view, lease=lease)
         places = {3: Placement(1, 3.5, 0.0)}
+        options = LaunchOptions(NOWHERE, retries=retries, cache=None)
         # Each round is reported at once: the view strikes after the first.
-        context = LaunchContext("mine", runs, places, storage, NOWHERE, lease.token, gather=0.0)
-        run_trials(ServerTrainable, context, watch, retries, deadlines)
+        context = LaunchContext("mine", runs, places, storage, options, lease.token, gather=0.0)
+        run_trials(context, watch, deadlines)
     return watch
 
 

@@ -29,7 +29,7 @@ def no_pause(monkeypatch):
         raise AssertionError("waited for a storage that may not be written")
 
     monkeypatch.setattr("fedgrid.engine.runtime.storage.clock.backoff", pause)
-    monkeypatch.setattr("fedgrid.grids.execution.in_process.backoff", pause)
+    monkeypatch.setattr("fedgrid.grids.execution.executors.backoff", pause)
 
 
 @pytest.mark.parametrize("number", DENIED)
