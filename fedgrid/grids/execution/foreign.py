@@ -18,6 +18,7 @@ from fedgrid.grids.planning.keys import make_import_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, write_scores
 from fedgrid.grids.trackers.mlflow.store import tracking_uri
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.redaction import redacted
 
 
@@ -47,7 +48,7 @@ class ForeignGrid:
         self._storage, self._folder, self._text = storage, GridFolder(storage, name), text
         self.mlflow = redacted(tracking_uri(storage.root)) if "mlflow" in trackers else None
         """The address of the MLflow store, without secrets; None if it is not told of the runs."""
-        self._trackers = Trackers(name, storage, warn, names=trackers, text=text)
+        self._trackers = Trackers(TrackedGrid(name, storage, text=text), warn, trackers)
 
     @property
     def runs_before(self) -> tuple[RunConfig, ...]:

@@ -16,6 +16,7 @@ from fedgrid.grids.planning.checks import check_stored
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
+from fedgrid.grids.trackers.tracker import TrackedGrid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,9 +80,8 @@ def run_grid(
     """
     axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
     at_uri = storage.uri is not None and not options.in_process
-    trackers = Trackers(
-        grid.name, storage, warn, names=options.trackers, axes=axes, text=grid.text, at_uri=at_uri
-    )
+    tracked = TrackedGrid(grid.name, storage, axes, text=grid.text, at_uri=at_uri)
+    trackers = Trackers(tracked, warn, options.trackers)
     storage.pull_marks()
     chosen = grid.runs if only is None else only
     GridFolder(storage, grid.name).check_source(grid, ask)
@@ -120,7 +120,7 @@ def plan_remaining(
     console: Console,
 ) -> None:
     """Show what `launch` would do, after the same checks; raises as `plan_grid`."""
-    Trackers(grid.name, storage, warn, names=options.trackers)
+    Trackers(TrackedGrid(grid.name, storage), warn, options.trackers)
     check_stored(todo, done, storage, options)
     # Imports torch, which a driver of actors does without.
     from fedgrid.grids.planning.dry_run import show_plan

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, Self, TypeAlias
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import FedgridError
@@ -36,17 +36,10 @@ lacks at the end), and a text."""
 
 @dataclass(frozen=True)
 class FollowedLaunch:
-    """What a tracker is to follow, as plain values: they go to the tracker's process as JSON."""
+    """What a tracker is to follow; `as_json` is for its process."""
 
     tracker: str
-    grid: str
-    storage: str
-    """Its folder or URI."""
-    axes: Sequence[str] = ()
-    """This and the next three as of `TrackedGrid`."""
-    searched: Sequence[str] = ()
-    text: str = ""
-    at_uri: bool = False
+    grid: TrackedGrid
     before: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Run id -> stamp of its folder before the launch, of runs that the tracker need not get as they were."""
     forgotten: Sequence[str] = ()
@@ -55,6 +48,19 @@ class FollowedLaunch:
     """Seconds between looks into the folders, so that fast rounds share a batch."""
     retry: float = 15.0
     """Seconds between attempts after the tracker has failed."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values, with the address of the storage."""
+        storage = self.grid.storage
+        grid = {**vars(self.grid), "storage": storage.uri or str(storage.root)}
+        return {**vars(self), "grid": grid}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return what `as_json` was called on."""
+        grid = values["grid"]
+        tracked = TrackedGrid(**{**grid, "storage": Storage.of(grid["storage"])})
+        return cls(**{**values, "grid": tracked})
 
 
 class Follower:
@@ -67,15 +73,12 @@ class Follower:
         activate: Callable[[RunConfig], None] = lambda config: None,
     ) -> None:
         """Follow a launch; `activate` puts the plugins of a run into use before its records are read."""
-        tracker, self._storage = find_tracker(launch.tracker), Storage.of(launch.storage)
+        tracker, self._storage = find_tracker(launch.tracker), launch.grid.storage
         self._launch, self._say, self._activate = launch, say, activate
-        self._session = TrackerSession(
-            tracker,
-            TrackedGrid(launch.grid, self._storage, launch.axes, launch.searched, launch.text, launch.at_uri),
-        )
+        self._session = TrackerSession(tracker, launch.grid)
         self._title = tracker.title()
         self._forgotten = [RunConfig.model_validate_json(text) for text in launch.forgotten]
-        self._folder = GridFolder(self._storage, launch.grid)
+        self._folder = GridFolder(self._storage, launch.grid.name)
         self._runs: Sequence[RunConfig] = ()
         self._runs_at = self._progress_at = 0
         """When the files that they are read from were changed, in nanoseconds."""
@@ -170,7 +173,7 @@ class Follower:
 
     def _is_away(self, config: RunConfig) -> bool:
         """Return whether a run's records are at the URI, and not in its mirror yet."""
-        return self._launch.at_uri and config.run_id in self._running
+        return self._launch.grid.at_uri and config.run_id in self._running
 
     def _stamp(self, config: RunConfig) -> Stamp:
         return stamp_of(folder_of(self._storage.root, config))

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -52,7 +51,7 @@ class TrackerProcess:
     ) -> None:
         """Tell it what to follow, with the plugins of runs and tracker; the latter's digests."""
         code = [[one.name, one.digest, one.code and one.code.decode()] for one in plugins]
-        self._send({"launch": asdict(launch), "plugins": code, "of_tracker": list(of_tracker)})
+        self._send({"launch": launch.as_json(), "plugins": code, "of_tracker": list(of_tracker)})
 
     def end(self, end: End) -> None:
         """Tell it that the launch has ended."""
@@ -111,7 +110,7 @@ def main(tracker: str, orders: IO[str], answers: IO[str]) -> None:
     order = json.loads(lines.get())
     active.know(PluginSource(name, digest, code and code.encode()) for name, digest, code in order["plugins"])
     active.activate(order["of_tracker"])
-    Follower(FollowedLaunch(**order["launch"]), say, activate).run(wait)
+    Follower(FollowedLaunch.from_json(order["launch"]), say, activate).run(wait)
     say("done", "")
 
 

@@ -14,7 +14,6 @@ from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.follow import FollowedLaunch, Follower, stamp_of
 from fedgrid.grids.following.process import TrackerProcess
 from fedgrid.grids.following.recorded import end_of
@@ -163,28 +162,19 @@ class Trackers:
 
     def __init__(
         self,
-        name: str,
-        storage: Storage,
+        grid: TrackedGrid,
         warn: Callable[[str], None],
-        *,
         names: Sequence[str] = DEFAULT_TRACKERS,
-        axes: Sequence[str] = (),
-        searched: Sequence[str] = (),
-        text: str = "",
-        at_uri: bool = False,
         pauses: Pauses = Pauses(),
     ) -> None:
-        """Have the trackers of these `names` follow the grid `name`; `warn` is called from any thread.
-
-        The others are as of `TrackedGrid`.
+        """Have the trackers of these `names` follow a grid; `warn` is called from any thread.
 
         Raises:
             ConfigError: there is no such tracker, or it cannot track the grid: MLFLOW_TRACKING_URI is
                 malformed, say.
         """
-        self.grid = TrackedGrid(name, storage, axes, searched, text, at_uri)
-        self._pauses = pauses
-        self._trackers = [LaunchTracker(tracker, self.grid, warn, pauses) for tracker in names]
+        self.grid, self._pauses = grid, pauses
+        self._trackers = [LaunchTracker(tracker, grid, warn, pauses) for tracker in names]
         self._end: End | None = None
 
     @contextmanager
@@ -228,12 +218,7 @@ class Trackers:
         grid, found = self.grid, [TrackedRun.of(run, self.grid.storage) for run in runs]
         return FollowedLaunch(
             tracker.tracker.name,
-            grid.name,
-            grid.storage.uri or str(grid.storage.root),
-            grid.axes,
-            grid.searched,
-            grid.text,
-            grid.at_uri,
+            grid,
             before={
                 run.config.run_id: stamp_of(run.folder)
                 for run in found

@@ -25,6 +25,7 @@ from fedgrid.grids.search.early_stop import Rung, round_at
 from fedgrid.grids.search.log_result import log_result
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.progress import SearchProgress
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:
@@ -78,16 +79,8 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
         RunError: if the search as a whole cannot go on.
     """
     at_uri = storage.uri is not None and not options.in_process
-    trackers = Trackers(
-        search.name,
-        storage,
-        warn,
-        names=options.trackers,
-        axes=search.axes,
-        searched=search.axes,
-        text=search.text,
-        at_uri=at_uri,
-    )
+    tracked = TrackedGrid(search.name, storage, search.axes, search.axes, search.text, at_uri)
+    trackers = Trackers(tracked, warn, options.trackers)
     storage.pull_marks()
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
@@ -97,7 +90,7 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     if progress.trials or progress.complete:
         written = files.write(search, progress.trials, progress.complete, storage)
         if "mlflow" in options.trackers:
-            log_result(search, progress.trials, written, trackers.grid)
+            log_result(search, progress.trials, written, tracked)
     return Advanced(progress, result, tuple(done))
 
 

@@ -27,6 +27,7 @@ from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow import ui
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import run_name
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.command_line import new_storage
 from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
 
@@ -43,7 +44,7 @@ def launch(storage, warn=print, forgotten=(), pauses=PROMPT, **grid):
     """A launch of A and B, whose trackers follow within the block."""
     place = storage if isinstance(storage, Storage) else Storage(storage)
     GridFolder(place, "mine").keep([A, B], "dataset: digits\n")
-    trackers = Trackers("mine", place, warn, pauses=pauses, text="dataset: digits\n", **grid)
+    trackers = Trackers(TrackedGrid("mine", place, text="dataset: digits\n", **grid), warn, pauses=pauses)
     with trackers.following([A, B], forgotten):
         yield trackers
 
@@ -64,7 +65,7 @@ def follower(storage, warnings):
     """Follows the grid in this thread, a look at a time."""
     GridFolder(Storage(storage), "mine").keep([A, B], "dataset: digits\n")
     return Follower(
-        FollowedLaunch("mlflow", "mine", str(storage)),
+        FollowedLaunch("mlflow", TrackedGrid("mine", Storage(storage))),
         lambda kind, text: warnings.append(text) if kind == "warning" else None,
     )
 
@@ -273,7 +274,7 @@ def test_run_that_the_grid_grows_to_is_followed(storage, store, follower):
 def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
     monkeypatch.setitem(os.environ, "MLFLOW_TRACKING_URI", "bogus")
     with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI is 'bogus'"):
-        Trackers("mine", Storage(storage), print)
+        Trackers(TrackedGrid("mine", Storage(storage)), print)
 
 
 class Screen(StringIO):

@@ -9,6 +9,7 @@ from fedgrid.grids.following.registry import find_tracker
 from fedgrid.grids.following.trackers import Pauses, Trackers
 from fedgrid.grids.planning.options import trackers_in
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.command_line import fedgrid
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
@@ -76,7 +77,7 @@ def launched(storage, warnings, names, rounds):
     place = Storage(storage)
     GridFolder(place, "mine").keep([A], "")
     pauses = Pauses(poll=0.01, retry=0.01, flush=60)
-    trackers = Trackers("mine", place, warnings.append, names=names, pauses=pauses)
+    trackers = Trackers(TrackedGrid("mine", place), warnings.append, names, pauses)
     with trackers.following([A]):
         record(storage, A, rounds)
         trackers.summary([], 1, 0)
@@ -112,7 +113,7 @@ def test_tracker_that_raises_has_one_warning_and_the_others_go_on(plugin, storag
 
 def test_class_that_raises_in_the_driver_stops_nothing(plugin, storage, monkeypatch):
     warnings = []
-    trackers = Trackers("mine", Storage(storage), warnings.append, names=["written"])
+    trackers = Trackers(TrackedGrid("mine", Storage(storage)), warnings.append, ["written"])
     monkeypatch.setattr(find_tracker("written"), "lacks", lambda run, grid: 1 / 0)
     assert trackers.lacking([A]) == []
     assert warnings == ["tracker written: ZeroDivisionError('division by zero')"]

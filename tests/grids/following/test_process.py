@@ -13,10 +13,11 @@ from fedgrid.grids.following import process, trackers
 from fedgrid.grids.following.follow import FollowedLaunch
 from fedgrid.grids.following.session import End
 from fedgrid.grids.following.trackers import Pauses, Trackers
+from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.logged_runs import config_of
 
 CONFIG = config_of(0)
-LAUNCH = {"tracker": "mine", "grid": "grid", "storage": "runs"}
+LAUNCH = FollowedLaunch("mine", TrackedGrid("grid", Storage(Path("/nowhere")), ["seed"], at_uri=True))
 
 
 class Orders:
@@ -45,12 +46,12 @@ def test_process_follows_what_it_is_told_until_the_launch_has_ended(monkeypatch)
 
     monkeypatch.setattr(process, "Follower", Follower)
     end = {"status": "KILLED", "files": ["/a/table.txt"], "counts": {"grid/runs_done": 1}}
-    orders, answers = Orders({"launch": LAUNCH, "plugins": [], "of_tracker": []}, end), io.StringIO()
+    orders = Orders({"launch": LAUNCH.as_json(), "plugins": [], "of_tracker": []}, end)
+    answers = io.StringIO()
     process.main("mine", orders, answers)
-    assert followed == [
-        FollowedLaunch(**LAUNCH),
-        End("KILLED", [Path("/a/table.txt")], {"grid/runs_done": 1}),
-    ]
+    launch, ended = followed
+    assert json.dumps(launch.as_json()) == json.dumps(LAUNCH.as_json())
+    assert ended == End("KILLED", [Path("/a/table.txt")], {"grid/runs_done": 1})
     said = [json.loads(line) for line in answers.getvalue().splitlines()]
     assert said == [["ready", ""], ["warning", "is away"], ["done", ""]]
 
@@ -94,7 +95,7 @@ def processes(monkeypatch, tmp_path):
 
         monkeypatch.setattr(trackers, "TrackerProcess", Process)
         pauses = Pauses(retry=0, flush=flush, start=0)
-        return Trackers("mine", Storage(tmp_path), warnings.append, pauses=pauses)
+        return Trackers(TrackedGrid("mine", Storage(tmp_path)), warnings.append, pauses=pauses)
 
     return trackers_of, started, warnings
 
@@ -141,6 +142,6 @@ def test_slow_start_is_waited_for_and_named(processes):
 def test_driver_that_has_imported_mlflow_follows_in_a_thread(tmp_path):
     import mlflow  # noqa: F401
 
-    launch = Trackers("mine", Storage(tmp_path), print)
+    launch = Trackers(TrackedGrid("mine", Storage(tmp_path)), print)
     with launch.own_processes():
         assert launch._trackers[0]._process is None

@@ -74,6 +74,7 @@ def arena(
         from fedgrid.grids.execution.run import Launcher
         from fedgrid.grids.following.trackers import Trackers
         from fedgrid.grids.search.run import Advanced, advance
+        from fedgrid.grids.trackers.tracker import TrackedGrid
 
         options = launch.options(in_process=in_process)
         use_plugins([*(own or []), *(launch.plugins or [])])
@@ -93,7 +94,7 @@ def arena(
         )
     launcher = Launcher(open_storage(launch.storage), options, console())
     # Also if nothing is left to run.
-    Trackers(definition.name, launcher.storage, warn, names=options.trackers)
+    Trackers(TrackedGrid(definition.name, launcher.storage), warn, options.trackers)
     results = read()
     if check is not None:
         exit_with(run_check(definition, results, check, launcher))
