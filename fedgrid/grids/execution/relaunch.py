@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.run import run_grid
-from fedgrid.grids.following.session import sync
+from fedgrid.grids.following.registry import find_tracker
+from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.planning.keys import make_launch_keys
 from fedgrid.grids.planning.options import DEFAULT_TRACKERS, NO_TRACKER
 from fedgrid.grids.presets.grid import Grid
@@ -20,6 +21,8 @@ from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import damage, unfinished
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.tracker import TrackedGrid
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,5 +108,13 @@ def sync_grid(
             storage.pull(RunFolder(storage, run).path.name, skip=("state-",))
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
-        for line in sync(trackers, grid, whole, storage, drawn=drawn):
-            print_plain(console, line)
+        tracked = TrackedGrid(name, storage, axes=grid.varied, text=grid.text, is_launch=False)
+        # The trackers are asked, not the marks in the folders.
+        for tracker in map(find_tracker, trackers):
+            tracker.check(tracked)
+            try:
+                num_runs, rounds = TrackerSession(tracker, tracked).sync(whole, drawn=drawn)
+            except TrackerFailed as error:
+                raise RunError(f"{error}; run the same command again when it answers") from error
+            logged = f"{rounds} rounds of {num_runs} runs logged"
+            print_plain(console, f"{logged}; {tracker.title()} has all of {name}")

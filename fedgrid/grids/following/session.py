@@ -1,4 +1,4 @@
-"""A tracker at work: it is made, and gets from the folders of runs what it lacks. `sync` is one such pass."""
+"""A tracker at work: it is made, and gets from the folders of runs what it lacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -6,12 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.following.recorded import end_of, files_of, records_at_uri, rounds_after, started_ms
-from fedgrid.grids.following.registry import find_tracker
-from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid, TrackedRun, Tracker
 from fedgrid.tracking.records import num_rounds
@@ -154,26 +150,3 @@ class TrackerSession:
         else:
             tracker.failed(run, status)
         del self.open_runs[run.config.run_id]
-
-
-def sync(
-    names: Sequence[str], grid: Grid, runs: Sequence[RunConfig], storage: Storage, *, drawn: bool = False
-) -> Iterator[str]:
-    """Give these trackers what they lack of finished, failed and unfinished `runs`; yield a line for each.
-
-    With the figures of finished runs, if these are to be `drawn`.
-
-    The trackers are asked, not the marks in the folders. No other process may write to them meanwhile.
-
-    Raises:
-        ConfigError: there is no such tracker.
-        RunError: if one fails; what it got before stays.
-    """
-    tracked = TrackedGrid(grid.name, storage, axes=grid.varied, text=grid.text, is_launch=False)
-    for tracker in map(find_tracker, names):
-        tracker.check(tracked)
-        try:
-            num_runs, rounds = TrackerSession(tracker, tracked).sync(runs, drawn=drawn)
-        except TrackerFailed as error:
-            raise RunError(f"{error}; run the same command again when it answers") from error
-        yield f"{rounds} rounds of {num_runs} runs logged; {tracker.title()} has all of {grid.name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -18,18 +19,21 @@ from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.launch import launch
 from fedgrid.grids.execution.run import plan_remaining
 from fedgrid.grids.following.trackers import Trackers
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import FOUND, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
 from fedgrid.grids.search import files
 from fedgrid.grids.search.early_stop import Rung, round_at
-from fedgrid.grids.search.log_result import log_result
 from fedgrid.grids.search.objectives import ARI, LABEL_FREE, OBJECTIVES, ORACLE, Trial, best, label_free
 from fedgrid.grids.search.progress import SearchProgress
+from fedgrid.grids.trackers.errors import TrackerFailed
+from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK, PARENT, MlflowTracker
+from fedgrid.grids.trackers.mlflow.store import is_marked, tracking_uri, write_mark
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.scoring.selection import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
@@ -90,8 +94,37 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     if progress.trials or progress.complete:
         written = files.write(search, progress.trials, progress.complete, storage)
         if "mlflow" in options.trackers:
-            log_result(search, progress.trials, written, tracked)
+            _log_result(search, progress.trials, written, tracked)
     return Advanced(progress, result, tuple(done))
+
+
+def _log_result(search: Search, trials: list[Trial], written: list[Path], grid: TrackedGrid) -> None:
+    """Log the search's result to MLflow, unless it is there. A failure warns, and the next call retries."""
+    storage = grid.storage
+    folder = GridFolder(storage, search.name).path
+    uri, digest = tracking_uri(storage.root), sha256((folder / FOUND).read_bytes()).hexdigest()[:12]
+    if is_marked(folder / MARK, uri, search=digest):
+        return
+    results = files.read_results(search.name, storage)
+    tags = {"search": "complete" if results["complete"] else "not complete", "objective": search.objective}
+    scores = {}
+    for kind, trial in results["best"].items():
+        tags |= {f"best.{kind}.{key}": str(value) for key, value in trial["params"].items()}
+        tags[f"best.{kind}.trial"] = str(trial["trial"])
+        scores[f"search/best_{kind}"] = trial["scores"][trial["by"]]
+    numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
+    try:
+        tracker = MlflowTracker(grid)
+        if PARENT in tracker.runs:
+            for path in written:
+                tracker.artifact(None, path)
+            tracker.upload(folder / files.FIGURES, files.FIGURES)
+            tracker.log(PARENT, scores, tags)
+            for run_id in numbers.keys() & tracker.runs.keys():
+                tracker.log(run_id, {}, {"trial": str(numbers[run_id])})
+            write_mark(folder / MARK, uri, search=digest)
+    except TrackerFailed as error:
+        warn(f"{error}; the same command logs the result of the search to MLflow later")
 
 
 def _split(grid: Grid, storage: Storage) -> tuple[list[RunConfig], Sequence[RunConfig]]:

@@ -1,7 +1,4 @@
-"""A user's note and tags of a run, in `tags.json` in its folder: no part of its id, records or checksums.
-
-A storage may come from somebody else, so what is read is checked as what is typed is.
-"""
+"""A user's note and tags of a run, in `tags.json` in its folder: no part of its id, records or checksums."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -54,8 +51,7 @@ class Annotations:
             elif tags.pop(key, None) is None:
                 raise unknown("tag", key, tags) if tags else ConfigError(f"'{text}': the run has no tags")
         annotations = type(self)(self.note if note is None else note.strip(), tags)
-        if problem := annotations._problem():
-            raise ConfigError(problem)
+        annotations._check()
         return annotations
 
     def lines(self) -> list[str]:
@@ -72,22 +68,21 @@ class Annotations:
         with disk_errors(folder):
             write_text(folder / FILE, seal({"note": self.note, "tags": dict(self.tags)}))
 
-    def _problem(self) -> str:
-        """Return what is wrong with them, empty if nothing is."""
+    def _check(self) -> None:
+        """Refuse what MLflow, a terminal or fedgrid itself cannot take."""
         taken = {*OWN, *axis_keys()}
         for key, value in self.tags.items():
             if not KEY.fullmatch(key):
-                return f"tag '{key}': expected letters, digits, _ and -, 60 at most"
+                raise ConfigError(f"tag '{key}': expected letters, digits, _ and -, 60 at most")
             if key in taken:
-                return f"tag '{key}': fedgrid sets a tag of this name itself; choose another name"
+                raise ConfigError(f"tag '{key}': fedgrid sets a tag of this name itself; choose another name")
             if not value.isprintable():
-                return f"tag '{key}': expected text on one line, without control characters"
+                raise ConfigError(f"tag '{key}': expected text on one line, without control characters")
         if printable(self.note) != self.note:
-            return "the note has control characters; expected plain text"
+            raise ConfigError("the note has control characters; expected plain text")
         length = len(self.note) + sum(len(key) + len(value) for key, value in self.tags.items())
         if length > LENGTH:
-            return f"note and tags have {length:,} characters; at most {LENGTH:,} together"
-        return ""
+            raise ConfigError(f"note and tags have {length:,} characters; at most {LENGTH:,} together")
 
 
 def annotations_of(folder: Path) -> Annotations:
@@ -98,22 +93,10 @@ def annotations_of(folder: Path) -> Annotations:
         UnreadableFile: the disk does not give it.
     """
     try:
-        return _read(folder / FILE)
+        values = unseal(folder / FILE)
+        return Annotations(values["note"], values["tags"])
     except FileNotFoundError:
         return Annotations()
     except DamagedFile as error:
         warn(f"{error}; note and tags of its run are left out, and `fedgrid show RUN --note` writes new ones")
         return Annotations()
-
-
-def _read(path: Path) -> Annotations:
-    values = unseal(path)
-    note, tags = values.get("note"), values.get("tags")
-    if not isinstance(note, str) or not isinstance(tags, dict):
-        raise DamagedFile(path, "it has no note and tags")
-    if not all(isinstance(value, str) for value in tags.values()):
-        raise DamagedFile(path, "a tag is no text")
-    annotations = Annotations(note, tags)
-    if problem := annotations._problem():
-        raise DamagedFile(path, problem)
-    return annotations

@@ -227,15 +227,9 @@ def test_own_tags_of_mlflow_are_those_that_are_refused(root):
     [
         "{}",
         seal({"note": "a", "tags": {}}).replace("a", "b", 1),
-        seal({"note": 1, "tags": {}}),
-        seal({"note": "", "tags": {"status": 1}}),
-        seal({"note": "", "tags": {"mlflow.parentRunId": "1"}}),
-        seal({"note": "\x1b[2J", "tags": {}}),
-        seal({"note": "x" * (LENGTH + 1), "tags": {}}),
-        seal({"note": "x" * 100_000, "tags": {}}),
         "[" * 50_000,
     ],
-    ids=["empty", "checksum", "note", "tag", "own", "control", "long", "large", "deep"],
+    ids=["empty", "checksum", "deep"],
 )
 def test_damaged_file_is_a_warning(root, text):
     path = folder_of(root, FIRST) / FILE
