@@ -11,7 +11,6 @@ from platform import machine, processor
 from textwrap import fill
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +20,7 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
-from fedgrid.grids.display.tables import roughly
+from fedgrid.grids.display.tables import roughly, titled_table
 from fedgrid.grids.planning.checks import check_data, output_notes, rounds_left
 from fedgrid.grids.planning.estimate import Capacity, Estimator, RoundsLeft, capacities_of, encoder_plans
 from fedgrid.grids.planning.gpu_share import with_gpu_share
@@ -193,9 +192,8 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, console: Console) -> None:
     say, total = partial(print_plain, console), plan["total"]
-    table = _table(
-        f"Grid {plan['grid']}", "data set", "runs", "finished", "rounds left", "clients", "download", "time"
-    )
+    headings = ("data set", "runs", "finished", "rounds left", "clients", "download", "time")
+    table = _table(f"Grid {plan['grid']}", console.width, *headings)
     for row in plan["datasets"]:
         clients = ", ".join(map(str, row["clients"]))
         table.add_row(row["dataset"], *_cells(row, clients), end_section=row is plan["datasets"][-1])
@@ -203,7 +201,7 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
     console.print(table)
     say("")
     if nodes:
-        table = _table("Resources", "clients", "a run reserves", "at once here")
+        table = _table("Resources", console.width, "clients", "a run reserves", "at once here")
         for one in plan["resources"]:
             table.add_row(str(one["clients"]), one["reserves"], str(one["at_once"]))
         console.print(table)
@@ -242,16 +240,8 @@ def _about_time(plan: Mapping[str, Any]) -> str:
     return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
 
 
-def _table(title: str, *headings: str) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-    )
+def _table(title: str, width: int, *headings: str) -> Table:
+    table = titled_table(title, width)
     for heading in headings:
         is_text = heading in ("data set", "a run reserves")
         table.add_column(heading, justify="left" if is_text else "right", overflow="fold")

@@ -1,4 +1,4 @@
-"""Which files of a grid a job needs: they travel if they lie below the current folder, which Ray sends."""
+"""The arguments of a job: the files that they name travel if they lie below the current folder."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,9 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins.checks import check_trust
 from fedgrid.grids.presets.preset_files import is_path, preset_names
 from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
+from fedgrid.redaction import redacted
 
-PLUGIN = "--plugin"
+PLUGIN, PLACES = "--plugin", ("--storage", "--data-dir")
 
 
 def job_arguments(arguments: Sequence[str]) -> Iterator[str]:
@@ -18,21 +19,35 @@ def job_arguments(arguments: Sequence[str]) -> Iterator[str]:
     The first argument is a grid's file or a preset; `--plugin` names further files.
 
     Raises:
-        ConfigError: a file is missing or does not travel, or a grid's file names a plugin that others may
-            have written, without `--trust`: in the job's folder nothing tells that any longer.
+        ConfigError: a file is missing or does not travel, a grid's file names a plugin that others may have
+            written, without `--trust` (in the job's folder nothing tells that any longer), or a place has a
+            relative path, which means another folder there, or a secret.
     """
     before = ""
     for index, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        if option not in (PLUGIN, *PLACES) or not equals:
+            option, equals, value = before, "", argument
         if index == 0 and is_path(argument):
             check_grid(Path(argument), trust="--trust" in arguments)
             yield _below_here(argument, argument)
-        elif before == PLUGIN:
-            yield _plugin_there(argument)
-        elif argument.startswith(f"{PLUGIN}="):
-            yield f"{PLUGIN}={_plugin_there(argument.partition('=')[2])}"
+        elif option == PLUGIN:
+            yield f"{PLUGIN}=" * bool(equals) + _plugin_there(value)
         else:
+            if option in PLACES:
+                _check_place(option, value)
             yield argument
         before = argument
+
+
+def _check_place(option: str, value: str) -> None:
+    if not (value.startswith("/") or "://" in value):
+        raise ConfigError(f"{option} {value}: the cluster's machines need an absolute path, or a URI")
+    if redacted(value) != value:
+        raise ConfigError(
+            f"{option} {value}: Ray shows a job's command to all users of the cluster; leave the secret out, "
+            "and set FEDGRID_STORAGE on the head"
+        )
 
 
 def check_grid(grid: Path, *, trust: bool) -> None:

@@ -19,7 +19,6 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.ray_cluster.token import make_private, token_file
 from fedgrid.grids.submit import tunnel
 from fedgrid.grids.submit.grid_files import job_arguments
-from fedgrid.redaction import redacted
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -78,7 +77,7 @@ def submit(
     if cluster is not None:
         tunnel.check_cluster_file(cluster)
     job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    entrypoint = command([*job_arguments([*_checked(arguments)])])
+    entrypoint = command([*job_arguments(arguments)])
     check_size(Path.cwd())
     with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
         with _one_line_errors(url, ConfigError, "nothing was started; is the cluster up?"):
@@ -138,24 +137,6 @@ def by_hand(cluster: Path | None, address: str | None, ray_job: str) -> str:
     if cluster is not None:
         return shlex.join(["ray", "exec", str(cluster), ray_job])
     return f"RAY_AUTH_MODE=token {ray_job} --address {address}"
-
-
-def _checked(arguments: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments; refuse a secret, and a relative path, which means another folder there."""
-    before = ""
-    for argument in arguments:
-        option, equals, value = argument.partition("=")
-        for name in ("--storage", "--data-dir"):
-            given = value if equals and option == name else argument if before == name else None
-            if given is not None and not (given.startswith("/") or "://" in given):
-                raise ConfigError(f"{name} {given}: the cluster's machines need an absolute path, or a URI")
-            if given is not None and redacted(given) != given:
-                raise ConfigError(
-                    f"{name} {given}: Ray shows a job's command to all users of the cluster; leave the "
-                    "secret out, and set FEDGRID_STORAGE on the head"
-                )
-        yield argument
-        before = argument
 
 
 def _source(arguments: Sequence[str]) -> dict[str, str]:
