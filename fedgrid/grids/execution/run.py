@@ -12,7 +12,6 @@ from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.launch import launch
 from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.trackers import Trackers
-from fedgrid.grids.planning.checks import check_stored
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
 
-__all__ = ["LaunchResult", "Launcher", "plan_grid", "plan_remaining", "run_grid"]
-"""Run or plan a grid, or what is left of it, and what that returns."""
+__all__ = ["LaunchResult", "Launcher", "plan_grid", "run_grid"]
+"""Run or plan a grid, and what that returns."""
 
 
 @dataclass(frozen=True)
@@ -108,24 +107,11 @@ def plan_grid(grid: Grid, storage: Storage, options: LaunchOptions, console: Con
     GridFolder(storage, grid.name).check_source(grid)
     with trust_times(storage):
         todo, done = _left_of(grid.runs, storage, options)
-        plan_remaining(grid, todo, done, storage, options, console)
+        Trackers(TrackedGrid(grid.name, storage), warn, options.trackers)
+        # Imports torch, which a driver of actors does without.
+        from fedgrid.grids.planning.dry_run import show_plan
 
-
-def plan_remaining(
-    grid: Grid,
-    todo: Sequence[RunConfig],
-    done: Sequence[RunConfig],
-    storage: Storage,
-    options: LaunchOptions,
-    console: Console,
-) -> None:
-    """Show what `launch` would do, after the same checks; raises as `plan_grid`."""
-    Trackers(TrackedGrid(grid.name, storage), warn, options.trackers)
-    check_stored(todo, done, storage, options)
-    # Imports torch, which a driver of actors does without.
-    from fedgrid.grids.planning.dry_run import show_plan
-
-    show_plan(grid, storage, options, console)
+        show_plan(grid, todo, done, storage, options, console)
 
 
 def _left_of(

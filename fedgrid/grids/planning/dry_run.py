@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import TABLES
 from fedgrid.engine.runtime.clients.placement import Node, describe
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
@@ -21,7 +22,7 @@ from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
 from fedgrid.grids.display.tables import roughly, titled_table
-from fedgrid.grids.planning.checks import check_data, output_notes, rounds_left
+from fedgrid.grids.planning.checks import check_data, check_stored, output_notes, rounds_left
 from fedgrid.grids.planning.estimate import Capacity, Estimator, RoundsLeft, capacities_of, encoder_plans
 from fedgrid.grids.planning.gpu_share import with_gpu_share
 from fedgrid.grids.planning.images import expected_images, group_notes
@@ -42,15 +43,25 @@ ONE_CORE = (Node(1.0, 0.0),)
 CPUINFO = Path("/proc/cpuinfo")
 
 
-def show_plan(grid: Grid, storage: Storage, options: LaunchOptions, console: Console) -> None:
+def show_plan(
+    grid: Grid,
+    todo: Sequence[RunConfig],
+    done: Sequence[RunConfig],
+    storage: Storage,
+    options: LaunchOptions,
+    console: Console,
+) -> None:
     """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    In this process they would have one core. With a round cache the time is an upper bound.
+    What a launch of `todo` refuses is refused, and `done` is checked as there. In this process the runs would
+    have one core. With a round cache the time is an upper bound.
 
     Raises:
-        ConfigError: if a run cannot fit on the nodes, or its data set is too small for its split.
+        ConfigError, DataError: as a launch; a run cannot fit on the nodes, or its data set is too small for
+            its split.
         RunError: if the storage cannot be read, or a model cannot be trained as configured.
     """
+    check_stored(todo, done, storage, options)
     nodes = nodes_to_run_on(in_process=options.in_process, request=options.request)
     data_dir, with_cache = options.data_dir, options.cache is not None
     of_models = output_notes(grid.runs, data_dir)

@@ -17,7 +17,6 @@ from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
 from fedgrid.grids.display.tables import cell, titled_table
 from fedgrid.grids.execution.launch import launch
-from fedgrid.grids.execution.run import plan_remaining
 from fedgrid.grids.following.trackers import Trackers
 from fedgrid.grids.results.grid_folder import FOUND, GridFolder
 from fedgrid.grids.results.outcome import is_finished, unfinished
@@ -147,7 +146,11 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
     finished, todo = _split(grid, storage)
-    plan_remaining(grid, todo, finished, storage, options, console)
+    Trackers(TrackedGrid(search.name, storage), warn, options.trackers)
+    # Imports torch, which a driver of actors does without.
+    from fedgrid.grids.planning.dry_run import show_plan
+
+    show_plan(grid, todo, finished, storage, options, console)
     if not options.as_json:
         done, size = len(progress.trials), len({run.run_id for run in grid.runs})
         counts = f"{done} of {search.trials} trials are done; {size} runs so far and in the next batch"

@@ -50,7 +50,8 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
         monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None
         options = LaunchOptions(tmp_path / "data", request, as_json=as_json, cache=cache)
-        show_plan(Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs"), options, Console(width=80))
+        grid, storage = Grid("mine", tuple(runs), ""), Storage(tmp_path / "runs")
+        show_plan(grid, (), (), storage, options, Console(width=80))
         assert sorted(tmp_path.rglob("*")) == before
         return capsys.readouterr().out
 
