@@ -160,7 +160,6 @@ def test_command_of_a_how_to_runs(
     words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("fedgrid.grids.explain.estimate.ENOUGH", 0.0)
     active.use()  # As in a new process.
     [run, *_] = sorted((folder / "runs").glob("digits-15-*-fedavg-s0-*"))
     # One report is drawn; test_day.py draws another.

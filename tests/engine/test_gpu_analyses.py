@@ -19,7 +19,7 @@ from fedgrid.engine.federation.models.registry import INPUT, MODELS
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.replay import observe
 from fedgrid.engine.runtime.run.served import ServingWorker
-from fedgrid.grids.attack.compute import run_attack
+from fedgrid.grids.attack.analysis import run_attack
 from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
 from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run, mean_colour
 from fedgrid.grids.explain.compute.settings import Explaining

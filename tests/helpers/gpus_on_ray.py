@@ -24,7 +24,7 @@ from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context, Job
-from fedgrid.grids.analyses.execute import Ended, run_on_ray
+from fedgrid.grids.analyses.execute import JobEnd, run_on_ray
 from fedgrid.grids.ray_cluster import nodes
 from fedgrid.grids.ray_cluster.local import STAND_INS
 from tests.helpers.where_am_i import WhereAmI
@@ -88,7 +88,7 @@ def jobs_done_on() -> dict[str, Any]:
     """Return process -> the GPUs on which it has done jobs, and how often."""
     run = complete({"algorithm": "fedavg"}, Path("nowhere"))
     jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
-    ended: list[Ended] = []
+    ended: list[JobEnd] = []
     with TemporaryDirectory(prefix="gpus-on-ray-") as folder:
         storage, at_work = Path(folder, "storage"), Path(folder, "at-work")
         at_work.mkdir()

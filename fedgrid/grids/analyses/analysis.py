@@ -1,22 +1,22 @@
 """What an analysis of finished runs is: explain, attack, epsilons, or a plugin's own.
 
-An analysis says what it computes of a run and how that is shown. The rest of this room selects runs, executes
-jobs, writes their files, resumes, logs to MLflow and assembles the report.
+An analysis says what it computes of a run and which tables and figures show it. The rest of this room selects
+runs, executes jobs, writes their files, resumes, shows progress, logs to MLflow and assembles the report.
 """
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
+from fedgrid.engine.federation.errors import RunError, StorageError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active
@@ -25,30 +25,11 @@ from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
 from fedgrid.engine.runtime.storage.format import manifest_of
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.analyses.default_table import table_of
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import PageSection
+from fedgrid.tracking.scoring.axes import scenario_words
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.tables.table import Table
-
-__all__ = [
-    "Analysis",
-    "AnalysisSettings",
-    "Artifacts",
-    "ConfigError",
-    "Context",
-    "GridFolder",
-    "Job",
-    "JobResult",
-    "Run",
-    "RunConfig",
-    "RunState",
-    "PageSection",
-    "Settings",
-    "Summary",
-    "Table",
-]
-"""An analysis, and what its methods take, return and raise."""
+from fedgrid.tracking.tables.table import Column, Row, Table, number
 
 
 class AnalysisSettings(Settings):
@@ -102,10 +83,6 @@ class Summary:
     """The last line, which says where there is more."""
 
 
-def ignore(_: int) -> None:
-    """Ignore a count of work that is not shown."""
-
-
 @dataclass(frozen=True)
 class Context:
     """Where jobs find what they need."""
@@ -116,8 +93,6 @@ class Context:
     """By id, with the titles that the grid's tables have."""
     device: str = "cpu"
     """As torch calls it."""
-    done: Callable[[int], object] = ignore
-    """Gets the part of `Analysis.size` that was done since its last call."""
 
     def dataset(self, config: RunConfig) -> Dataset:
         """Return what is known of the data set of a run.
@@ -172,17 +147,12 @@ class Analysis(ABC):
     """Of a job."""
     options: ClassVar[type[Settings] | None] = None
     """What the command line sets, `KEY=VALUE` each, where it is not the settings of a job."""
-    verb: ClassVar[str] = "analyse"
     folder: ClassVar[str] = "analyses"
     """Of the results, in a run's folder."""
-    unit: ClassVar[str] = "runs"
-    """What `size` counts."""
     on_gpu: ClassVar[bool] = False
     """Whether a job uses a share of a GPU if the cluster has one."""
     in_process: ClassVar[bool] = False
     """Whether jobs are too short for a cluster: they are done in the command's process."""
-    whole_grid: ClassVar[bool] = True
-    """Whether a command shows all results of the grid, also of runs that it was not asked for."""
 
     @abstractmethod
     def compute(self, job: Job, context: Context) -> Artifacts:
@@ -192,13 +162,13 @@ class Analysis(ABC):
             FedgridError: the job fails; others go on.
         """
 
-    def jobs(self, runs: Sequence[RunConfig], asked: Any, context: Context) -> Sequence[Job]:
-        """Return the jobs of finished runs; `asked` is what the command line asks for, here the settings.
+    def jobs(self, runs: Sequence[RunConfig], options: Any, context: Context) -> Sequence[Job]:
+        """Return the jobs of finished runs; `options` are what the command line sets, here the settings.
 
         Raises:
             ConfigError, DataError: it cannot be done; nothing is started.
         """
-        return [Job(run, asked, self.key(asked), context.last_round(run)) for run in runs]
+        return [Job(run, options, self.key(options), context.last_round(run)) for run in runs]
 
     def key(self, settings: Settings) -> str:
         """Return the name of results: other settings, or another file of the plugin, have another."""
@@ -221,11 +191,11 @@ class Analysis(ABC):
 
         `published`: whether the report has the papers' numbers beside ours.
         """
-        text = f"{len(missing)} runs are not {self.participle} yet." if missing else ""
+        text = f"{len(missing)} runs are not analysed yet." if missing else ""
         yield PageSection(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(results),))
 
     def summary(
-        self, results: Sequence[JobResult], missing: Sequence[Job], asked: Any, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], options: Any, grid: GridFolder
     ) -> Summary:
         """Return what the command shows; it may write into the grid's folder."""
         rows = [
@@ -239,36 +209,67 @@ class Analysis(ABC):
         return ()
 
     def slot(self, job: Job) -> str | None:
-        """Return under which name the report shows a job; later settings of that name replace it.
+        """Return what of a run a job is about, by which plan, progress and report name it.
 
-        None: the report does not show it.
+        The report shows the last settings of a slot. Empty: there is one job a run. None: the report does not
+        show it.
         """
         return ""
-
-    def label(self, job: Job) -> str:
-        """Return what of a run a job is about, for the progress; empty if there is one job a run."""
-        return ""
-
-    def size(self, job: Job) -> int:
-        """Return how much work a job is, in `unit`s."""
-        return 1
-
-    def plan(
-        self, jobs: Sequence[Job], todo: Sequence[Job], data_dir: Path, cores: int
-    ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the dry run's table; a column `hours` is summed up."""
-        for dataset in dict.fromkeys(job.config.dataset for job in jobs):
-            counts = [sum(job.config.dataset == dataset for job in some) for some in (jobs, todo)]
-            yield {"dataset": dataset, "runs": counts[0], self.participle: counts[0] - counts[1]}
-
-    @property
-    def participle(self) -> str:
-        """As in: 3 runs are not analysed."""
-        return self.verb.removesuffix("e") + "ed"
 
     def finite(self, result: JobResult) -> dict[str, float]:
         """Return those metrics of a run that are finite numbers."""
         return {name: value for name, value in self.metrics(result).items() if isfinite(value)}
 
     def _table(self, results: Sequence[JobResult]) -> Table:
-        return table_of(self.name, [(result.run, self.finite(result)) for result in results])
+        metrics = [(result.run, self.finite(result)) for result in results]
+        names = dict.fromkeys(name for _, values in metrics for name in values)
+        columns = {name: Column(name.removeprefix(f"{self.name}/")) for name in names}
+        return table_of_means(
+            f"analysis-{self.name}", self.name.capitalize(), "Means over seeds.", columns, metrics
+        )
+
+
+def table_of_means(
+    name: str,
+    title: str,
+    caption: str,
+    columns: Mapping[str, Column],
+    numbers: Sequence[tuple[Run, Mapping[str, float]]],
+    digits: Mapping[str, int] | None = None,
+) -> Table:
+    """Return a table of means over seeds, a row for each algorithm of each scenario.
+
+    Args:
+        name: of its files.
+        title: if there is one scenario, that is added.
+        caption: what stands below it.
+        columns: by the names of numbers.
+        numbers: a run's, by name; one that is NaN or absent does not count.
+        digits: after the point, 3 unless a name says otherwise.
+    """
+    rows: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    for run, of_run in numbers:
+        rows.setdefault((scenario_words(run.scenario), run.algorithm), []).append(of_run)
+    scenarios = {scenario for scenario, _ in rows}
+    return Table(
+        name,
+        f"{title}, {min(scenarios)}" if len(scenarios) == 1 else title,
+        caption,
+        tuple(columns.values()),
+        tuple(
+            Row(
+                algorithm,
+                tuple(
+                    number(
+                        [seed.get(key, nan) for seed in seeds],
+                        expected=len(seeds),
+                        digits=(digits or {}).get(key, 3),
+                    )
+                    for key in columns
+                ),
+                section=scenario if len(scenarios) > 1 else "",
+            )
+            for (scenario, algorithm), seeds in rows.items()
+        ),
+        corner="algorithm",
+    )

@@ -14,11 +14,6 @@ from fedgrid.tracking.scoring.run import Run, select
 from fedgrid.tracking.scoring.selection import read_conditions
 
 
-def find_finished(runs: Sequence[RunConfig], storage: Storage) -> list[RunConfig]:
-    """Return the runs that are finished."""
-    return [run for run in runs if is_finished(storage, run)]
-
-
 def split_finished(
     name: str, runs: Sequence[RunConfig], storage: Storage, verb: str
 ) -> tuple[list[RunConfig], list[str]]:
@@ -27,7 +22,7 @@ def split_finished(
     Raises:
         ConfigError: none is finished, so there is nothing to `verb`.
     """
-    finished = find_finished(runs, storage)
+    finished = [run for run in runs if is_finished(storage, run)]
     if not finished:
         raise ConfigError(
             f"none of the {len(runs)} runs of {name} is finished, so there is nothing to {verb}; "

@@ -26,11 +26,7 @@ from fedgrid.engine.runtime.plugins.plugin import PluginSource
 from fedgrid.engine.runtime.run.failure import in_one_line
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.ray_cluster.cluster import nodes_to_run_on
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
-
-NO_GPU = Request(gpus_per_client=0)
-
 
 CPUS = 1
 """What a task reserves; an actor on a GPU has what a client actor has."""
@@ -41,8 +37,8 @@ LOOK_EVERY = 1.0
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A job that has ended."""
+class JobEnd:
+    """The end of a job."""
 
     job: Job
     cause: str | None
@@ -59,7 +55,7 @@ def run_here(
     jobs: Sequence[Job],
     context: Context,
     tick: Callable[[], None],
-    ended: Callable[[Ended], None],
+    report_end: Callable[[JobEnd], None],
 ) -> None:
     """Do jobs in this process.
 
@@ -68,18 +64,13 @@ def run_here(
         jobs: what to do.
         context: where they find what they need.
         tick: called now and then; raises if the work must end.
-        ended: gets each job that ends.
+        report_end: gets each job's end.
     """
-
-    def note(count: int) -> None:
-        context.done(count)
-        tick()
-
     for job in jobs:
         tick()
         started = perf_counter()
-        cause = _try(analysis, job, replace(context, done=note), tick)
-        ended(Ended(job, cause, perf_counter() - started))
+        cause = _try(analysis, job, context, tick)
+        report_end(JobEnd(job, cause, perf_counter() - started))
 
 
 def run_on_ray(
@@ -88,7 +79,7 @@ def run_on_ray(
     context: Context,
     token: str,
     tick: Callable[[], None],
-    ended: Callable[[Ended], None],
+    report_end: Callable[[JobEnd], None],
 ) -> None:
     """Do jobs on the Ray cluster that this process is connected to.
 
@@ -130,12 +121,7 @@ def run_on_ray(
                 cause, seconds = ray.get(ref)
             except ray.exceptions.RayError as error:
                 cause, seconds = f"its process died: {str(error).strip().splitlines()[0]}", 0.0
-            ended(Ended(job, cause, seconds))
-
-
-def count_cores(*, in_process: bool) -> int:
-    """Return how many cores there are for jobs; GPUs are not looked at."""
-    return max(1, sum(int(node.cpus) for node in nodes_to_run_on(in_process=in_process, request=NO_GPU)))
+            report_end(JobEnd(job, cause, seconds))
 
 
 class _OnGpu:

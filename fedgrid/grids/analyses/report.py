@@ -1,11 +1,11 @@
-"""The results of a grid's analyses in its report: those that were asked for last, in `analyses.json`.
+"""The results of a grid's analyses in its report: those of the last commands, which `analyses.json` lists.
 
 There is one entry for each analysis, run and slot. Results of other settings stay in the runs' folders, and
-are shown again once they are asked for.
+are shown again after a command with these settings.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,7 +27,7 @@ from fedgrid.tracking.scoring.run import Run
 FILE = "analyses.json"
 
 
-class _Asked(Settings):
+class ReportJob(Settings):
     """What the file says of a job."""
 
     settings: dict[str, Any]
@@ -35,38 +35,30 @@ class _Asked(Settings):
     round: PositiveInt
 
 
-_FILE = TypeAdapter(dict[str, dict[str, dict[str, _Asked]]])
-"""Analysis -> id of a run -> slot -> what was asked for."""
+ReportJobs: TypeAlias = dict[str, dict[str, dict[str, ReportJob]]]
+"""Analysis -> id of a run -> slot -> its job."""
+_FILE = TypeAdapter(ReportJobs)
 
 
-def note_asked(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job]) -> None:
-    """Note what jobs are asked for: they replace those of the same run and slot.
+def select_for_report(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job]) -> None:
+    """List jobs for the grid's report: they replace those of the same run and slot.
 
     Raises:
-        RunError: they cannot be written.
+        RunError: the file is damaged, or cannot be written.
     """
-    before = _read(grid)
-    of_runs = {run: dict(slots) for run, slots in before.get(analysis.name, {}).items()}
+    listed = _read(grid)
+    before = _FILE.dump_python(listed)
     for job in jobs:
         if (slot := analysis.slot(job)) is not None:
             settings = job.settings.model_dump(mode="json")
-            entry = _Asked(settings=settings, key=job.key, round=job.round)
-            of_runs.setdefault(job.config.run_id, {})[slot] = entry
-    if of_runs != before.get(analysis.name, {}):
-        grid.write(FILE, seal(_FILE.dump_python({**before, analysis.name: of_runs}), indent=1))
+            entry = ReportJob(settings=settings, key=job.key, round=job.round)
+            listed.setdefault(analysis.name, {}).setdefault(job.config.run_id, {})[slot] = entry
+    if (after := _FILE.dump_python(listed)) != before:
+        grid.write(FILE, seal(after, indent=1))
 
 
-def _asked_names(grid: GridFolder) -> list[str]:
-    """Return the names of the analyses that were asked for.
-
-    Raises:
-        RunError, OtherVersion: as `asked_jobs`.
-    """
-    return list(_read(grid))
-
-
-def asked_jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) -> list[Job]:
-    """Return what was last asked for of these runs.
+def selected_jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) -> list[Job]:
+    """Return the jobs of these runs that the grid's report shows.
 
     Raises:
         RunError: the file is damaged.
@@ -82,7 +74,7 @@ def asked_jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) 
         raise _damaged(DamagedFile(grid.path / FILE, f"{analysis.name} has no such settings")) from error
 
 
-def _read(grid: GridFolder) -> dict[str, dict[str, dict[str, _Asked]]]:
+def _read(grid: GridFolder) -> ReportJobs:
     try:
         return _FILE.validate_python(unseal(grid.path / FILE))
     except FileNotFoundError:
@@ -116,7 +108,7 @@ def find_results(
         try:
             result = JobFiles(storage, analysis.folder, job).result(runs[job.config.run_id])
         except RunError as error:
-            warn(next_step(str(error), "it does not count, and is computed again when it is asked for"))
+            warn(next_step(str(error), "it does not count; the same `fedgrid analyse` computes it again"))
             result = None
         if result is None:
             missing.append(job)
@@ -133,7 +125,7 @@ def sections(
     published: bool,
     among: Collection[str] | None = None,
 ) -> Iterator[PageSection]:
-    """Yield what the report shows of the analyses that a grid was asked for last.
+    """Yield what the report shows of a grid's analyses.
 
     `among` are the ids of the runs to show, None for all.
 
@@ -142,11 +134,11 @@ def sections(
         OtherVersion: another fedgrid wrote one.
     """
     configs = grid.runs()
-    for name in _asked_names(grid):
+    for name in _read(grid):
         if (analysis := analyses.get(name)) is None:
             warn(f"the report lacks the analysis {name} of a plugin; name its file with --plugin")
             continue
-        jobs = asked_jobs(analysis, grid, configs)
+        jobs = selected_jobs(analysis, grid, configs)
         jobs = [job for job in jobs if among is None or job.config.run_id in among]
         results, missing = find_results(analysis, jobs, describe_runs(configs, storage), storage)
         if results:

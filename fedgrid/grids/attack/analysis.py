@@ -1,29 +1,27 @@
 """The analysis `attack`: a job attacks one run; its rows are a client's or a model's numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isclose, isnan
+from typing import TYPE_CHECKING, Any
 
-from fedgrid.grids.analyses.analysis import (
-    Analysis,
-    Artifacts,
-    ConfigError,
-    Context,
-    GridFolder,
-    Job,
-    JobResult,
-    PageSection,
-    RunConfig,
-    Summary,
-    Table,
-)
-from fedgrid.grids.attack.compute import attack
-from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking, AttackKind
-from fedgrid.grids.attack.show import COLUMNS, LEVEL, SummaryRows, summary_of, table_of
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.round.run_state import RunState
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
+from fedgrid.grids.attack.pictures import Picture, draw_pictures
+from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
+from fedgrid.grids.attack.show import means_of, numbers_of, table_beside_published, table_of
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.results.study import readable_results
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import csv_text
-from fedgrid.tracking.papers.prigent.tables import against_attack
+from fedgrid.tracking import records
+from fedgrid.tracking.report.page import PageSection
 
-MESSAGES = "error from messages MSE"
+if TYPE_CHECKING:
+    from fedgrid.engine.runtime.run.replay import Encoder, Observed
+
+SAME_NORM = 1e-6
+"""Relative difference of an update's norm up to which it is the run's own."""
 TEXT = (
     "What a server, or another party that has the clusters' models, learns of the clients' images: "
     "docs/attacks.md. Of the runs that were finished when they were last attacked."
@@ -33,43 +31,62 @@ TEXT = (
 class Attack(Analysis):
     """What models, updates, messages and clusters tell of clients' images."""
 
-    name = verb = "attack"
+    name = "attack"
     settings = Attacking
     folder = "attacks"
 
-    def jobs(self, runs: Sequence[RunConfig], asked: Attacking, context: Context) -> Sequence[Job]:
+    def jobs(self, runs: Sequence[RunConfig], options: Attacking, context: Context) -> Sequence[Job]:
         """Return a job for each run; after its last round it is the same with the round's number.
 
         Raises:
             ConfigError: no run has the round, or what is to be reconstructed is no image.
         """
         greatest = max((context.last_round(run) for run in runs), default=0)
-        if runs and asked.round is not None and asked.round > greatest:
-            raise ConfigError(f"round={asked.round}: no run has more than {greatest} rounds")
+        if runs and options.round is not None and options.round > greatest:
+            raise ConfigError(f"round={options.round}: no run has more than {greatest} rounds")
         jobs = []
         for run in runs:
             context.dataset(run).check_classes("attack", "dataset")
-            if asked.kind == "reconstruction":
+            if options.kind == "reconstruction":
                 context.dataset(run).check_kind("attack kind=reconstruction", ("pixels",), "dataset")
             last = context.last_round(run)
-            is_last = asked.round in (None, last)
-            settings = asked.model_copy(update={"round": None}) if is_last else asked
+            is_last = options.round in (None, last)
+            settings = options.model_copy(update={"round": None}) if is_last else options
             jobs.append(Job(run, settings, settings.key, settings.round or last))
         return jobs
 
     def compute(self, job: Job, context: Context) -> Artifacts:
-        """Return the rows, and a picture of what was reconstructed."""
-        return attack(job, context)
+        """Return the rows, and a picture of what was reconstructed.
+
+        Raises:
+            ConfigError: a state is not there: the run was imported, or its states were deleted.
+            RunError: a state is damaged, or the encoder is gone.
+        """
+        # Importing torch takes seconds.
+        from fedgrid.engine.runtime.run.pretraining import encoder_of
+        from fedgrid.engine.runtime.run.replay import observe
+
+        config = job.config
+        before, after = states(job, context)
+        encoder = encoder_of(config, context.folder(config), context.storage)
+        observed = observe(config, before, after, context.data_dir, encoder)
+        _check_norms(job, context, {client: sent.norm for client, sent in observed.sent.items()})
+        with observed.numerics():
+            rows, drawings = run_attack(observed, job.settings, encoder)
+        pictures = {}
+        if drawings:
+            title = f"{config.scenario}, seed {config.seed}: {context.runs[config.run_id].algorithm}"
+            pictures["-images.png"] = draw_pictures(drawings, title, context.dataset(config).class_names)
+        return Artifacts({"rows": rows}, pictures)
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return a run's means by name, as `attack/membership_updates_auc`."""
         settings = result.job.settings
         at = "" if settings.round is None else f"_round_{settings.round}"
-        means = {}
-        for heading, of in COLUMNS[settings.kind].items():
-            words = " ".join((settings.kind, *heading)).lower().replace("'s", "")
-            means["attack/" + words.replace(" ", "_") + at] = of(result.about["rows"])
-        return means
+        return {
+            "attack/" + f"{settings.kind} {name}".lower().replace("'s", "").replace(" ", "_") + at: value
+            for name, value in means_of(result).items()
+        }
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
@@ -78,25 +95,34 @@ class Attack(Analysis):
         tables = []
         for kind in ATTACK_KINDS:
             if of_kind := [result for result in results if result.job.settings.kind == kind]:
-                summary = _summary(kind, of_kind)
-                tables.append(table_of(kind, summary))
-                if published and kind == "reconstruction" and (beside := _beside(summary)) is not None:
+                numbers = numbers_of(of_kind)
+                tables.append(table_of(kind, numbers))
+                if published and kind == "reconstruction" and (beside := table_beside_published(numbers)):
                     tables.append(beside)
         yield PageSection("attacks", "Attacks", TEXT, items=tuple(tables))
 
     def summary(
-        self, results: Sequence[JobResult], missing: Sequence[Job], asked: Attacking, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], options: Attacking, grid: GridFolder
     ) -> Summary:
         """Return a table for each scenario; all rows go to a csv file in the grid's folder."""
-        summary = _summary(asked.kind, results)
-        name = f"{self.folder}/{asked.key}.csv"
+        name = f"{self.folder}/{options.key}.csv"
         grid.write(name, _csv(results))
+        numbers = numbers_of(results)
         tables = [
-            table_of(asked.kind, [row for row in summary if row["scenario"] == scenario], asked.round)
-            for scenario in dict.fromkeys(row["scenario"] for row in summary)
+            table_of(options.kind, [pair for pair in numbers if pair[0].scenario == scenario], options.round)
+            for scenario in dict.fromkeys(run.scenario for run, _ in numbers)
         ]
         captions = list(dict.fromkeys(table.caption for table in tables))
-        return Summary(tables, captions, {"rows": summary}, f"Every client: {grid.path / name}")
+        rows = [
+            {
+                "run": run.name,
+                "run_id": run.run_id,
+                "algorithm": run.algorithm,
+                **{key: None if isnan(value) else value for key, value in of_run.items()},
+            }
+            for run, of_run in numbers
+        ]
+        return Summary(tables, captions, {"rows": rows}, f"Every client: {grid.path / name}")
 
     def slot(self, job: Job) -> str | None:
         """Return the kind; the report shows attacks after the last round."""
@@ -106,23 +132,68 @@ class Attack(Analysis):
 ATTACK = Attack()
 
 
-def _summary(kind: AttackKind, results: Sequence[JobResult]) -> SummaryRows:
-    scores = readable_results(
-        (result.run for result in results), lambda error: warn(f"{error}; its attack is left out")
-    )
-    readable = [result for result in results if result.run.run_id in scores]
-    return summary_of(
-        kind, [(result.run, row) for result in readable for row in result.about["rows"]], scores
-    )
+def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
+    """Return the run's states before and after the round; None before the first, or if it is gone.
+
+    Raises:
+        ConfigError, RunError: as `Attack.compute`.
+    """
+    last, stored = context.last_round(job.config), context.stored(job.config)
+    for number in (job.round, *([last - 1] if job.round == last > 1 else [])):
+        if number not in stored:
+            words = f"it keeps {' and '.join(map(str, stored))}; " if stored else ""
+            advice = "give one of them as round=" if stored else "run it again, or leave it out of the grid"
+            raise ConfigError(
+                f"it has no state after round {number}, so there is nothing to attack; {words}{advice}"
+            )
+    before = context.state(job, job.round - 1) if job.round - 1 in stored else None
+    return before, context.state(job)
 
 
-def _beside(summary: SummaryRows) -> Table | None:
-    errors = {
-        level: [value for value in row[MESSAGES] if value is not None]
-        for row in summary
-        if (level := row.get(LEVEL))
-    }
-    return against_attack(errors)
+def run_attack(
+    observed: "Observed", settings: Attacking, encoder: "Encoder | None"
+) -> "tuple[list[dict[str, Any]], Sequence[Picture]]":
+    """Return what an attack has found, a row a client, model or class, and its pictures.
+
+    `encoder` is what made the run's messages, for reconstruction. To be called within `observed.numerics()`.
+
+    Raises:
+        ConfigError: there is nothing that the attack can be made on.
+    """
+    from fedgrid.grids.attack.classes import classes
+    from fedgrid.grids.attack.membership import membership
+    from fedgrid.grids.attack.reconstruction import LARGEST, reconstruction
+
+    match settings.kind:
+        case "membership":
+            return membership(observed), ()
+        case "class":
+            return classes(observed), ()
+        case "reconstruction":
+            rows, pictures = reconstruction(observed, settings, encoder)
+            if not rows and (size := observed.layout.num_parameters) > LARGEST:
+                raise ConfigError(
+                    f"{observed.config.model} has {size:,} parameters, and updates of up to {LARGEST:,} are "
+                    "inverted"
+                )
+            return rows, pictures
+
+
+def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None:
+    """Warn if the updates are not those of the run, as on another kind of machine."""
+    columns = ["round", "client", "update_norm"]
+    rows = records.table(context.folder(job.config), "clients", columns=columns).to_pylist()
+    recorded = {row["client"]: row["update_norm"] for row in rows if row["round"] == job.round}
+    other = [
+        client
+        for client, norm in norms.items()
+        if not isclose(norm, recorded[client] or 0.0, rel_tol=SAME_NORM)
+    ]
+    if other:
+        warn(
+            f"{job.config.name}: this machine computes the updates of {len(other)} clients with other bits "
+            "than the run did; the updates computed here are attacked"
+        )
 
 
 def _csv(results: Sequence[JobResult]) -> str:

@@ -4,23 +4,25 @@ A run's number is the mean over its clients, or over those alone in their cluste
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import nan
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from fedgrid.grids.analyses.analysis import JobResult, table_of_means
 from fedgrid.grids.attack.settings import AttackKind
-from fedgrid.tracking.papers.prigent.tables import encoder_of, is_in_setting
-from fedgrid.tracking.scoring.axes import scenario_words
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.results.study import readable_results
+from fedgrid.tracking.papers.prigent.tables import against_attack, encoder_of, is_in_setting
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.tables.table import Column, Row, Table, number
+from fedgrid.tracking.tables.table import Column, Table
 
 AttackRow = Mapping[str, Any]
 """A row of results."""
 Number: TypeAlias = Callable[[Sequence[AttackRow]], float]
-NAN = float("nan")
-SummaryRows = list[dict[str, Any]]
-LEVEL = "level"
-"""In a summary: the row of a published table that an algorithm's runs stand beside, if any."""
+AttackNumbers: TypeAlias = Sequence[tuple[Run, Mapping[str, float]]]
+"""Each run with its numbers by group and heading, as `updates AUC`; NaN where there is none."""
+ALONE = "partition alone"
 
 
 def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
@@ -35,7 +37,7 @@ def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> N
             and (alone is None or row.get("alone") == alone)
         ]
         if not chosen:
-            return NAN
+            return nan
         values, clients = zip(*chosen, strict=True)
         return float(np.average(values, weights=clients))
 
@@ -88,59 +90,54 @@ CAPTIONS: Mapping[AttackKind, str] = {
 }
 
 
-def summary_of(
-    kind: AttackKind, pairs: Sequence[tuple[Run, AttackRow]], results: Mapping[str, Run]
-) -> SummaryRows:
-    """Return a row for each scenario and algorithm: names, and lists of the runs' numbers."""
-    by_run: dict[str, list[AttackRow]] = {}
-    runs = {run.run_id: run for run, _ in pairs}
-    for run, row in pairs:
-        by_run.setdefault(run.run_id, []).append(row)
-    rows: dict[tuple[Any, str], dict[str, Any]] = {}
-    for run_id, of_run in by_run.items():
-        run = runs[run_id]
-        row = rows.setdefault(
-            (run.scenario, run.algorithm),
-            {"scenario": scenario_words(run.scenario), "algorithm": run.algorithm, LEVEL: level_of(run)},
-        )
-        numbers = {
-            "partition ARI": results[run_id].last("ari"),
-            "partition alone": results[run_id].last("clients_alone"),
-            **{" ".join(heading): of(of_run) for heading, of in COLUMNS[kind].items()},
-        }
-        for name, value in numbers.items():
-            row.setdefault(name, []).append(None if np.isnan(value) else float(value))
-    return list(rows.values())
+def means_of(result: JobResult) -> dict[str, float]:
+    """Return the numbers of a run by group and heading, as `updates AUC`; NaN where there is none."""
+    columns = COLUMNS[result.job.settings.kind]
+    return {" ".join(heading): mean(result.about["rows"]) for heading, mean in columns.items()}
 
 
-def table_of(kind: AttackKind, summary: SummaryRows, after: int | None = None) -> Table:
-    """Return the table for the terminal; `after` is the round that was attacked, None the last one."""
-    headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
-    scenarios = {row["scenario"] for row in summary}
-    return Table(
-        f"attack-{kind}",
-        f"Attack: {kind}"
-        + (f", {summary[0]['scenario']}" if len(scenarios) == 1 else "")
-        + (f", after round {after}" if after else ""),
-        CAPTIONS[kind] + " Alone: clients whose cluster has no other. –: none. Means over clients and seeds.",
-        tuple(Column(name, group) for group, name in headings),
-        tuple(
-            Row(
-                row["algorithm"],
-                tuple(
-                    number(
-                        [NAN if value is None else value for value in row[f"{group} {name}"]],
-                        expected=len(row[f"{group} {name}"]),
-                        digits=1 if name == "alone" else 3,
-                    )
-                    for group, name in headings
-                ),
-                section=row["scenario"] if len(scenarios) > 1 else "",
-            )
-            for row in summary
-        ),
-        corner="algorithm",
+def numbers_of(results: Sequence[JobResult]) -> AttackNumbers:
+    """Return each run with its numbers, beside the ARI of its clusters and how many of its clients are alone.
+
+    A warning names the runs whose records do not fit together, and are left out.
+    """
+    runs = readable_results(
+        (result.run for result in results), lambda error: warn(f"{error}; its attack is left out")
     )
+    return [
+        (
+            run,
+            {
+                "partition ARI": runs[run.run_id].last("ari"),
+                ALONE: runs[run.run_id].last("clients_alone"),
+                **means_of(result),
+            },
+        )
+        for result in results
+        if (run := result.run).run_id in runs
+    ]
+
+
+def table_of(kind: AttackKind, numbers: AttackNumbers, after: int | None = None) -> Table:
+    """Return the table of one kind; `after` is the round that was attacked, None the last one."""
+    headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
+    return table_of_means(
+        f"attack-{kind}",
+        f"Attack: {kind}" + (f", after round {after}" if after else ""),
+        CAPTIONS[kind] + " Alone: clients whose cluster has no other. –: none. Means over clients and seeds.",
+        {" ".join(heading): Column(heading[1], heading[0]) for heading in headings},
+        numbers,
+        {ALONE: 1},
+    )
+
+
+def table_beside_published(numbers: AttackNumbers) -> Table | None:
+    """Return Prigent et al.'s Table II beside our errors of messages; None without runs of its setting."""
+    errors: dict[str, list[float]] = {}
+    for run, of_run in numbers:
+        if (level := level_of(run)) and not np.isnan(error := of_run["error from messages MSE"]):
+            errors.setdefault(level, []).append(error)
+    return against_attack(errors)
 
 
 def level_of(run: Run) -> str | None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import TypeAdapter
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
@@ -33,7 +32,6 @@ SHOWN = 15
 """Epochs in a terminal's table, at most."""
 
 
-_PROPOSAL = TypeAdapter(Proposal)
 Beside = Callable[[RunConfig, Mapping[str, Array], Path], Iterable[Table]]
 """Returns tables of a training, its columns, each of shape (E,), and its folder."""
 
@@ -43,13 +41,12 @@ class Epsilons(Analysis):
 
     name = folder = "epsilons"
     in_process = True
-    whole_grid = False
 
     def __init__(self, beside: Beside = lambda *training: ()) -> None:
         """Take what makes tables of a training and others like it."""
         self._beside = beside
 
-    def jobs(self, runs: Sequence[RunConfig], asked: Any, context: Context) -> Sequence[Job]:
+    def jobs(self, runs: Sequence[RunConfig], options: Any, context: Context) -> Sequence[Job]:
         """Return a job for each run.
 
         Raises:
@@ -61,7 +58,7 @@ class Epsilons(Analysis):
                     f"{run.name} is a run of {run.clients} clients; epsilons are proposed from a training "
                     f"without clients: `fedgrid run {CENTRALISED} --dataset {run.dataset}`"
                 )
-        return super().jobs(runs, asked, context)
+        return super().jobs(runs, options, context)
 
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the proposal, and a preset of it."""
@@ -71,14 +68,14 @@ class Epsilons(Analysis):
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return the settings that are proposed."""
-        return {f"{self.name}/{name}": value for name, value in _proposal(result).settings.items()}
+        return {f"{self.name}/{name}": value for name, value in Proposal(**result.about).settings.items()}
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterator[PageSection]:
         """Yield a section for each training."""
         for result in results:
-            epochs, proposal = epochs_of(result.run.folder), _proposal(result)
+            epochs, proposal = epochs_of(result.run.folder), Proposal(**result.about)
             plate = Plate(
                 f"epsilons-{result.run.run_id}",
                 "Loss and norms by epoch",
@@ -97,12 +94,12 @@ class Epsilons(Analysis):
             )
 
     def summary(
-        self, results: Sequence[JobResult], missing: Sequence[Job], asked: Any, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], options: Any, grid: GridFolder
     ) -> Summary:
         """Return the epochs, the proposal and options to paste; beside them further trainings."""
         tables, lines, rows = [], [], []
         for result in results:
-            epochs, proposal = epochs_of(result.run.folder), _proposal(result)
+            epochs, proposal = epochs_of(result.run.folder), Proposal(**result.about)
             tables += [
                 epochs_table(result.run.name, epochs, SHOWN),
                 *self._beside(result.job.config, epochs, result.run.folder),
@@ -119,7 +116,7 @@ class Epsilons(Analysis):
     def pictures(self, result: JobResult, folder: Path) -> Iterator[Path]:
         """Draw loss and norms."""
         path = folder / "update_norms.png"
-        drawn = figures.update_norms(epochs_of(result.run.folder), **_proposal(result).settings)
+        drawn = figures.update_norms(epochs_of(result.run.folder), **Proposal(**result.about).settings)
         figures.save(drawn, path)
         yield path
 
@@ -183,7 +180,3 @@ def preset_text(config: RunConfig, proposal: Proposal) -> str:
         ],
     }
     return "".join(f"# {note}\n" for note in notes) + yaml.safe_dump(preset, sort_keys=False)
-
-
-def _proposal(result: JobResult) -> Proposal:
-    return _PROPOSAL.validate_python(result.about)

@@ -1,61 +1,135 @@
 """The analysis `explain`: a job explains the images of one distribution of one run.
 
-Its records, `explanations/<key>.parquet`, have a row an image.
+Its records, `explanations/<key>.parquet`, have a row an image. All checks come before anything starts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self, get_args
 
+from pydantic import field_validator, model_validator
+
+from fedgrid.algorithms.contract.section import PositiveInt, Section
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.integrity.tables import parquet_bytes
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.grids.analyses.analysis import (
-    Analysis,
-    Artifacts,
-    Context,
-    GridFolder,
-    Job,
-    JobResult,
-    PageSection,
-    RunConfig,
-    Summary,
+from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
+from fedgrid.grids.explain.compute.settings import (
+    IMAGES,
+    PUBLISHED_IMAGES,
+    PUBLISHED_PIXELS,
+    STEPS,
+    Baseline,
+    Explaining,
+    On,
+    named_layer,
 )
-from fedgrid.grids.explain import estimate
-from fedgrid.grids.explain.compute.records import parquet_bytes
-from fedgrid.grids.explain.compute.settings import Explaining
-from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
-from fedgrid.grids.explain.read import CLASSES, RECORDS, ReadJob, read_result, summarise
 from fedgrid.grids.explain.shown.maps import map_grid
-from fedgrid.grids.explain.shown.results import ExplainedGrid, sentence
+from fedgrid.grids.explain.shown.results import (
+    CLASSES,
+    RECORDS,
+    ExplainedGrid,
+    JobRecords,
+    read_result,
+    sentence,
+    summarise,
+)
 from fedgrid.grids.explain.shown.sections import own_sections
 from fedgrid.grids.explain.shown.tables import own_scores
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, run_means
 from fedgrid.tracking.names import AS_PUBLISHED
+from fedgrid.tracking.report.page import PageSection
+
+LAST: Literal["last"] = "last"
+
+
+class ExplainOptions(Section):
+    """What of finished runs is explained, and how."""
+
+    on: tuple[On, ...] = get_args(On)
+    """Whose images: members (the model's own clients'), others, server; or several."""
+    images: PositiveInt | None = None
+    """Images of each client; None: 24, or all if a client has fewer."""
+    steps: PositiveInt | None = None
+    """Most steps of a curve; None: 32."""
+    round: PositiveInt | Literal["last"] = LAST
+    """The state after this round is explained."""
+    baseline: Baseline | None = None
+    """What removed pixels become: the mean colour of the client's images, black, or blurred; None: mean."""
+    as_published: bool = False
+    """As the OCFL journal paper did, with its mistakes."""
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @field_validator("on")
+    @classmethod
+    def _in_order(cls, names: tuple[On, ...]) -> tuple[On, ...]:
+        return tuple(on for on in get_args(On) if on in names)
+
+    @model_validator(mode="after")
+    def _published_fixes_baseline_and_steps(self) -> Self:
+        for key, value in (("steps", self.steps), ("baseline", self.baseline)):
+            if self.as_published and value is not None:
+                raise ValueError(
+                    f"{key}={value} with as_published=true, which has a black baseline and "
+                    f"{PUBLISHED_PIXELS} pixels a step; leave out one of the two"
+                )
+        return self
+
+    def settings(self, on: On, number: int, images: int) -> Explaining:
+        """Return the settings for one distribution, after round `number`."""
+        if self.as_published:
+            return Explaining(on=on, round=number, images=images, baseline="black", as_published=True)
+        return Explaining(
+            on=on,
+            round=number,
+            images=images,
+            steps=STEPS if self.steps is None else self.steps,
+            baseline=self.baseline or "mean",
+        )
 
 
 class Explain(Analysis):
     """Which pixels the models of runs rest on."""
 
-    name = verb = "explain"
+    name = "explain"
     settings = Explaining
     options = ExplainOptions
     folder = "explanations"
-    unit = "images"
     on_gpu = True
-    whole_grid = False
 
-    def jobs(self, runs: Sequence[RunConfig], asked: ExplainOptions, context: Context) -> Sequence[Job]:
-        """Return a job for each run and distribution."""
-        return make_jobs(runs, asked, context)
+    def jobs(self, runs: Sequence[RunConfig], options: ExplainOptions, context: Context) -> Sequence[Job]:
+        """Return a job for each run and distribution.
+
+        Raises:
+            ConfigError: a run lacks the state of the round; more images or steps than there are; or a model
+                that does not say what is explained.
+            DataError: the images are missing.
+        """
+        for run in runs:
+            _check_model(run, options, context)
+        rounds = {run.run_id: _round(run, options, context) for run in runs}
+        images = _images(runs, options, rounds, context.data_dir)
+        pairs = (
+            (run, options.settings(on, rounds[run.run_id], images[run.shared_prefix]))
+            for run in runs
+            for on in options.on
+        )
+        return [Job(run, settings, settings.key, settings.round) for run, settings in pairs]
 
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the records, the shape of an image, and the names of the classes, if they have names."""
         # Importing torch takes seconds.
         from fedgrid.grids.explain.compute.explained_run import explain_run
 
-        state = context.state(job)
-        table = explain_run(job.config, state, context.data_dir, job.settings, context.device, context.done)
+        table = explain_run(job.config, context.state(job), context.data_dir, job.settings, context.device)
         dataset = context.dataset(job.config)
         names = {CLASSES: list(dataset.class_names)} if dataset.class_names else {}
         return Artifacts({"shape": list(dataset.inputs.shape), **names}, {RECORDS: parquet_bytes(table)})
@@ -71,7 +145,7 @@ class Explain(Analysis):
         return own_sections(styles(results, missing), published=published)
 
     def summary(
-        self, results: Sequence[JobResult], missing: Sequence[Job], asked: ExplainOptions, grid: GridFolder
+        self, results: Sequence[JobResult], missing: Sequence[Job], options: ExplainOptions, grid: GridFolder
     ) -> Summary:
         """Return the tables of scores by number of clients and distribution."""
         explained = summarise([read_result(one) for one in results], len(missing))
@@ -104,27 +178,72 @@ class Explain(Analysis):
         """Return the distribution and the style."""
         return f"{job.settings.on} {_style(job)}".rstrip()
 
-    def label(self, job: Job) -> str:
-        """Return the distribution."""
-        return str(job.settings.on)
-
-    def size(self, job: Job) -> int:
-        """Return the number of images; as published, of a run with one cluster."""
-        return int(job.settings.images) * (1 if job.settings.as_published else job.config.clients)
-
-    def plan(
-        self, jobs: Sequence[Job], todo: Sequence[Job], data_dir: Path, cores: int
-    ) -> Iterator[dict[str, Any]]:
-        """Yield a row for each data set and distribution, with the hours."""
-        return estimate.rows_of(jobs, todo, data_dir, cores)
-
 
 EXPLAIN = Explain()
 
 
+def _round(run: RunConfig, options: ExplainOptions, context: Context) -> int:
+    stored = context.stored(run)
+    if not stored:
+        raise ConfigError(
+            f"{run.name} has no state to explain: it was imported without its models, or they were deleted; "
+            "leave it out with --where, or run it again"
+        )
+    number = context.last_round(run) if options.round == LAST else options.round
+    if number not in stored:
+        raise ConfigError(
+            f"round={options.round}: {run.name} has no state after round {number}; it keeps "
+            f"{' and '.join(map(str, stored))}"
+        )
+    return number
+
+
+def _check_model(run: RunConfig, options: ExplainOptions, context: Context) -> None:
+    """Check that the model says what is explained, and the image has pixels for the steps."""
+    dataset = context.dataset(run)
+    dataset.check_kind("explain", ("pixels",), "dataset")
+    named_layer(run.model, dataset.inputs)
+    _, height, width = dataset.inputs.shape
+    try:
+        options.settings("members", 1, 1).pixels(height * width)
+    except ConfigError as error:
+        raise ConfigError(f"steps: {error}") from error
+
+
+def _images(
+    runs: Sequence[RunConfig], options: ExplainOptions, rounds: Mapping[str, int], data_dir: Path
+) -> dict[str, int]:
+    """Return how many images each client, or as published each cluster, has explained, by shared prefix."""
+    if options.as_published:
+        return {run.shared_prefix: options.images or PUBLISHED_IMAGES for run in runs}
+    firsts = {run.shared_prefix: run for run in runs}
+    counts = {}
+    # By data set: the images of one at a time are in memory.
+    for shared_prefix, run in sorted(firsts.items(), key=lambda item: item[1].dataset):
+        most, why = min(_limits(run, options, rounds[run.run_id], data_dir))
+        if options.images is not None and options.images > most:
+            raise ConfigError(f"images={options.images}: {why} in {run.scenario}; choose 1 to {most}")
+        counts[shared_prefix] = min(IMAGES, most) if options.images is None else options.images
+    return counts
+
+
+def _limits(
+    run: RunConfig, options: ExplainOptions, number: int, data_dir: Path
+) -> Iterator[tuple[int, str]]:
+    """Yield the number of images to explain, and whose they are."""
+    # Importing torch takes seconds.
+    from fedgrid.engine.runtime.run.prepare import held_in, prepare
+
+    counts_K = [len(test) for test in held_in(run, data_dir, number - 1).test_K]
+    yield min(counts_K), f"client {counts_K.index(min(counts_K))} has {min(counts_K)} test images"
+    if "server" in options.on:
+        setup, _ = prepare(run, data_dir)
+        yield len(setup.server_set), f"the server has {len(setup.server_set)} test images"
+
+
 def styles(results: Sequence[JobResult], missing: Sequence[Job] = ()) -> dict[str, ExplainedGrid]:
     """Return by style what a report shows; `missing` are the jobs that have no results yet."""
-    by_style: dict[str, list[ReadJob]] = {}
+    by_style: dict[str, list[JobRecords]] = {}
     for result in results:
         by_style.setdefault(_style(result.job), []).append(read_result(result))
     return {
@@ -133,7 +252,7 @@ def styles(results: Sequence[JobResult], missing: Sequence[Job] = ()) -> dict[st
     }
 
 
-def metrics_of(read: ReadJob) -> dict[str, float]:
+def metrics_of(read: JobRecords) -> dict[str, float]:
     """Return the means over a run's images by name, as `explanations/members_gap`."""
     explained = summarise([read]).explained
     style = "_as_published" if read.settings.as_published else ""

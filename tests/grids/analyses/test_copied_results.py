@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import report
 from fedgrid.grids.analyses.analysis import AnalysisSettings
-from fedgrid.grids.analyses.command import How, analyse
+from fedgrid.grids.analyses.command import analyse
 from fedgrid.grids.analyses.report import describe_runs
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -26,8 +26,8 @@ def made(tmp_path_factory):
     """A grid of two runs that were analysed."""
     storage = finished_grid(tmp_path_factory.mktemp("made"))
     active.use([PLUGIN])
-    how = How(in_process=True, as_json=True)
-    analyse(find_analysis("spread"), GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), how=how)
+    how = dict(in_process=True, as_json=True)
+    analyse(find_analysis("spread"), GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), **how)
     yield storage
     active.use()
 
@@ -39,7 +39,7 @@ def storage(made, tmp_path):
 
 
 def asked(storage):
-    return report.asked_jobs(find_analysis("spread"), GridFolder(storage, GRID), RUNS)
+    return report.selected_jobs(find_analysis("spread"), GridFolder(storage, GRID), RUNS)
 
 
 def mark_of(storage, run):

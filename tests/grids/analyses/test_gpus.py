@@ -10,7 +10,7 @@ from rich.console import Console
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
-from fedgrid.grids.analyses.command import How, Result, analyse
+from fedgrid.grids.analyses.command import Result, analyse
 from fedgrid.grids.ray_cluster import cluster
 from tests.helpers.explained import GRID, finished_grid
 from tests.helpers.small_grid import NOWHERE
@@ -49,8 +49,8 @@ def storage(finished, tmp_path, monkeypatch):
 
 
 def run(storage, analysis, **options):
-    how = How(**{"as_json": True, **options})
-    return analyse(analysis, GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), how=how)
+    how = {"as_json": True, **options}
+    return analyse(analysis, GRID, storage, NOWHERE, AnalysisSettings(), Console(quiet=True), **how)
 
 
 def test_gpu_that_torch_cannot_use_is_not_silently_left_for_the_cpu(storage):

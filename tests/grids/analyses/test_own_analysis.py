@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
-from fedgrid.grids.analyses.command import How, Result, analyse
+from fedgrid.grids.analyses.command import Result, analyse
 from fedgrid.grids.analyses.execute import _task, run_on_ray
 from fedgrid.grids.analyses.report import describe_runs, find_results, sections
 from fedgrid.grids.cli.actions.analyses import (
@@ -54,9 +54,9 @@ def storage(finished, tmp_path):
 
 
 def run(storage, **options):
-    how = How(**{"in_process": True, "as_json": True, **options})
+    how = {"in_process": True, "as_json": True, **options}
     own, console = find_analysis("spread"), Console(quiet=True)
-    return analyse(own, GRID, storage, NOWHERE, AnalysisSettings(), console, how=how)
+    return analyse(own, GRID, storage, NOWHERE, AnalysisSettings(), console, **how)
 
 
 def test_command_computes_resumes_and_logs_a_number_of_each_run(finished, tmp_path):
@@ -94,7 +94,7 @@ def test_dry_run_starts_and_writes_nothing(storage, capsys):
     before = sorted(storage.root.rglob("*"))
     assert run(storage, dry_run=True) == Result()
     (row,) = json.loads(capsys.readouterr().out)["rows"]
-    assert row == {"dataset": "digits", "runs": 2, "analysed": 0}
+    assert row == {"dataset": "digits", "part": "", "runs": 2, "analysed": 0}
     assert sorted(storage.root.rglob("*")) == before
 
 

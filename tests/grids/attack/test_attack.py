@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import mlflow_log
 from fedgrid.grids.analyses.analysis import Context
-from fedgrid.grids.analyses.command import How, analyse
+from fedgrid.grids.analyses.command import analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.analyses.report import describe_runs, find_results, sections
@@ -48,8 +48,8 @@ def storage(tmp_path_factory):
 
 def attack_grid(name, storage, settings, console, *, as_json=False, dry_run=False):
     """Run the command in this process; return how many attacks failed."""
-    how = How(in_process=True, as_json=as_json, dry_run=dry_run)
-    return analyse(ATTACK, name, storage, NOWHERE, settings, console, how=how).failed
+    how = dict(in_process=True, as_json=as_json, dry_run=dry_run)
+    return analyse(ATTACK, name, storage, NOWHERE, settings, console, **how).failed
 
 
 def settings_of(kind, clients=None, steps=None, round_number=None):
@@ -172,7 +172,7 @@ def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage,
     try:
         settings = settings_of("membership", None, None, 1)
         assert attack_grid("small", storage, settings, Console(), as_json=True) == 2
-        assert "after round 1, so there is nothing to attack; it keeps 2; take one" in " ".join(
+        assert "after round 1, so there is nothing to attack; it keeps 2; give one of them as round=" in " ".join(
             capsys.readouterr().err.split()
         )
     finally:

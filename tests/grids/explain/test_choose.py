@@ -12,8 +12,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Context
 from fedgrid.grids.analyses.choose import find_runs, split_finished
 from fedgrid.grids.cli.actions.analyses import read_options
-from fedgrid.grids.explain.analysis import EXPLAIN
-from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
+from fedgrid.grids.explain.analysis import EXPLAIN, ExplainOptions
 from tests.helpers.explained import GRID, RUNS, UNFINISHED
 from tests.helpers.small_grid import NOWHERE
 
@@ -27,7 +26,7 @@ def storage(finished):
 
 def refused(storage, runs=RUNS, **asked):
     with pytest.raises(ConfigError) as error:
-        make_jobs(runs, ExplainOptions(on=MEMBERS, **asked), Context(storage, NOWHERE, {}))
+        EXPLAIN.jobs(runs, ExplainOptions(on=MEMBERS, **asked), Context(storage, NOWHERE, {}))
     return str(error.value)
 
 
@@ -73,8 +72,8 @@ def test_run_that_is_not_finished_is_left_out_and_named(storage):
 
 def test_last_round_is_the_same_as_its_number_and_one_that_is_gone_is_answered_with_those_kept(storage):
     context = Context(storage, NOWHERE, {})
-    (last,) = make_jobs(RUNS[:1], ExplainOptions(on=MEMBERS), context)
-    (third,) = make_jobs(RUNS[:1], ExplainOptions(on=MEMBERS, round=3), context)
+    (last,) = EXPLAIN.jobs(RUNS[:1], ExplainOptions(on=MEMBERS), context)
+    (third,) = EXPLAIN.jobs(RUNS[:1], ExplainOptions(on=MEMBERS, round=3), context)
     assert last.key == third.key
     assert "has no state after round 1; it keeps 2 and 3" in refused(storage, round=1)
     with pytest.raises(ConfigError, match="round.* = 'first'"):
@@ -95,7 +94,7 @@ def test_run_without_a_state_is_refused(storage, tmp_path):
 def test_more_images_or_steps_than_there_are_are_refused_with_the_most(storage):
     most = int(re.search(r"choose 1 to (\d+)$", refused(storage, images=10**6))[1])
     assert f"images={most + 1}: client" in refused(storage, images=most + 1)
-    make_jobs(RUNS, ExplainOptions(on=MEMBERS, images=most), Context(storage, NOWHERE, {}))
+    EXPLAIN.jobs(RUNS, ExplainOptions(on=MEMBERS, images=most), Context(storage, NOWHERE, {}))
     assert refused(storage, steps=65).startswith("steps: 65 steps for an image of 64 pixels")
 
 

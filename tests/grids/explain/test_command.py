@@ -16,12 +16,11 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses import command
 from fedgrid.grids.analyses.analysis import Context
-from fedgrid.grids.analyses.command import How, analyse
+from fedgrid.grids.analyses.command import analyse
 from fedgrid.grids.analyses.execute import run_on_ray
 from fedgrid.grids.analyses.files import JobFiles
-from fedgrid.grids.analyses.report import asked_jobs, describe_runs, find_results
-from fedgrid.grids.explain.analysis import EXPLAIN, styles
-from fedgrid.grids.explain.jobs import ExplainOptions, make_jobs
+from fedgrid.grids.analyses.report import describe_runs, find_results, selected_jobs
+from fedgrid.grids.explain.analysis import EXPLAIN, ExplainOptions, styles
 from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
@@ -53,8 +52,8 @@ def run(root, patch, asked=ASKED, **options):
     printed = []
     patch.setattr(command, "log_to_mlflow", lambda *given: True)
     patch.setattr("builtins.print", lambda text: printed.append(text))
-    how = How(**{"in_process": True, "as_json": True, **options})
-    analyse(EXPLAIN, GRID, Storage(root), NOWHERE, asked, Console(quiet=True), how=how)
+    how = {"in_process": True, "as_json": True, **options}
+    analyse(EXPLAIN, GRID, Storage(root), NOWHERE, asked, Console(quiet=True), **how)
     return json.loads(printed[-1]) if printed else {}
 
 
@@ -95,7 +94,7 @@ def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch)
     state = folder_of(root, RUNS[0]) / "state-000003.safetensors"
     state.write_bytes(state.read_bytes() + b" ")
     list_files(state.parent)
-    jobs = make_jobs(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
+    jobs = EXPLAIN.jobs(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
     done = [JobFiles(Storage(root), EXPLAIN.folder, job).read() is not None for job in jobs]
     assert done == [False, False, True, True]
 
@@ -110,34 +109,19 @@ def test_dry_run_says_what_is_left_and_writes_nothing(whole, tmp_path, monkeypat
     root = copy_of(whole[0], tmp_path)
     sorted(root.glob("*/explanations/members-*.json"))[0].unlink()
     before = sorted(root.rglob("*"))
-    monkeypatch.setattr("fedgrid.grids.explain.estimate.ENOUGH", 0.0)
     found = run(root, monkeypatch, dry_run=True)
     assert sorted(root.rglob("*")) == before
-    assert [(row["on"], row["runs"], row["explained"]) for row in found["rows"]] == [
+    assert [(row["part"], row["runs"], row["analysed"]) for row in found["rows"]] == [
         ("members", 2, 1),
         ("others", 2, 2),
     ]
-    # Two images of three clients; of four steps three are between the ends, in four curves.
-    assert found["rows"][0]["forward_passes"] == 2 * 3 * (2 + 4 * 3)
-
-
-def test_dry_run_gives_minutes_not_hours(whole, tmp_path):
-    root = copy_of(whole[0], tmp_path)
-    dry_run = (
-        *("analyse", GRID, "explain", "on=members", "images=2", "steps=4"),
-        *("--storage", root, "--dry-run"),
-    )
-    assert "About" not in fedgrid(*dry_run).out, "all of them are explained"
-    for mark in root.glob("*/explanations/members-*.json"):
-        mark.unlink()
-    assert "About 1 min on " in fedgrid(*dry_run).out
 
 
 def test_report_shows_what_was_asked_for_last(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
     run(root, monkeypatch, ExplainOptions(on=("members",), images=1, steps=4))
     storage = Storage(root)
-    jobs = asked_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
+    jobs = selected_jobs(EXPLAIN, GridFolder(storage, GRID), RUNS)
     found = styles(find_results(EXPLAIN, jobs, describe_runs(RUNS, storage), storage)[0])[""]
     images = {on: [each.weight for each in found.explained if each.on == on] for on in DISTRIBUTIONS}
     assert (sum(images["members"]), sum(images["server"])) == (1 * 3 * 2, 0)
@@ -174,7 +158,7 @@ def test_records_on_ray_are_those_of_one_process(whole, tmp_path, ray_session):
     storage = Storage(root)
     # A job of each run: every task of Ray imports torch.
     context = Context(storage, NOWHERE, describe_runs(RUNS, storage))
-    jobs = [job for job in make_jobs(RUNS, ASKED, context) if job.settings.on == "others"]
+    jobs = [job for job in EXPLAIN.jobs(RUNS, ASKED, context) if job.settings.on == "others"]
     ended = []
     with Lease(storage, GRID) as lease:
         run_on_ray(EXPLAIN, jobs, context, lease.token, lambda: None, ended.append)

@@ -53,16 +53,13 @@ def analyse(
     storage: StorageAt = "runs",
     data_dir: DataDir = None,
     in_process: InProcess = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, and roughly how long it takes.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compute something of each finished run: explanations, attacks, or an analysis of your own.
 
     Runs are not changed. After an interruption, the same command continues.
     """
-    from fedgrid.grids.analyses.command import How
     from fedgrid.grids.analyses.command import analyse as analyse_runs
     from fedgrid.grids.cli.actions.analyses import find_analysis, read_options
 
@@ -76,7 +73,10 @@ def analyse(
         read_options(analysis, overrides or []),
         console(),
         filters=where or (),
-        how=How(in_process, dry_run, as_json, trust),
+        in_process=in_process,
+        dry_run=dry_run,
+        as_json=as_json,
+        trust=trust,
     )
     if result.stopped or result.failed:
         raise typer.Exit(INTERRUPTED if result.stopped else FAILED)

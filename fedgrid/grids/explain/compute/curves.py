@@ -1,5 +1,7 @@
 """Insertion and deletion curves: the score of an image while its pixels are exchanged, important ones first.
 
+An image's scores are the areas under its curves, by the order of its map and by a random one.
+
 Source: Petsiuk et al., RISE, BMVC 2018, section 4.2. Insertion goes from a baseline image to the full one,
 deletion from the full one to the baseline; a good order makes the first rise and the second fall at once. The
 area is the trapezoid's over equally spaced points, as in RISE, also if the last step is a short one.
@@ -9,7 +11,7 @@ Shapes: an image of C channels and P = H x W pixels, K steps, so K + 1 points of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -95,6 +97,49 @@ def curves(
         Curves(torch.cat([base, rising, full]), torch.cat([full, falling, base]))
         for rising, falling in zip(inserted, deleted, strict=True)
     ]
+
+
+def score_image(
+    score: Score,
+    image_CHW: Tensor,
+    baseline_CHW: Tensor,
+    map_HW: Tensor,
+    step: int,
+    rng: np.random.Generator,
+) -> dict[str, Any]:
+    """Score the order of a map, and a random one that `rng` draws.
+
+    Args:
+        score: as of `class_score`.
+        image_CHW: float32.
+        baseline_CHW: what stands for an absent pixel; the same shape.
+        map_HW: the image's saliency.
+        step: pixels exchanged at a time.
+        rng: seeded for this image alone, so that its order does not depend on which others are scored.
+
+    Returns:
+        The columns of `records` from `insertion` to `empty`, and those of the curves: areas and probabilities
+        from 0 to 1; curves as float16, shape (K + 1,).
+
+    Raises:
+        ConfigError: `step` does not fit the image.
+        ValueError: the map has NaN.
+    """
+    orders = (order_of(map_HW), random_order(map_HW.numel(), rng).to(map_HW.device))
+    by_map, by_chance = curves(score, image_CHW, baseline_CHW, orders, step)
+    by_name = {
+        "insertion": by_map.insertion,
+        "deletion": by_map.deletion,
+        "random_insertion": by_chance.insertion,
+        "random_deletion": by_chance.deletion,
+    }
+    return {
+        **{name: auc(curve) for name, curve in by_name.items()},
+        "p_full": float(by_map.insertion[-1]),
+        "p_base": float(by_map.insertion[0]),
+        "empty": bool(map_HW.max() == map_HW.min()),
+        **{f"{name}_curve": curve.numpy().astype(np.float16) for name, curve in by_name.items()},
+    }
 
 
 def auc(curve: Tensor) -> float:

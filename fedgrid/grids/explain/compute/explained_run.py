@@ -5,7 +5,7 @@ On the CPU an image's numbers have the same bits wherever, and beside whichever 
 Source: Zuziak et al. 2025, arXiv:2509.01587, section 5, Algorithm 2.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +19,11 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.run.served import ServedModels
-from fedgrid.grids.explain.compute.curves import class_score
-from fedgrid.grids.explain.compute.layers import named_layer
-from fedgrid.grids.explain.compute.measures import score_image
-from fedgrid.grids.explain.compute.records import SCHEMA, Row, score_columns
+from fedgrid.grids.explain.compute.curves import class_score, score_image
+from fedgrid.grids.explain.compute.records import SCHEMA, Row
 from fedgrid.grids.explain.compute.saliency import Saliency, grad_cam, input_gradients
 from fedgrid.grids.explain.compute.samples import SERVER, Sample, SampleSource, position_of, samples
-from fedgrid.grids.explain.compute.settings import Baseline, Explaining
+from fedgrid.grids.explain.compute.settings import Baseline, Explaining, named_layer
 
 KERNEL, DEVIATION = 11, 5.0
 """Pixels of the Gaussian blur of RISE's insertion curve."""
@@ -39,7 +37,6 @@ def explain_run(
     data_dir: Path,
     settings: Explaining,
     device: str = "cpu",
-    done: Callable[[int], object] = lambda images: None,
 ) -> pa.Table:
     """Return the records of one distribution, with the columns of `records.SCHEMA`, a row an image.
 
@@ -49,7 +46,6 @@ def explain_run(
         data_dir: the folder of the images.
         settings: what is explained, and how.
         device: where, as torch calls it.
-        done: called with the number of images that have been explained since the last call.
 
     Raises:
         ConfigError: more images than there are, more steps than pixels, or a model that names no layer.
@@ -69,7 +65,6 @@ def explain_run(
         explainer = Explainer(settings, module, layer, pixels, config.root_seed, colour_C)
         with served.worker.numerics():
             rows += _rows(sample, explainer, served)
-        done(len(sample.holder_N))
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -106,8 +101,7 @@ class Explainer:
         if not bool(torch.isfinite(logits).all() and torch.isfinite(map_HW).all()):
             return row
         score = class_score(self.module, prediction)
-        scores = score_image(score, image_CHW, baseline_CHW, map_HW, self.pixels, rng)
-        row |= score_columns(scores)
+        row |= score_image(score, image_CHW, baseline_CHW, map_HW, self.pixels, rng)
         row |= {
             "map_largest": float(saliency.largest_N[0]),
             "map_values": len(np.unique(map_HW.cpu().numpy())),

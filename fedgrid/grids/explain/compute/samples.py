@@ -92,7 +92,7 @@ def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sampl
     count, held = settings.images, candidates.shape[1]
     if count > held:
         raise ConfigError(
-            f"--images {count}: client {client} has {held} images of {settings.on}; take at most {held}"
+            f"images={count}: client {client} has {held} images of {settings.on}; take at most {held}"
         )
     return _sample(source, client, candidates[:, :count])
 

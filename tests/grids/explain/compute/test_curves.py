@@ -16,6 +16,7 @@ from fedgrid.grids.explain.compute.curves import (
     curves,
     order_of,
     random_order,
+    score_image,
 )
 from fedgrid.grids.explain.compute.settings import counts, pixels_a_step
 
@@ -172,3 +173,34 @@ def test_softmax_over_one_class_is_1_everywhere():
 def test_score_of_a_model_in_train_mode_is_refused():
     with pytest.raises(ValueError, match="train mode"):
         class_score(small_model().train(), 0)
+
+
+def first_pixel(images):
+    return images[:, 0, 0, 0]
+
+
+FOUR_ONES, FOUR_ZEROS = torch.ones(1, 2, 2), torch.zeros(1, 2, 2)
+
+
+def test_image_is_scored_in_the_order_of_its_map_and_in_a_random_one():
+    """The map's greatest pixel is the decisive one; the random order is the generator's."""
+    saliency = torch.tensor([[1.0, 0.5], [0.5, 0.0]])
+    found = score_image(first_pixel, FOUR_ONES, FOUR_ZEROS, saliency, 1, np.random.default_rng(3))
+    place = int(np.flatnonzero(np.random.default_rng(3).permutation(4) == 0)[0])
+    assert (found["insertion"], found["deletion"]) == (0.875, 0.125)
+    assert found["random_insertion"] == pytest.approx(1 - (place + 0.5) / 4)
+    assert found["random_deletion"] == pytest.approx((place + 0.5) / 4)
+    assert (found["p_full"], found["p_base"], found["empty"]) == (1.0, 0.0, False)
+    assert found["insertion_curve"].tolist() == [0, 1, 1, 1, 1]
+
+
+def test_constant_map_is_empty_and_scored_row_by_row():
+    found = score_image(first_pixel, FOUR_ONES, FOUR_ZEROS, torch.zeros(2, 2), 1, np.random.default_rng(0))
+    assert (found["insertion"], found["empty"]) == (0.875, True)
+
+
+def test_mean_of_areas_is_the_area_of_the_mean_curve():
+    rng = np.random.default_rng(0)
+    orders = [torch.from_numpy(rng.permutation(4)) for _ in range(5)]
+    found = [each.insertion for each in curves(first_pixel, FOUR_ONES, FOUR_ZEROS, orders, 1)]
+    assert np.mean([auc(curve) for curve in found]) == pytest.approx(auc(torch.stack(found).mean(dim=0)))

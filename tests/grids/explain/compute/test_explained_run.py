@@ -109,5 +109,5 @@ def test_as_published_each_cluster_draws_its_own_images_from_black():
 
 
 def test_more_images_than_a_client_has_are_refused_with_how_many_there_are():
-    with pytest.raises(ConfigError, match=r"--images 12: client 0 has 11 images of members; take at most 11"):
+    with pytest.raises(ConfigError, match=r"images=12: client 0 has 11 images of members; take at most 11"):
         explained("fedavg", images=12)

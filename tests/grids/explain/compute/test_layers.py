@@ -7,8 +7,8 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.registry import INPUT, MODELS, ModelEntry
-from fedgrid.grids.explain.compute.layers import named_layer
 from fedgrid.grids.explain.compute.saliency import feature_layer
+from fedgrid.grids.explain.compute.settings import named_layer
 
 SHAPE = (3, 32, 32)
 

@@ -9,7 +9,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.explain.analysis import metrics_of
 from fedgrid.grids.explain.compute.records import CURVES, SCHEMA
 from fedgrid.grids.explain.compute.settings import Explaining
-from fedgrid.grids.explain.read import ReadJob, summarise
+from fedgrid.grids.explain.shown.results import JobRecords, summarise
 from fedgrid.grids.results.runs import describe
 from tests.helpers.small_grid import config
 
@@ -30,7 +30,7 @@ def row(insertion, deletion=0.0, *, client=0, cluster=0, place=0, chance=0.0, p=
 def read(rows, tmp_path, algorithm="fedavg", on="members", **settings):
     (run,) = describe([config(seed=1, algorithm=algorithm)], Storage(tmp_path))
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    return ReadJob(run, Explaining(on=on, round=3, images=2, **settings), table, (1, 2, 2))
+    return JobRecords(run, Explaining(on=on, round=3, images=2, **settings), table, (1, 2, 2))
 
 
 def test_scores_of_a_model_are_means_over_its_images(tmp_path):
