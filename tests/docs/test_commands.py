@@ -30,7 +30,7 @@ ELSEWHERE = {
     "data hf:flwrlabs": "engine/runtime/data/test_arrow_folders.py",
     "doctor": "grids/doctor/test_doctor.py",
     "import": "grids/archive/test_importing.py",
-    "bundle check": "grids/bundles/test_reproduce.py",
+    "bundle check": "grids/bundles/test_check.py",
     "run paper --failed": "grids/cli/test_errors.py",
     "run --dataset femnist": "engine/runtime/data/test_femnist.py",
     "run mine.yaml --imported": "grids/bundles/test_imports.py",

@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.storage.format import checksum
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import RECORDS, RUN_FILES, STORAGE, group_names
-from fedgrid.grids.bundles.read import Bundle, opened
+from fedgrid.grids.bundles.read import Bundle, open_bundle
 from fedgrid.grids.bundles.verdicts import names_of_other_scores
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.planning.keys import make_launch_keys
@@ -39,7 +39,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
         ConfigError: it is no bundle, or `name` is a grid with runs that were not imported as it.
         RunError: the storage cannot be written.
     """
-    with opened(path) as bundle:
+    with open_bundle(path) as bundle:
         storage.pull_marks()
         storage.check_writable()
         grid = GridFolder(storage, name)

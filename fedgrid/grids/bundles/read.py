@@ -4,6 +4,8 @@ It is unpacked into a temporary folder, where no name leads outside, and nothing
 scores are computed from its records there: what another version of fedgrid, or a forger, wrote is not read.
 """
 
+import json
+import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +18,8 @@ from tempfile import gettempdir
 from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
+import pyarrow as pa
+
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data import names
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
@@ -24,12 +28,12 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of, last_rou
 from fedgrid.engine.runtime.storage.format import checksum, manifest_of, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import MANIFEST, MEMBER, RECORDS, STORAGE, SUFFIX, Listed
-from fedgrid.grids.bundles.texts import check_texts
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
 from fedgrid.grids.results.outcome import look, read_scores, write_scores
 from fedgrid.manifest import BYTES, CLIENTS, CONFIG, ROUNDS, SHA256, STATE, TIMES, Manifest
 from fedgrid.manifest import MANIFEST as RUN_MANIFEST
+from fedgrid.parquet_files import read_parquet
 from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 from fedgrid.tracking.records import RecordsError, read_records, table
 
@@ -39,6 +43,9 @@ OVERHEAD = 2000
 """Bytes that a zip needs for a file beside its content, at most: its name and times, twice."""
 DAMAGED = (BadZipFile, EOFError, LZMAError, NotImplementedError, RuntimeError, ValueError, zlib.error)
 """What zipfile raises for damaged files. RuntimeError: encrypted."""
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that move the cursor, colour the screen, or reverse the direction of a text."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Bundle:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Bundle]:
+def open_bundle(path: Path) -> Iterator[Bundle]:
     """Yield a bundle, unpacked until the end of the block.
 
     Raises:
@@ -99,7 +106,7 @@ def grid_at(text: str, storage: Storage) -> Iterator[GridFolder]:
     """
     path = Path(text)
     if path.suffix == SUFFIX:
-        with opened(path) as bundle:
+        with open_bundle(path) as bundle:
             yield bundle.grid
         return
     is_elsewhere = path.parent.name == GRIDS and (path / RUNS).exists()
@@ -257,6 +264,7 @@ def _check_manifest(path: Path, run: RunConfig, manifest: Manifest) -> None:
         or not fewest <= manifest.rounds_done <= manifest.rounds
         or not all(name in names or STATE.fullmatch(name) for name in manifest.files)
         or not all(isinstance(each.size, int) for each in manifest.files.values())
+        or not all(isinstance(of_state, list) for of_state in manifest.states.values())
         or not all(name in manifest.files for of_state in manifest.states.values() for name in of_state)
     ):
         raise ConfigError(f"{path}: {run.name}: {RUN_MANIFEST} does not list the files of this run")
@@ -270,9 +278,45 @@ def check_paths(path: Path, run: RunConfig) -> None:
             raise ConfigError(f"{path}: {run.name} names {text:.200} by its path: no bundle does")
 
 
+def check_texts(path: Path, folder: Path) -> None:
+    """Check the texts in the JSON files and tables of a bundle that was unpacked into a folder.
+
+    Once imported, they are shown on the user's terminal as they are: none may control it.
+
+    Raises:
+        ConfigError: a text has control characters, or a file cannot be read.
+    """
+    for file in sorted(folder.rglob("*.*")):
+        try:
+            texts = [text for text in _texts_in(file) if CONTROL.search(text)]
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: {file.name} cannot be read: {str(error):.200}") from error
+        if texts:
+            name = file.relative_to(folder).as_posix()
+            raise ConfigError(f"{path}: {name} has control characters, in {texts[0]!r:.200}: no bundle has")
+
+
+def _texts_in(file: Path) -> Iterator[str]:
+    if file.suffix == ".json":
+        yield from _texts(json.loads(file.read_bytes()))
+    elif file.suffix == ".jsonl":
+        for line in file.read_bytes().splitlines():
+            yield from _texts(json.loads(line))
+    elif file.suffix == ".parquet":
+        with file.open("rb") as data:
+            table = read_parquet(data, lambda schema: schema.names)
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            yield name
+            if pa.types.is_string(column.type):
+                yield from filter(None, column.unique().to_pylist())
+
+
 def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _texts(inner)
-    elif isinstance(value, str):
+    """Yield each text in a value of JSON, keys among them."""
+    if isinstance(value, str):
         yield value
+    elif isinstance(value, Mapping):
+        yield from _texts([*value, *value.values()])
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)

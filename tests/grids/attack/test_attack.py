@@ -172,8 +172,9 @@ def test_an_earlier_round_has_no_updates_if_the_state_before_it_is_gone(storage,
     try:
         settings = settings_of("membership", None, None, 1)
         assert attack_grid("small", storage, settings, Console(), as_json=True) == 2
-        assert "after round 1, so there is nothing to attack; it keeps 2; give one of them as round=" in " ".join(
-            capsys.readouterr().err.split()
+        assert (
+            "after round 1, so there is nothing to attack; it keeps 2; give one of them as round="
+            in " ".join(capsys.readouterr().err.split())
         )
     finally:
         for path, data in kept.items():

@@ -14,17 +14,17 @@ from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles import read
 from fedgrid.grids.bundles.layout import MANIFEST, STORAGE, pack
-from fedgrid.grids.bundles.read import opened
+from fedgrid.grids.bundles.read import open_bundle
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.manifest import read_manifest
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal, unseal_text
 from tests.helpers.bundles import changed, forge, make_bundle, run_in
 from tests.helpers.command_line import fedgrid
 
 
 def refusal(path: Path) -> str:
     """Return why a bundle is refused."""
-    with pytest.raises(ConfigError) as refused, opened(path):
+    with pytest.raises(ConfigError) as refused, open_bundle(path):
         pass
     assert "\n" not in str(refused.value)
     assert "/fedgrid-bundle-" not in str(refused.value)
@@ -120,6 +120,12 @@ def manifest_with_another_file(folder: Path) -> None:
     (place / "manifest.json").write_text(manifest.with_files({"../../secret": entry}).text())
 
 
+def manifest_with_a_number_for_files(folder: Path) -> None:
+    _, place = run_in(folder, "digits", "fedavg", 0)
+    text = (place / "manifest.json").read_text()
+    (place / "manifest.json").write_text(seal({**unseal_text(text), "states": {"2": 5}}))
+
+
 @pytest.mark.parametrize(
     ("change", "listed", "named"),
     [
@@ -140,6 +146,7 @@ def manifest_with_another_file(folder: Path) -> None:
         (escape_in_title, True, ["grids/mine/plugins.json", "control characters"]),
         (escape_in_table, True, ["clients.parquet", "control characters"]),
         (manifest_with_another_file, True, ["manifest.json does not list the files of this run"]),
+        (manifest_with_a_number_for_files, True, ["manifest.json does not list the files of this run"]),
         (other_layout, False, ["another fedgrid", "layout 3"]),
     ],
 )
@@ -238,7 +245,7 @@ def test_model_other_than_that_of_its_run_is_refused(home: Path, tmp_path: Path)
 
 def test_data_named_by_a_path_are_refused(bundle: Path) -> None:
     """Somebody else's file would say which of mine is read."""
-    with opened(bundle) as true:
+    with open_bundle(bundle) as true:
         run = true.runs[0].model_copy(update={"dataset": "csv:/etc/passwd#label=x"})
     with pytest.raises(ConfigError, match="csv:/etc/passwd"):
         read.check_paths(bundle, run)
@@ -251,5 +258,5 @@ def test_a_run_that_stopped_early_has_the_rounds_that_its_mark_says(tmp_path: Pa
     at = ("--storage", tmp_path / "runs")
     run = fedgrid("run", *length, *few, "--algorithm", "fedavg", "--name", "mine", "--in-process", *at)
     assert "stopped after round 2 of 9" in run.out, run.err
-    with opened(make_bundle(tmp_path / "runs", tmp_path / "mine.zip")) as bundle:
+    with open_bundle(make_bundle(tmp_path / "runs", tmp_path / "mine.zip")) as bundle:
         assert len(bundle.scores) == 1

@@ -88,14 +88,11 @@ def check_bundle(
     The exit code is 0 if all that was compared is confirmed, 1 if something differs or is not confirmed, 2 if
     it is no bundle or nothing can be tried.
     """
-    from fedgrid.grids.bundles.reproduce import Asked, reproduce
+    from fedgrid.grids.bundles import check
     from fedgrid.grids.cli.actions.reports import usual_page
     from fedgrid.grids.planning.options import LaunchOptions
 
     use_plugins(plugins)
-    asked = Asked(
-        None if every else sample, open_storage(storage) if storage else None, data or (), trust, show
-    )
     options = LaunchOptions(
         data_folder(data_dir),
         in_process=in_process,
@@ -106,6 +103,16 @@ def check_bundle(
     )
     shown = console()
     with Steps(shown, quiet=True) as steps:
-        same = reproduce(path, asked, options, shown, lambda name, its: usual_page(name, its, steps).tables())
+        same = check.check_bundle(
+            path,
+            open_storage(storage) if storage else None,
+            options,
+            shown,
+            lambda name, its: usual_page(name, its, steps).tables(),
+            sample=None if every else sample,
+            data=data or (),
+            trust=trust,
+            show=show,
+        )
     if not same:
         raise typer.Exit(FAILED)

@@ -15,10 +15,10 @@ from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.bundles import reproduce as reproduce_module
+from fedgrid.grids.bundles import check as check_module
+from fedgrid.grids.bundles.check import CheckedBundle, most_that_differ
 from fedgrid.grids.bundles.layout import MANIFEST
-from fedgrid.grids.bundles.read import opened
-from fedgrid.grids.bundles.reproduce import most_that_differ
+from fedgrid.grids.bundles.read import open_bundle
 from fedgrid.grids.bundles.verdicts import Verdict, compare_run
 from fedgrid.grids.planning import checks
 from fedgrid.manifest import Part
@@ -164,9 +164,9 @@ def test_what_was_not_compared_is_listed_from_the_files(bundle: Path, tmp_path: 
     with changed(bundle, tmp_path / "more.zip") as folder:
         (folder / "report/tables/notes.txt").write_text("all of it is true")
         run, _ = run_in(folder, "digits", "fedavg", 0)
-    with opened(tmp_path / "more.zip") as theirs:
+    with open_bundle(tmp_path / "more.zip") as theirs:
         drawn = [(run, Verdict("same bytes")), (theirs.runs[0], Verdict("not tried"))]
-        listed = reproduce_module._unchecked(theirs, drawn, with_tables=True)
+        listed = CheckedBundle(theirs, drawn, [], [], {}).unchecked()
     assert [name for name in listed if "report/figures" not in name] == [
         "README.md",
         "environment.txt",
@@ -278,8 +278,8 @@ def test_other_processor_may_have_other_last_digits(
 
 
 def test_run_whose_files_another_machine_has_is_not_tried(bundle: Path, tmp_path: Path) -> None:
-    with opened(bundle) as theirs:
-        verdict = reproduce_module._after(theirs.runs[0], theirs, Storage.of(tmp_path / "mine"), None)
+    with open_bundle(bundle) as theirs:
+        verdict = check_module._verdict_after(theirs.runs[0], theirs, Storage.of(tmp_path / "mine"), None)
     assert verdict.outcome == "not tried"
     assert "--storage" in verdict.why
 

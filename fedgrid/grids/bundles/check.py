@@ -1,0 +1,380 @@
+"""`fedgrid bundle check`: computes runs of a bundle again, and says what that shows of all of them.
+
+Which runs these are the bundle's checksum says: its author cannot choose them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from importlib.metadata import version
+from math import comb
+from pathlib import Path
+
+from rich.console import Console
+
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.data.names import digest_in, on_hub
+from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.runtime.data import own_images
+from fedgrid.engine.runtime.data.datasets import digest_of_dataset, files_of
+from fedgrid.engine.runtime.integrity.made_with import IMAGES, differing, parts_of
+from fedgrid.engine.runtime.leases.scratch import scratch_folder
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.run.run_folder import folder_of
+from fedgrid.engine.runtime.storage.format import manifest_of
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.storage.user_files import absolute
+from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE, group_names
+from fedgrid.grids.bundles.read import Bundle, open_bundle
+from fedgrid.grids.bundles.verdicts import Verdict, compare_run, other_scores, other_tables
+from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.tables import titled_table
+from fedgrid.grids.execution.run import Launcher
+from fedgrid.grids.planning.options import LaunchOptions
+from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results import kept_plugins
+from fedgrid.grids.results.archived import is_archived
+from fedgrid.grids.results.grid_folder import GRIDS, RUNS, GridFolder
+from fedgrid.grids.results.outcome import SCORES
+from fedgrid.manifest import CONFIG
+from fedgrid.redaction import printable
+from fedgrid.tracking.tables.table import Table
+
+CONFIDENCE = 0.95
+TABLES = "tables"
+HERE = version("fedgrid")
+
+
+@dataclass(frozen=True)
+class CheckedBundle:
+    """What was found of a bundle."""
+
+    bundle: Bundle
+    verdicts: Sequence[tuple[RunConfig, Verdict]]
+    """Of the runs that were drawn."""
+    scores: Sequence[str]
+    """Final scores that do not follow from the records, in words."""
+    tables: Sequence[str] | None
+    """The tables of the report that do not; None: another fedgrid drew them, and they were not compared."""
+    older: Mapping[str, str]
+    """Id of a run of another fedgrid -> its version."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether nothing that was compared differs, or is not confirmed."""
+        outcomes = {verdict.outcome for _, verdict in self.verdicts}
+        return not (outcomes & {"differs", "not confirmed"} or self.scores or self.tables)
+
+    def proof(self) -> list[str]:
+        """Return what the verdicts on some of the runs show of all of them."""
+        runs, counts = len(self.bundle.runs), Counter(verdict.outcome for _, verdict in self.verdicts)
+        drawn, left = counts.total(), counts["not tried"]
+        tried = drawn - left
+        line = f"{tried} of {runs} recomputed"
+        if counts["differs"] or counts["not confirmed"]:
+            found = {"differ": counts["differs"], "not confirmed": counts["not confirmed"]}
+            line += "".join(f", {count} of them {word}" for word, count in found.items() if count)
+        elif tried:
+            line += ", all the same" if counts["same bytes"] == tried else ", all with the same decisions"
+            share = 100 * most_that_differ(runs, tried) / runs
+            whole = "those that can be tried here" if left else "the runs"
+            line += f": with 95 % confidence at most {share:.0f} % of {whole} differ" if drawn < runs else ""
+        of_others = f"{left} could not be tried, and are not counted: nothing is shown of runs like these."
+        return [f"{line}.", *([of_others] if left else [])]
+
+    def claims(self) -> list[str]:
+        """Return what is compared less strictly, or not at all, because of what the bundle says of itself."""
+        lines = []
+        if within := [verdict for _, verdict in self.verdicts if verdict.claims]:
+            said = dict.fromkeys(claim for verdict in within for claim in verdict.claims)
+            lines.append(f"{len(within)} runs count as the same, but not to the byte ({', '.join(said)})")
+        if self.older:
+            made_by = ", ".join(sorted({*self.older.values()}))
+            which = f"of {len(self.older)} runs (made by fedgrid {made_by}, this is {HERE})"
+            lines.append(f"scores that only one of the two has are not compared, {which}")
+        if self.bundle.version != HERE:
+            lines.append(f"tables are not compared (made by fedgrid {self.bundle.version}, this is {HERE})")
+        return lines
+
+    def unchecked(self) -> list[str]:
+        """Return the files that were compared with nothing; a pattern for those of one kind."""
+        bundle = self.bundle
+        grid = f"{STORAGE}/{GRIDS}/{bundle.grid.name}"
+        checked = {f"{grid}/{RUNS}"}
+        for run in bundle.runs:
+            checked |= {f"{_place(run)}/{CONFIG}", f"{_place(run)}/{SCORES}"}
+            checked |= {f"{grid}/{kept_plugins.FOLDER}/{digest}.py" for digest in run.plugin_digests}
+        for run, verdict in self.verdicts:
+            if verdict.outcome != "not tried":
+                checked |= {f"{_place(run)}/{name}" for name in RECORDS}
+            if verdict.outcome == "same bytes":
+                manifest = manifest_of(folder_of(bundle.storage.root, run))
+                checked |= {f"{_place(run)}/{name}" for name in manifest.states.get(manifest.rounds_done, ())}
+        if self.tables is not None:
+            checked |= {name for name in bundle.files if re.fullmatch(rf"{REPORT}/{TABLES}/.*\.csv", name)}
+        return group_names(name for name in bundle.files if name not in checked)
+
+    def lines(self) -> list[str]:
+        """Return all of it in words: the proof, the records, what is not checked, what rests on a word."""
+        claims = self.claims()
+        lines = self.proof()
+        for what, wrong in (("Scores", self.scores), ("Tables", self.tables)):
+            if wrong:
+                lines.append(f"{what} that do not follow from the records: {'; '.join(wrong[:5])}")
+        if not (self.scores or self.tables):
+            also = "" if self.tables is None else ", and the tables (csv),"
+            but = ", but for what rests on the author's word" if claims else ""
+            lines.append(
+                f"The scores of all {len(self.bundle.runs)} runs{also} follow from their records{but}."
+            )
+        rest = ", ".join(self.unchecked())
+        lines.append(f"Not checked: {rest}; `fedgrid import`, then `report`, draws the report anew.")
+        if claims:
+            lines.append(f"On the author's word alone: {'; '.join(claims)}.")
+        return lines
+
+
+def check_bundle(
+    path: Path,
+    storage: Storage | None,
+    options: LaunchOptions,
+    console: Console,
+    tables_of: Callable[[str, Storage], Iterable[Table]],
+    *,
+    sample: int | None = 5,
+    data: Sequence[Path] = (),
+    trust: bool = False,
+    show: bool = False,
+) -> bool:
+    """Compute runs of a bundle again, and show how they compare; return whether nothing differs.
+
+    Args:
+        path: the bundle.
+        storage: where the runs are computed; None: in a temporary folder.
+        options: of the launch.
+        console: where tables and progress are shown.
+        tables_of: returns the tables of the report of a grid, given its name and its storage.
+        sample: number of runs; None: all.
+        data: copies of data sets, and of files of splits, that are the author's own.
+        trust: whether plugins of the bundle may be executed.
+        show: whether their code is printed.
+
+    Raises:
+        ConfigError: it is no bundle, a plugin is not trusted, or no run can be tried.
+        DataError, RunError: as of `run_grid`.
+        KeyboardInterrupt: it was asked to stop.
+    """
+    with open_bundle(path) as bundle, _storage_or_scratch(storage) as place:
+        launcher = Launcher(place, options, console)
+        drawn = draw(bundle.runs, sample, bundle.digest)
+        launcher.say(
+            f"{path}: grid {bundle.grid.name}, {len(bundle.runs)} runs, sha256 {bundle.digest}; "
+            f"{len(drawn)} to compute again"
+        )
+        _register_data(data, bundle.runs)
+        _check_plugins(bundle, drawn, trust=trust, show=show)
+        before = {run.run_id: _verdict_before(run, bundle, options.data_dir) for run in drawn}
+        failures = _compute([run for run in drawn if before[run.run_id] is None], bundle, launcher)
+        verdicts = [
+            (run, before[run.run_id] or _verdict_after(run, bundle, place, failures.get(run.run_id)))
+            for run in drawn
+        ]
+        older = {run.run_id: made_by for run in bundle.runs if (made_by := _version_of(run, bundle)) != HERE}
+        scores = [
+            line
+            for run in bundle.runs
+            for line in other_scores(bundle, run, names_too=run.run_id not in older)
+        ]
+        tables = None
+        if bundle.version == HERE:
+            folder = bundle.storage.root.parent / REPORT / TABLES
+            tables = other_tables(tables_of(bundle.grid.name, bundle.storage), folder)
+        found = CheckedBundle(bundle, verdicts, scores, tables, older)
+        _show(found, launcher)
+        outcomes = {verdict.outcome: verdict.why for _, verdict in verdicts}
+        if outcomes.keys() == {"not tried"}:
+            raise ConfigError(f"{path}: no run could be tried: {outcomes['not tried']}")
+        return found.is_confirmed
+
+
+def _show(found: CheckedBundle, launcher: Launcher) -> None:
+    table = titled_table("Computed again", launcher.console.width)
+    for heading in ("run", "verdict", ""):
+        table.add_column(heading)
+    for run, verdict in found.verdicts:
+        table.add_row(run.name, verdict.outcome, verdict.why)
+    if not launcher.options.as_json:
+        launcher.console.print(table)
+    launcher.say(*found.lines())
+    rows = [{"run": run.name, "run_id": run.run_id, **asdict(verdict)} for run, verdict in found.verdicts]
+    launcher.event(
+        "reproduced",
+        bundle=found.bundle.digest,
+        grid=found.bundle.grid.name,
+        runs=len(found.bundle.runs),
+        tried=sum(verdict.outcome != "not tried" for _, verdict in found.verdicts),
+        verdicts=rows,
+        wrong_scores=found.scores,
+        wrong_tables=found.tables,
+        unchecked=found.unchecked(),
+        claims=found.claims(),
+        proof=found.proof()[0],
+    )
+
+
+def draw(runs: Sequence[RunConfig], sample: int | None, digest: str) -> list[RunConfig]:
+    """Return so many of the runs (None: all), those that come first by a hash of a digest and their ids."""
+    return sorted(runs, key=lambda run: sha256(f"{digest} {run.run_id}".encode()).digest())[:sample]
+
+
+def most_that_differ(runs: int, same: int) -> int:
+    """Return how many of `runs` can differ at most, with 95 % confidence, if `same` of them do not.
+
+    The exact bound for a sample without replacement: with more that differ, a sample without any of them has
+    a probability of less than 5 %.
+    """
+    return max(
+        differing
+        for differing in range(runs - same + 1)
+        # The probability that a sample of `same` has none of those that differ.
+        if comb(runs - differing, same) > (1 - CONFIDENCE) * comb(runs, same)
+    )
+
+
+@contextmanager
+def _storage_or_scratch(storage: Storage | None) -> Iterator[Storage]:
+    if storage is not None:
+        storage.pull_marks()
+        yield storage
+        return
+    with scratch_folder() as folder:
+        yield Storage.of(folder / "runs")
+
+
+def _register_data(copies: Iterable[Path], runs: Iterable[RunConfig]) -> None:
+    """Let runs find the user's copies of data that are the author's own, by their content.
+
+    Raises:
+        ConfigError: a copy is not there, or its content is that of none of the runs' data.
+    """
+    names = sorted({name for run in runs for name in run.own_images})
+    for copy in copies:
+        place = absolute(copy, "--data")
+        if not place.exists():
+            raise ConfigError(f"--data {copy}: there is nothing")
+        kinds = {name: name.partition(":")[0] for name in names}
+        digests = {kind: own_images.digest_of(place, files_of(kind, place)) for kind in {*kinds.values()}}
+        matches = {name: str(place) for name in names if digest_in(name) == digests[kinds[name]]}
+        if not matches:
+            known = ", ".join(names) or "none, so leave it out"
+            raise ConfigError(
+                f"--data {copy}: its content is that of no data of these runs; they are {known}"
+            )
+        own_images.know(matches)
+
+
+def _check_plugins(bundle: Bundle, runs: Iterable[RunConfig], *, trust: bool, show: bool) -> None:
+    """Print which plugins of a bundle these runs need, beside those in use, and with `show` their code.
+
+    Raises:
+        ConfigError: there are some, and they are not trusted. Nothing of them was executed.
+    """
+    digests = sorted({digest for run in runs for digest in run.plugin_digests})
+    in_use = {source.digest for source in active.sources(digests)}
+    index, untrusted = kept_plugins.read_index(bundle.grid.path), []
+    for digest in digests:
+        path = bundle.grid.path / kept_plugins.FOLDER / f"{digest}.py"
+        if digest in in_use or not path.exists():
+            continue
+        code = path.read_bytes().decode("utf-8", "replace")
+        name = index[digest].plugin if digest in index else "of no name"
+        member = f"{STORAGE}/{path.relative_to(bundle.storage.root).as_posix()}"
+        warn(f"plugin {printable(name)}, {len(code.splitlines())} lines, digest {digest[:12]}: {member}")
+        untrusted.append(name)
+        if show:
+            print(printable(code))
+    if untrusted and not trust:
+        raise ConfigError(
+            f"these runs execute {', '.join(untrusted)}, which nobody has checked and was not executed: read "
+            "the code (--show prints it), then add --trust, or name your own copy with --plugin"
+        )
+
+
+def _missing_for(run: RunConfig, bundle: Bundle) -> str:
+    """Return why a run cannot be computed here; empty if it can. Its plugins are in use from now on."""
+    if is_archived(run):
+        return "it was imported from the authors' archive, whose models are not published"
+    there = own_images.places(run.own_images)
+    if lacks := [name for name in run.own_images if name not in there and not on_hub(name)]:
+        return f"it needs {lacks[0]}: name your copy with --data PATH"
+    try:
+        kept_plugins.restore(bundle.grid.path, bundle.storage, [run], trust=True)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _verdict_before(run: RunConfig, bundle: Bundle, data_dir: Path) -> Verdict | None:
+    """Return why a run is not computed, None if it can be."""
+    if why := _missing_for(run, bundle):
+        return Verdict("not tried", why)
+    parts = parts_of(folder_of(bundle.storage.root, run))
+    then = parts[-1].made_with.get(IMAGES, "none") if parts else "none"
+    try:
+        now = digest_of_dataset(run.dataset, data_dir)
+    except (ConfigError, DataError) as error:
+        return Verdict("not tried", str(error))
+    if then != now:
+        return Verdict("differs", f"in its data: {run.dataset} has digest {now[:12]} here, {then[:12]} there")
+    return None
+
+
+def _compute(todo: Sequence[RunConfig], bundle: Bundle, launcher: Launcher) -> Mapping[str, str]:
+    """Compute runs; return run id -> why it failed."""
+    name = f"reproduced-{bundle.digest[:12]}"
+    folder = GridFolder(launcher.storage, name)
+    before = {run.run_id for run in folder.read().every} if folder.is_there else set()
+    for run in todo:
+        if run.run_id not in before and folder_of(launcher.storage.root, run).exists():
+            raise ConfigError(
+                f"{launcher.storage} has {run.name} already, which would not be computed: name a --storage "
+                "without it, or none"
+            )
+    return _launch(todo, name, f"# Runs of {bundle.path.name}, computed again.\n", launcher) if todo else {}
+
+
+def _launch(todo: Sequence[RunConfig], name: str, text: str, launcher: Launcher) -> dict[str, str]:
+    """Launch runs as a grid; those that are refused are found by halves, and the others computed."""
+    try:
+        result = launcher.run(Grid(name, tuple(todo), text))
+    except (ConfigError, DataError) as error:
+        if len(todo) == 1:
+            return {todo[0].run_id: str(error)}
+        half = len(todo) // 2
+        return _launch(todo[:half], name, text, launcher) | _launch(todo[half:], name, text, launcher)
+    if result.stopped:
+        raise KeyboardInterrupt
+    return {run.run_id: run.cause for run in result.failures}
+
+
+def _verdict_after(run: RunConfig, bundle: Bundle, storage: Storage, failure: str | None) -> Verdict:
+    if failure is not None:
+        return Verdict("not tried", failure)
+    theirs, ours = folder_of(bundle.storage.root, run), folder_of(storage.root, run)
+    if not (here := parts_of(ours)):
+        return Verdict("not tried", "its files are not here: name a --storage that all machines reach")
+    parts = [differing(part.made_with, here[-1].made_with) for part in parts_of(theirs)]
+    return compare_run(run, theirs, ours, list(dict.fromkeys(line for part in parts for line in part)))
+
+
+def _place(run: RunConfig) -> str:
+    return folder_of(Path(STORAGE), run).as_posix()
+
+
+def _version_of(run: RunConfig, bundle: Bundle) -> str:
+    """Return the version of fedgrid that made a run, as the bundle says; this one if it does not."""
+    parts = parts_of(folder_of(bundle.storage.root, run))
+    return parts[-1].made_with.get("fedgrid", HERE) if parts else HERE
