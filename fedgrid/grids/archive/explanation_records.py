@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.integrity.tables import parquet_bytes, read_table
 from fedgrid.engine.runtime.storage.format import DamagedFile
@@ -18,6 +19,7 @@ from fedgrid.grids.archive.csv_files import CsvTable, whole
 from fedgrid.grids.archive.layout import FoundExplanations
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.record_columns import RecordColumn, schema_of
+from fedgrid.tracking.explained.scores import Explained
 
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
@@ -77,6 +79,26 @@ def of_grid(grid: GridFolder) -> list[dict[str, Any]]:
     except DamagedFile as error:
         raise RunError(f"{error}: import the archive again") from error
     return rows
+
+
+def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
+    """Return the rows of an imported grid that are of its runs, as a report needs them.
+
+    Raises:
+        RunError, ConfigError: as `of_grid`.
+    """
+    return tuple(
+        Explained(
+            scenario=(row["dataset"], row["clients"], row["split"]),
+            algorithm=row["algorithm"],
+            published=row_in_papers(row["algorithm"]),
+            on=row["on"],
+            insertion=row["insertion_mean"],
+            deletion=row["deletion_mean"],
+        )
+        for row in of_grid(grid)
+        if row["algorithm"] != CENTRALISED
+    )
 
 
 PREFIXES = {"insertion": "ins", "deletion": "del"}

@@ -6,22 +6,25 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from shlex import quote
 from typing import TypeVar
 
 from rich.console import Console
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import explanation_records, layout, one_run, training_records
-from fedgrid.grids.archive.configs import check_archived, config_of
 from fedgrid.grids.archive.explanation_records import read_explanations
 from fedgrid.grids.archive.layout import FoundRun
 from fedgrid.grids.archive.training_records import read_training
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.execution.foreign import ForeignGrid, hold_grids
+from fedgrid.grids.presets.load import load_grid
+from fedgrid.grids.results.archived import MODELS, is_archived
 from fedgrid.grids.results.grid_folder import GridFolder
 
 TEXT = """\
@@ -31,11 +34,17 @@ hidden_groups: {truth}
 """
 TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlapping-imbalanced as 7/14/9)"}
 
+PRESET = "paper-as-published"
+SEED, TEMPERATURE_SEED = 0, 1
+"""The archive has no seeds. Runs for the temperature repeat those without clustering, so they get another."""
+TEMPERATURE_TRAINING = {"cifar10": {"learning_rate": 0.005, "momentum": 0.85, "weight_decay": 5e-4}}
+"""Settings that the archive's own configuration of these runs changes. It sets nesterov too; we lack it."""
+
 F = TypeVar("F")
 R = TypeVar("R")
 
 
-class Imported:
+class ArchivedGrid:
     """A grid of archived runs."""
 
     def __init__(
@@ -107,7 +116,7 @@ def import_archive(
     layout.check(path)
     by_grid = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
     grids = [
-        Imported(name, runs, storage, trackers, warn, published_truth=published_truth)
+        ArchivedGrid(name, runs, storage, trackers, warn, published_truth=published_truth)
         for name, runs in by_grid.items()
         if runs
     ]
@@ -120,7 +129,7 @@ def import_archive(
     storage.pull_marks()
     storage.check_writable()
     for grid in grids:
-        check_archived(grid.name, grid.grid.runs_before)
+        _check_archived(grid.name, grid.grid.runs_before)
     with hold_grids([*by_grid], storage, warn) as lease:
         for grid in grids:
             for run in grid.found:
@@ -141,6 +150,35 @@ def import_archive(
         _show(grids, of_trainings, len(rows), storage, console)
 
 
+def config_of(run: FoundRun, num_rounds: int) -> RunConfig:
+    """Return the run of the preset with this scenario and algorithm, with the archive's model and rounds."""
+    values = _published()[run.scenario.name, run.algorithm].model_dump()
+    values["model"] = MODELS[run.scenario.dataset]
+    values["training"]["rounds"] = num_rounds
+    values["seed"] = SEED
+    if run.measures_temperature:
+        values["seed"] = TEMPERATURE_SEED
+        values["training"] |= TEMPERATURE_TRAINING.get(run.scenario.dataset, {})
+    return RunConfig(**values)
+
+
+def _check_archived(grid: str, runs: Iterable[RunConfig]) -> None:
+    """Check that a grid, which is imported into, has only archived runs.
+
+    Raises:
+        ConfigError: it has others.
+    """
+    own = sum(not is_archived(run) for run in runs)
+    if own:
+        raise ConfigError(f"grid {grid} has {own} runs that are not from the archive; choose another --name")
+
+
+@cache
+def _published() -> dict[tuple[str, str], RunConfig]:
+    grid = load_grid(PRESET, {}, [], default_data_dir())
+    return {(run.scenario, run.algorithm.name): run for run in grid.runs}
+
+
 def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
     """Yield the content of the files that can be read; the others are named and skipped."""
     for file in files:
@@ -151,7 +189,11 @@ def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
 
 
 def _show(
-    grids: Sequence[Imported], trainings: Sequence[str], explained: int, storage: Storage, console: Console
+    grids: Sequence[ArchivedGrid],
+    trainings: Sequence[str],
+    explained: int,
+    storage: Storage,
+    console: Console,
 ) -> None:
     say = partial(print_plain, console)
     for grid in grids:

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.configs import config_of
+from fedgrid.grids.archive.importing import config_of
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
 from tests.helpers.small_archive import SCENARIO, write_run

@@ -7,8 +7,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.archive.beside import beside
-from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep
+from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep, tables_beside
 from fedgrid.grids.epsilons.analysis import epochs_of
 from fedgrid.grids.epsilons.rules import propose
 from fedgrid.grids.presets.load import load_grid
@@ -120,7 +119,7 @@ def test_the_change_of_the_l1_norm_is_that_of_the_published_epoch(tmp_path):
     keep([main, THEIRS.model_copy(update={"dataset": "mnist"})], GridFolder(Storage(tmp_path), "theirs"))
     [run] = load_grid("centralised", {"dataset": "mnist"}, [], NOWHERE).runs
     names = ("loss", "server_accuracy", "server_f1", "weights_l1_change")
-    [table] = beside(run, {name: np.arange(40.0) for name in names}, tmp_path / "run")
+    [table] = tables_beside(run, {name: np.arange(40.0) for name in names}, tmp_path / "run")
     assert [row.name for row in table.rows] == ["this one", "theirs", "theirs: Run_IX"]
     assert table.columns[-1].name == "L1 change in epoch 31"
     assert [row.cells[-1].value for row in table.rows] == [30.0, 6.5, None]

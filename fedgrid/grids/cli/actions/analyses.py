@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.configuration.validation import explain
 from fedgrid.engine.runtime.plugins.active import ANALYSES, installed
 from fedgrid.engine.runtime.plugins.plugin import load, read_source
 from fedgrid.grids.analyses.analysis import Analysis
-from fedgrid.grids.archive.beside import beside
+from fedgrid.grids.archive.training_records import tables_beside
 from fedgrid.grids.attack.analysis import ATTACK
 from fedgrid.grids.display.tables import choice_table
 from fedgrid.grids.epsilons.analysis import Epsilons
@@ -24,7 +24,7 @@ from fedgrid.grids.presets.axes import Change
 from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.nested import with_value
 
-BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (EXPLAIN, ATTACK, Epsilons(beside))}
+BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (EXPLAIN, ATTACK, Epsilons(tables_beside))}
 
 
 def find_analysis(name: str) -> Analysis:

@@ -9,7 +9,7 @@ from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.analyses.report import sections
-from fedgrid.grids.archive.explained import explained
+from fedgrid.grids.archive.explanation_records import published_scores
 from fedgrid.grids.explain.shown.sections import explanation_sections
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.own_items import add_own_items, own_items
@@ -39,7 +39,7 @@ def report_of(
     """
     ids = {run.run_id for run in study.runs}
     pairs = {(run.scenario[:3], run.method) for run in study.runs}
-    rows = (row for row in explained(grid) if (row.scenario, row.algorithm) in pairs)
+    rows = (row for row in published_scores(grid) if (row.scenario, row.algorithm) in pairs)
     own = sections(analyses, grid, grid.storage, published=published, among=ids)
     page = report_page(
         study,
