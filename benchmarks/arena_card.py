@@ -9,9 +9,10 @@ import argparse
 import json
 from hashlib import sha256
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.prepare import held_in
-from fedgrid.grids.arena.definition import VERSION, Arena, RunConfig, load_arena
+from fedgrid.grids.arena.definition import VERSION, Arena, load_arena
 
 
 def main() -> None:

@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.definition import Arena
-from fedgrid.grids.arena.kept import KeptResults
-from fedgrid.grids.arena.results import read_outcomes
+from fedgrid.grids.arena.kept import KeptResults, read_outcomes
 from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SCORES, Outcome
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from fedgrid.grids.arena import files
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.grids.arena.definition import Arena
-from fedgrid.grids.arena.kept import KeptResults, TunedMethod
+from fedgrid.grids.arena.kept import OUTCOMES, SETTINGS, KeptResults, TunedMethod, read_outcomes, texts_of
 from fedgrid.grids.arena.methods import plays
-from fedgrid.grids.arena.results import read_outcomes
 from fedgrid.grids.arena.tuning import Advance, tune
 from fedgrid.grids.display.tables import page_table
 from fedgrid.grids.execution.run import Launcher, LaunchResult
@@ -28,7 +27,14 @@ from fedgrid.tracking.verdicts.tables import (
     words_of,
 )
 from fedgrid.tracking.verdicts.verdict import NoVerdict, Verdict, verdict
-from fedgrid.tracking.verdicts.words import as_dict, sentence, tables_on
+from fedgrid.tracking.verdicts.words import as_dict, sentence, tables_on, verdict_page
+
+if TYPE_CHECKING:
+    from fedgrid.tracking.report.page import Plate
+
+VERDICT, TABLES, FIGURES = "verdict.md", "tables.tex", "figures"
+FILES = (VERDICT, TABLES, OUTCOMES, SETTINGS, f"{FIGURES}/")
+FORMATS = ("svg", "png")
 
 
 class Computed(NamedTuple):
@@ -57,7 +63,7 @@ def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Ad
         verdicts, missing_verdicts = verdicts_on(arena, computed.outcomes)
         notes = [*missing_verdicts, *_notes(arena, computed, stored)]
         folder = GridFolder(launcher.storage, arena.name)
-        files.write(folder, computed.outcomes, computed.tuning, verdicts, notes, arena.budget)
+        _write(folder, computed.outcomes, computed.tuning, verdicts, notes, arena.budget)
         _show(verdicts, notes, arena.budget, folder, launcher)
     return computed.result
 
@@ -148,4 +154,52 @@ def _show(
         launcher.say(sentence(one, budget))
     launcher.event("arena", notes=notes, folder=str(folder.path))
     launcher.say(*(f"note: {note}" for note in notes))
-    launcher.say(f"Written to {folder.path} ({', '.join(files.FILES)})")
+    launcher.say(f"Written to {folder.path} ({', '.join(FILES)})")
+
+
+def _write(
+    folder: GridFolder,
+    outcomes: Sequence[Outcome],
+    tuned: Sequence[TunedMethod],
+    verdicts: Sequence[Verdict],
+    notes: Sequence[str],
+    budget: int,
+) -> None:
+    """Write all files; figures only if the outcomes are others than before. `budget`: steps of fine-tuning.
+
+    Raises:
+        RunError: if they cannot be written.
+    """
+    # They import matplotlib, which takes a second.
+    from fedgrid.tracking.verdicts.page import latex, plates_of, results, section_text
+
+    texts = texts_of(outcomes, tuned)
+    sections = results(outcomes, budget)
+    plates = tuple(plates_of(sections))
+    if not _is_drawn(folder, texts[OUTCOMES], plates):
+        _draw(folder, plates)
+    for name, text in texts.items():
+        folder.write(name, text)
+    below = "\n".join(section_text(section, f"{FIGURES}/{{}}.svg") for section in sections)
+    folder.write(TABLES, latex(tables_on(verdicts, budget), sections))
+    folder.write(VERDICT, verdict_page(verdicts, budget, notes, below))
+
+
+def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[Plate]) -> bool:
+    path = folder.path / OUTCOMES
+    drawn = (folder.path / FIGURES / f"{plate.name}.{kind}" for plate in plates for kind in FORMATS)
+    return path.is_file() and path.read_bytes() == outcomes.encode() and all(file.is_file() for file in drawn)
+
+
+def _draw(folder: GridFolder, plates: Sequence[Plate]) -> None:
+    from fedgrid.tracking.figures import save
+
+    place = folder.path / FIGURES
+    with disk_errors(place):
+        place.mkdir(parents=True, exist_ok=True)
+        for plate in plates:
+            figure = plate.draw()
+            for kind in FORMATS:
+                save(figure, place / f"{plate.name}.{kind}")
+    root = folder.storage.root
+    folder.storage.push(*(path.relative_to(root).as_posix() for path in sorted(place.iterdir())))

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import has_target, short_name
 from fedgrid.engine.federation.errors import ConfigError
@@ -29,20 +30,15 @@ from fedgrid.grids.arena.methods import (
     adapt_settings,
     default,
     first_with_a_rival,
-    is_reference,
     methods_of,
     parse_methods,
     plays,
-    title_of,
     told,
-    told_of,
 )
 from fedgrid.grids.presets.axes import Change
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.nested import merge, nested
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol, RowOfArena, Settings
-
-__all__ = ["BUDGET", "SEEDS", "VERSION", "Arena", "RunConfig", "load_arena"]
 
 Params = Mapping[str, Any]
 """Settings of an algorithm, by their keys with dots."""
@@ -100,7 +96,7 @@ class Arena:
     @property
     def competitors(self) -> tuple[str, ...]:
         """The methods that are tuned and ranked."""
-        return tuple(name for name in self.methods if not is_reference(name))
+        return tuple(name for name in self.methods if not ALGORITHMS[name].is_reference)
 
     @cached_property
     def _possible(self) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
@@ -164,7 +160,7 @@ class Arena:
             (self._row(family, method, protocol), run)
             for method in self.methods
             for protocol in self.protocols
-            if plays(method, protocol) and (is_reference(method) or (method, protocol) in tuned)
+            if plays(method, protocol) and (ALGORITHMS[method].is_reference or (method, protocol) in tuned)
             for family, runs in self.families.items()
             if (method, family.name) not in self._refused
             for section in [self._section(family, method, tuned.get((method, protocol), {}), protocol)]
@@ -197,9 +193,10 @@ class Arena:
         return base_runs(chosen, shared, [*self.changes, *decided], self.data_dir)
 
     def _row(self, family: Family, method: str, protocol: Protocol) -> RowOfArena:
-        settings: Settings = "default" if is_reference(method) else "tuned"
-        groups, told_what = family.num_groups > 0, told_of(method)
-        return RowOfArena(method, title_of(method), settings, protocol, family.name, groups, told_what)
+        entry = ALGORITHMS[method]
+        settings: Settings = "default" if entry.is_reference else "tuned"
+        has_groups = family.num_groups > 0
+        return RowOfArena(method, entry.title, settings, protocol, family.name, has_groups, entry.told)
 
 
 def load_arena(
@@ -268,16 +265,15 @@ def load_arena(
         return replace(arena, only=only_null, seeds=seeds or NULL_SEEDS, is_null=True)
     able, unfit = (named, []) if named else members_for(arena.dataset, data_dir)
     chosen = dict.fromkeys((*able, *mine, *ALWAYS))
-    rivals = [method for method in chosen if not is_reference(method)]
+    rivals = [method for method in chosen if not ALGORITHMS[method].is_reference]
+    references = [method for method in chosen if ALGORITHMS[method].is_reference]
     if len(rivals) < 2:
         raise ConfigError(
             f"an arena of {', '.join(chosen)}: a verdict takes two methods that are no references; "
             "name more with --algorithms"
         )
     subjects = mine or ((OURS,) if OURS in chosen else (first_with_a_rival(rivals),))
-    return replace(
-        arena, methods=tuple(sorted(chosen, key=is_reference)), subjects=subjects, unfit=tuple(unfit)
-    )
+    return replace(arena, methods=(*rivals, *references), subjects=subjects, unfit=tuple(unfit))
 
 
 def blind_seeds(own: Sequence[Path]) -> str:

@@ -1,4 +1,7 @@
-"""The arena's results that the package keeps: outcomes and tuned settings of the built-in methods, as csv."""
+"""An arena's results: outcomes of rows, and tuned settings.
+
+Those of the built-in methods come with the package, as csv; the others are computed.
+"""
 
 import csv
 import io
@@ -12,12 +15,13 @@ from typing import Any
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.integrity.made_with import parts_of
+from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.results.study import load
 from fedgrid.redaction import csv_text
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.verdicts import outcomes as outcome_files
-from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, RowOfArena
-
-__all__ = ["KeptResults", "TunedMethod", "in_files", "read", "texts_of"]
+from fedgrid.tracking.verdicts.outcomes import Outcome, Protocol, RowOfArena, has_diverged, outcome_of
 
 FOLDER = Path(__file__).with_name("kept")
 OUTCOMES, SETTINGS = "outcomes.csv", "tuning.csv"
@@ -118,6 +122,25 @@ def read(folder: Path | None = None) -> KeptResults:
         {outcome.key: outcome for outcome in outcomes},
         {one.key: one for one in tuned},
     )
+
+
+def read_outcomes(
+    grid: str, entries: Sequence[tuple[RowOfArena, RunConfig]], storage: Storage
+) -> list[Outcome]:
+    """Return the outcomes of the runs among these rows that are finished or have diverged."""
+    if not entries:
+        return []
+    results = {run.run_id: run for run in load(grid, storage).runs if run.is_finished or has_diverged(run)}
+    made = {
+        run_id: dict(parts[-1].made_with)
+        for run_id, result in results.items()
+        if (parts := parts_of(result.folder))
+    }
+    return [
+        outcome_of(row, results[run.run_id], made.get(run.run_id, {}), has_held_out=run.held_out > 0)
+        for row, run in entries
+        if run.run_id in results
+    ]
 
 
 def in_files(dataset: str) -> str:

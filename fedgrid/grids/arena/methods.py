@@ -1,5 +1,6 @@
 """The methods of an arena: which there are, and how each is fine-tuned under the two protocols."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
 from fedgrid.grids.presets.yaml_file import split_at_commas
-from fedgrid.tracking.verdicts.outcomes import Protocol, Told
+from fedgrid.tracking.verdicts.outcomes import Protocol
 
 
 def parse_methods(texts: Sequence[str]) -> list[str]:
@@ -36,16 +37,6 @@ def default(method: str) -> dict[str, Any]:
     return {"name": method, **(ALGORITHMS[method].arena or {})}
 
 
-def title_of(method: str) -> str:
-    """Return what papers call a method."""
-    return ALGORITHMS[method].title
-
-
-def is_reference(method: str) -> bool:
-    """Return whether a method is neither tuned nor ranked."""
-    return ALGORITHMS[method].is_reference
-
-
 def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
     """Return the algorithms of plugins in use, without references.
 
@@ -62,21 +53,16 @@ def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(methods)
 
 
-def told_of(method: str) -> Told:
-    """Return what a method is told of the hidden groups: nothing (""), their number, or the groups."""
-    return ALGORITHMS[method].told
-
-
 def first_with_a_rival(methods: Sequence[str]) -> str:
     """Return the first method beside which there is one that is told as much."""
-    told_of_all = [told_of(method) for method in methods]
-    return next((one for one in methods if told_of_all.count(told_of(one)) > 1), methods[0])
+    counts = Counter(ALGORITHMS[method].told for method in methods)
+    return next((one for one in methods if counts[ALGORITHMS[one].told] > 1), methods[0])
 
 
 def told(method: str, number: int) -> dict[str, int]:
     """Return the setting that tells a method this number of groups; empty if it is not told."""
     entry = ALGORITHMS[method]
-    if told_of(method) != "number":
+    if entry.told != "number":
         return {}
     return {"num_clusters" if hasattr(entry.settings, "num_clusters") else "clusterer.num_clusters": number}
 

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.arena.definition import Arena, RunConfig
+from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import KeptResults
-from fedgrid.grids.arena.tuning import Search, digest_of, searches
+from fedgrid.grids.arena.tuning import digest_of, searches
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.search.definition import Search
 from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.grids.search.suggest import suggestions
 from fedgrid.tracking.verdicts.outcomes import Protocol, RowOfArena

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 Advance: TypeAlias = "Callable[[Search], Advanced]"
 """Runs a search as far as it goes."""
 
-__all__ = ["Advance", "Search", "digest_of", "searches", "tune"]
-
 
 def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[TunedMethod | None]:
     """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""

@@ -3,7 +3,7 @@
 from math import isnan
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.arena.results import read_outcomes
+from fedgrid.grids.arena.kept import read_outcomes
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.tracking.verdicts.outcomes import RowOfArena
 from fedgrid.tracking.verdicts.tables import diverged_in

@@ -70,9 +70,9 @@ def arena(
         from fedgrid.grids.arena.definition import load_arena
         from fedgrid.grids.arena.kept import read
         from fedgrid.grids.arena.plan import plan_arena
-        from fedgrid.grids.arena.tuning import Search
         from fedgrid.grids.execution.run import Launcher
         from fedgrid.grids.following.trackers import Trackers
+        from fedgrid.grids.search.definition import Search
         from fedgrid.grids.search.run import Advanced, advance
         from fedgrid.grids.trackers.tracker import TrackedGrid
 
