@@ -23,7 +23,6 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
 from fedgrid.engine.runtime.storage.format import manifest_of
-from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.report.page import PageSection
@@ -76,11 +75,7 @@ class Summary:
 
     tables: Sequence[Table] = ()
     lines: Sequence[str] = ()
-    """Printed below the tables."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """For `--json`."""
-    last: str = ""
-    """The last line, which says where there is more."""
+    """Printed below the tables and their captions."""
 
 
 @dataclass(frozen=True)
@@ -198,11 +193,7 @@ class Analysis(ABC):
         self, results: Sequence[JobResult], missing: Sequence[Job], options: Any, grid: GridFolder
     ) -> Summary:
         """Return what the command shows; it may write into the grid's folder."""
-        rows = [
-            {"run": result.run.name, "run_id": result.run.run_id, **self.finite(result)} for result in results
-        ]
-        last = f"In the report:  {command(grid.storage, 'report', grid.name, '--plugin', 'FILE')}"
-        return Summary([self._table(results)], (), {"rows": rows}, last)
+        return Summary([self._table(results)])
 
     def pictures(self, result: JobResult, folder: Path) -> Iterable[Path]:
         """Draw pictures for MLflow into a folder that is deleted afterwards; return their files."""

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
+from fedgrid.grids.display.plain import warn
 from fedgrid.grids.presets.yaml_file import at
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import is_finished
@@ -17,7 +19,7 @@ from fedgrid.tracking.scoring.selection import read_conditions
 def split_finished(
     name: str, runs: Sequence[RunConfig], storage: Storage, verb: str
 ) -> tuple[list[RunConfig], list[str]]:
-    """Return the runs that are finished, and the names of those that are not.
+    """Return the runs of a grid that are finished, and the names of those that are not, with a warning.
 
     Raises:
         ConfigError: none is finished, so there is nothing to `verb`.
@@ -29,7 +31,15 @@ def split_finished(
             "`fedgrid run` continues the grid"
         )
     done = {run.run_id for run in finished}
-    return finished, [run.name for run in runs if run.run_id not in done]
+    waiting = [run.name for run in runs if run.run_id not in done]
+    if waiting:
+        more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""
+        warn(
+            f"{len(waiting)} of {len(runs)} runs {'is' if len(waiting) == 1 else 'are'} not finished, or "
+            f"damaged, and left out: {', '.join(waiting[:3])}{more}; `{command(storage, 'status', name)}` "
+            "says more"
+        )
+    return finished, waiting
 
 
 def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str, tuple[RunConfig, ...]]:

@@ -12,14 +12,13 @@ from rich.console import Console
 
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
-from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, Context, Job
 from fedgrid.grids.analyses.choose import find_runs, split_finished
 from fedgrid.grids.analyses.execute import Stopped, run_here, run_on_ray
 from fedgrid.grids.analyses.mlflow_log import log_to_mlflow
 from fedgrid.grids.analyses.report import describe_runs, find_results, select_for_report
-from fedgrid.grids.analyses.show import ProgressView, show_plan, show_results
+from fedgrid.grids.analyses.show import ProgressView, facts_of, show_plan, show_results
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.planning.keys import make_result_keys
@@ -75,7 +74,7 @@ def analyse(
     grid_name, runs = find_runs(name, storage, filters)
     grid = GridFolder(storage, grid_name)
     kept_plugins.restore(grid.path, storage, runs, trust=trust)
-    finished, waiting = split_finished(name, runs, storage, "analyse")
+    finished, waiting = split_finished(grid_name, runs, storage, "analyse")
     context = Context(storage, data_dir, describe_runs(grid.runs(), storage))
     jobs = analysis.jobs(finished, options, context)
     for made in check_origins(finished, storage, data_dir, accept=True, imported=None):
@@ -85,8 +84,6 @@ def analyse(
     if todo and analysis.on_gpu and not in_process:
         # Refuses GPUs that torch cannot use: they are not silently left for the CPU.
         known_nodes()
-    if waiting:
-        warn(_skipped(waiting, len(runs), command(storage, "status", grid_name)))
     if dry_run:
         show_plan(analysis, jobs, todo, waiting, as_json=as_json, console=console)
         return Result()
@@ -105,11 +102,15 @@ def analyse(
         results, missing = find_results(analysis, jobs, context.runs, storage)
         in_mlflow = log_to_mlflow(analysis, results, storage, grid)
         summary = analysis.summary(results, missing, options, grid)
-    counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo)}
     if as_json:
-        print(json.dumps({**counts, **vars(result), "mlflow": in_mlflow, **summary.facts}))
+        counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo)}
+        print(
+            json.dumps(
+                {**counts, **vars(result), "mlflow": in_mlflow, **facts_of(analysis, results, summary)}
+            )
+        )
     else:
-        show_results(summary, todo, console)
+        show_results(analysis, summary, todo, grid, console)
     return result
 
 
@@ -139,17 +140,3 @@ def _work(
         except Stopped:
             return Result(len(view.failures), stopped=True)
     return Result(len(view.failures))
-
-
-def _skipped(waiting: Sequence[str], total: int, next_step: str) -> str:
-    """Return a sentence with the runs, by name, that are not analysed."""
-    verb = "is" if len(waiting) == 1 else "are"
-    return (
-        f"{len(waiting)} of {total} runs {verb} not finished, or damaged, and skipped: {_named(waiting)}; "
-        f"`{next_step}` says more"
-    )
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -9,11 +9,14 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedgrid.grids.analyses.analysis import Analysis, Job, Summary
+from fedgrid.engine.runtime.plugins import active
+from fedgrid.engine.runtime.storage.hints import command
+from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult, Summary
 from fedgrid.grids.analyses.execute import JobEnd
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.tables import choice_table, duration, page_table
 from fedgrid.grids.results.axes import name_of, naming_keys
+from fedgrid.grids.results.grid_folder import GridFolder
 
 COLUMNS = (
     TextColumn("{task.description}", markup=False),
@@ -97,12 +100,30 @@ class ProgressView:
             )
 
 
-def show_results(summary: Summary, todo: Sequence[Job], console: Console) -> None:
+def facts_of(analysis: Analysis, results: Sequence[JobResult], summary: Summary) -> dict[str, Any]:
+    """Return what `--json` prints of results: the metrics of each job, and the lines of the summary."""
+    rows = [
+        {
+            "run": result.run.name,
+            "run_id": result.run.run_id,
+            "algorithm": result.run.algorithm,
+            "part": analysis.slot(result.job) or "",
+            **analysis.finite(result),
+        }
+        for result in results
+    ]
+    return {"rows": rows, "lines": list(summary.lines)}
+
+
+def show_results(
+    analysis: Analysis, summary: Summary, todo: Sequence[Job], grid: GridFolder, console: Console
+) -> None:
     """Show the results of an analysis; `todo` are the jobs that were left."""
     for table in summary.tables:
         console.print(page_table(table, console.width))
-    for line in summary.lines:
+    for line in (*dict.fromkeys(table.caption for table in summary.tables), *summary.lines):
         print_plain(console, line)
     if not todo:
         print_plain(console, "already analysed")
-    print_plain(console, summary.last)
+    plugin = () if active.digest_of_analysis(analysis) is None else ("--plugin", "FILE")
+    print_plain(console, f"In the report:  {command(grid.storage, 'report', grid.name, *plugin)}")

@@ -1,7 +1,7 @@
 """The analysis `attack`: a job attacks one run; its rows are a client's or a model's numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isclose, isnan
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -112,17 +112,7 @@ class Attack(Analysis):
             table_of(options.kind, [pair for pair in numbers if pair[0].scenario == scenario], options.round)
             for scenario in dict.fromkeys(run.scenario for run, _ in numbers)
         ]
-        captions = list(dict.fromkeys(table.caption for table in tables))
-        rows = [
-            {
-                "run": run.name,
-                "run_id": run.run_id,
-                "algorithm": run.algorithm,
-                **{key: None if isnan(value) else value for key, value in of_run.items()},
-            }
-            for run, of_run in numbers
-        ]
-        return Summary(tables, captions, {"rows": rows}, f"Every client: {grid.path / name}")
+        return Summary(tables, [f"Every client: {grid.path / name}"])
 
     def slot(self, job: Job) -> str | None:
         """Return the kind; the report shows attacks after the last round."""

@@ -32,7 +32,6 @@ from fedgrid.grids.bundles.layout import (
     list_files,
     pack,
 )
-from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.imported import IMPORTED
@@ -69,10 +68,7 @@ def write_bundle(
     check_output(target, "--output")
     storage.pull_marks()
     name, runs = find_runs(what, storage, filters)
-    finished, waiting = split_finished(name, runs, storage, "bundle")
-    if waiting:
-        names = ", ".join(waiting[:3])
-        warn(f"{len(waiting)} of {len(runs)} runs are not finished, and not in the bundle, such as {names}")
+    finished, _ = split_finished(name, runs, storage, "bundle")
     with scratch_folder() as place:
         folder = place / "bundle"
         with disk_errors(place, REPEATS):

@@ -15,7 +15,6 @@ import yaml
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
 from fedgrid.engine.federation.partition.scenarios import CENTRALISED
-from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
 from fedgrid.grids.epsilons.rules import EPSILON_2_FACTOR, SETTLED, Proposal, propose
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -97,7 +96,7 @@ class Epsilons(Analysis):
         self, results: Sequence[JobResult], missing: Sequence[Job], options: Any, grid: GridFolder
     ) -> Summary:
         """Return the epochs, the proposal and options to paste; beside them further trainings."""
-        tables, lines, rows = [], [], []
+        tables, lines = [], []
         for result in results:
             epochs, proposal = epochs_of(result.run.folder), Proposal(**result.about)
             tables += [
@@ -105,13 +104,7 @@ class Epsilons(Analysis):
                 *self._beside(result.job.config, epochs, result.run.folder),
             ]
             lines += ["", *words(proposal), f"A preset for `fedgrid run`: {result.files[PRESET]}"]
-            values = {name: column.tolist() for name, column in epochs.items()}
-            rows.append(
-                {"run": result.run.name, "run_id": result.run.run_id, **result.about, "epochs": values}
-            )
-        lines = [*dict.fromkeys(table.caption for table in tables), *lines]
-        last = f"Curves of loss and norms:  {command(grid.storage, 'report', grid.name)}"
-        return Summary(tables, lines, {"rows": rows}, last)
+        return Summary(tables, lines)
 
     def pictures(self, result: JobResult, folder: Path) -> Iterator[Path]:
         """Draw loss and norms."""

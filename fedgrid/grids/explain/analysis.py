@@ -4,7 +4,6 @@ Its records, `explanations/<key>.parquet`, have a row an image. All checks come 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import isnan
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -14,7 +13,6 @@ from fedgrid.algorithms.contract.section import PositiveInt, Section
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.integrity.tables import parquet_bytes
-from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
 from fedgrid.grids.explain.compute.settings import (
     IMAGES,
@@ -157,15 +155,7 @@ class Explain(Analysis):
             if any(one.on == on for one in part.explained)
         ]
         sentences = [text for on in DISTRIBUTIONS if (text := sentence(explained, on))]
-        lines = [explained.about, *sentences, *explained.lacking] if tables else []
-        facts = {
-            "about": explained.about,
-            "sentences": sentences,
-            "lacking": list(explained.lacking),
-            "scores": list(_rows(explained)),
-        }
-        last = f"Curves, maps and tests:  {command(grid.storage, 'report', grid.name)}"
-        return Summary(tables, lines, facts, last)
+        return Summary(tables, [explained.about, *sentences, *explained.lacking] if tables else [])
 
     def pictures(self, result: JobResult, folder: Path) -> Iterator[Path]:
         """Draw the maps."""
@@ -267,19 +257,3 @@ def metrics_of(read: JobRecords) -> dict[str, float]:
 
 def _style(job: Job) -> str:
     return AS_PUBLISHED if job.settings.as_published else ""
-
-
-def _rows(explained: ExplainedGrid) -> Iterator[dict[str, Any]]:
-    for on in DISTRIBUTIONS:
-        for score in OWN_SCORES:
-            for algorithm, scenarios in run_means(explained.explained, on, score).items():
-                for scenario, seeds in scenarios.items():
-                    for seed, value in seeds.items():
-                        yield {
-                            "on": on,
-                            "algorithm": algorithm,
-                            "scenario": list(scenario),
-                            "seed": seed,
-                            "score": score.name,
-                            "value": None if isnan(value) else value,
-                        }

@@ -45,13 +45,14 @@ def finished(tmp_path_factory):
 def proposed(finished):
     """What the command prints of its only run."""
     [row] = strict_json(fedgrid(*PROPOSE, finished, "--json").out)["rows"]
-    return row
+    return {name.removeprefix("epsilons/"): value for name, value in row.items()}
 
 
-def test_the_proposal_is_that_of_the_rules_of_thumb(proposed):
-    epochs = proposed["epochs"]
-    assert epochs["epoch"] == [1, 2, 3]
-    rules = propose(epochs["update_l2"], epochs["loss"])
+def test_the_proposal_is_that_of_the_rules_of_thumb(finished, proposed):
+    [folder] = finished.glob("digits-*")
+    epochs = epochs_of(folder)
+    assert epochs["epoch"].tolist() == [1, 2, 3]
+    rules = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
     assert {name: proposed[name] for name in rules.settings} == rules.settings
     assert proposed["epsilon_1"] == float(f"{max(epochs['update_l2']) / 10:.3g}")
     assert proposed["epsilon_2"] == float(f"{max(epochs['update_l2']) / 2:.3g}")
