@@ -103,14 +103,10 @@ def analyse(
         in_mlflow = log_to_mlflow(analysis, results, storage, grid)
         summary = analysis.summary(results, missing, options, grid)
     if as_json:
-        counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo)}
-        print(
-            json.dumps(
-                {**counts, **vars(result), "mlflow": in_mlflow, **facts_of(analysis, results, summary)}
-            )
-        )
+        counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo), **vars(result)}
+        print(json.dumps({**counts, "mlflow": in_mlflow, **facts_of(analysis, results, summary)}))
     else:
-        show_results(analysis, summary, todo, grid, console)
+        show_results(analysis, summary, jobs, todo, grid, console)
     return result
 
 

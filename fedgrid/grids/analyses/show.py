@@ -116,7 +116,12 @@ def facts_of(analysis: Analysis, results: Sequence[JobResult], summary: Summary)
 
 
 def show_results(
-    analysis: Analysis, summary: Summary, todo: Sequence[Job], grid: GridFolder, console: Console
+    analysis: Analysis,
+    summary: Summary,
+    jobs: Sequence[Job],
+    todo: Sequence[Job],
+    grid: GridFolder,
+    console: Console,
 ) -> None:
     """Show the results of an analysis; `todo` are the jobs that were left."""
     for table in summary.tables:
@@ -125,5 +130,6 @@ def show_results(
         print_plain(console, line)
     if not todo:
         print_plain(console, "already analysed")
-    plugin = () if active.digest_of_analysis(analysis) is None else ("--plugin", "FILE")
-    print_plain(console, f"In the report:  {command(grid.storage, 'report', grid.name, *plugin)}")
+    if any(analysis.slot(job) is not None for job in jobs):
+        plugin = () if active.digest_of_analysis(analysis) is None else ("--plugin", "FILE")
+        print_plain(console, f"In the report:  {command(grid.storage, 'report', grid.name, *plugin)}")

@@ -24,7 +24,7 @@ from fedgrid.grids.explain.compute.settings import (
     On,
     named_layer,
 )
-from fedgrid.grids.explain.shown.maps import map_grid
+from fedgrid.grids.explain.shown.figures import map_grid
 from fedgrid.grids.explain.shown.results import (
     CLASSES,
     RECORDS,
@@ -34,8 +34,7 @@ from fedgrid.grids.explain.shown.results import (
     sentence,
     summarise,
 )
-from fedgrid.grids.explain.shown.sections import own_sections
-from fedgrid.grids.explain.shown.tables import own_scores
+from fedgrid.grids.explain.shown.sections import own_scores, own_sections
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking import figures
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, run_means

@@ -6,11 +6,9 @@ from math import nan
 import numpy as np
 import pytest
 
-from fedgrid.grids.explain.shown.figures import insertion_against_deletion, mean_curves
-from fedgrid.grids.explain.shown.maps import map_grid, overlay
+from fedgrid.grids.explain.shown.figures import insertion_against_deletion, map_grid, mean_curves, overlay
 from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, pair_images, sentence
-from fedgrid.grids.explain.shown.sections import own_sections
-from fedgrid.grids.explain.shown.tables import own_scores
+from fedgrid.grids.explain.shown.sections import own_scores, own_sections
 from fedgrid.tracking import figures
 from fedgrid.tracking.explained.scores import GAP, Explained, run_means
 
