@@ -53,7 +53,6 @@ class ArchivedGrid:
         archived: Sequence[FoundRun],
         storage: Storage,
         trackers: Sequence[str],
-        warn: Callable[[str], None],
         *,
         published_truth: bool,
     ) -> None:
@@ -116,7 +115,7 @@ def import_archive(
     layout.check(path)
     by_grid = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
     grids = [
-        ArchivedGrid(name, runs, storage, trackers, warn, published_truth=published_truth)
+        ArchivedGrid(name, runs, storage, trackers, published_truth=published_truth)
         for name, runs in by_grid.items()
         if runs
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -25,11 +26,12 @@ Advance: TypeAlias = "Callable[[Search], Advanced]"
 def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[TunedMethod | None]:
     """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""
     for method, protocol, search in searches(arena):
-        key, digest = (arena.dataset_in_files, method, protocol, arena.trials), digest_of(search)
-        nothing = TunedMethod(*key, 0, 0.0, {}, digest)
+        defaults = TunedMethod(
+            arena.dataset_in_files, method, protocol, arena.trials, 0, 0.0, {}, digest_of(search)
+        )
         if search is None:
-            yield nothing
-        elif tuned := stored.settings(key, digest):
+            yield defaults
+        elif tuned := stored.settings(defaults.key, defaults.search):
             yield tuned
         else:
             advanced = advance(search)
@@ -38,10 +40,10 @@ def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[TunedM
                 return
             if trial := best(advanced.progress.trials, search.objective).get(LABEL_FREE):
                 score = trial.value(search.objective) or 0.0
-                yield TunedMethod(*key, trial.number, score, trial.params, digest)
+                yield replace(defaults, trial=trial.number, validation=score, params=trial.params)
             else:
                 warn(f"{method}: no trial has a score; its defaults stand for tuned settings")
-                yield nothing
+                yield defaults
 
 
 def searches(arena: Arena) -> Iterator[tuple[str, Protocol, Search | None]]:

@@ -1,7 +1,7 @@
 """`fedgrid import FILE.zip`: the runs of a bundle in a storage, marked as somebody else's."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from shutil import copyfile
 
@@ -59,8 +59,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
                 f"{len(others)} runs, such as {others[0]}, are here with other records; the bundle's "
                 "are not taken: another --storage takes them"
             )
-        for line in _lines_on_scores(bundle):
-            warn(line)
+        _warn_of_scores(bundle)
     there = len(bundle.runs) - len(new)
     on_word, left_out = _files_on_word(bundle)
     if as_json:
@@ -76,8 +75,8 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
     print_plain(console, f"Next:  {command(storage, 'report', name)}")
 
 
-def _lines_on_scores(bundle: Bundle) -> Iterator[str]:
-    """Yield a line if final scores that the author wrote do not follow from the records, and are left out."""
+def _warn_of_scores(bundle: Bundle) -> None:
+    """Warn if final scores that the author wrote do not follow from the records, and are left out."""
     names: dict[str, None] = {}
     count = 0
     for run in bundle.runs:
@@ -86,7 +85,7 @@ def _lines_on_scores(bundle: Bundle) -> Iterator[str]:
             names |= dict.fromkeys(wrong)
             count += 1
     if names:
-        yield (
+        warn(
             f"scores of {count} of {len(bundle.runs)} runs are left out, as they do not follow from the "
             f"records: {', '.join(map(printable, names))}; those here are computed"
         )
