@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from math import isfinite, nan
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -29,6 +29,9 @@ from fedgrid.tracking.report.page import PageSection
 from fedgrid.tracking.scoring.axes import scenario_words
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.tables.table import Column, Row, Table, number
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class AnalysisSettings(Settings):
@@ -195,9 +198,9 @@ class Analysis(ABC):
         """Return what the command shows; it may write into the grid's folder."""
         return Summary([self._table(results)])
 
-    def pictures(self, result: JobResult, folder: Path) -> Iterable[Path]:
-        """Draw pictures for MLflow into a folder that is deleted afterwards; return their files."""
-        return ()
+    def figures(self, result: JobResult) -> Mapping[str, "Figure"]:
+        """Draw figures of a job for MLflow, by the names of their files without an ending."""
+        return {}
 
     def slot(self, job: Job) -> str | None:
         """Return what of a run a job is about, by which plan, progress and report name it.

@@ -16,6 +16,7 @@ from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import is_marked, is_missing, tracking_uri, write_mark
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
+from fedgrid.tracking import figures
 
 
 def log_to_mlflow(
@@ -56,9 +57,12 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
     if run.config.run_id not in tracker.runs:
         return False
     tracker.log(run.config.run_id, analysis.finite(result))
+    for path in result.files.values():
+        tracker.artifact(run, path, analysis.folder)
     with scratch_folder() as folder:
-        for path in (*result.files.values(), *analysis.pictures(result, folder)):
-            tracker.artifact(run, path, analysis.folder)
+        for name, figure in analysis.figures(result).items():
+            figures.save(figure, folder / f"{name}.png")
+            tracker.artifact(run, folder / f"{name}.png", analysis.folder)
     files = JobFiles(storage, analysis.folder, result.job)
     with disk_errors(files.run):
         write_mark(files.file(".mlflow.json"), uri, results=_digest(result))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from matplotlib.figure import Figure
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, RunError
@@ -106,12 +107,10 @@ class Epsilons(Analysis):
             lines += ["", *words(proposal), f"A preset for `fedgrid run`: {result.files[PRESET]}"]
         return Summary(tables, lines)
 
-    def pictures(self, result: JobResult, folder: Path) -> Iterator[Path]:
+    def figures(self, result: JobResult) -> Mapping[str, Figure]:
         """Draw loss and norms."""
-        path = folder / "update_norms.png"
-        drawn = figures.update_norms(epochs_of(result.run.folder), **Proposal(**result.about).settings)
-        figures.save(drawn, path)
-        yield path
+        settings = Proposal(**result.about).settings
+        return {"update_norms": figures.update_norms(epochs_of(result.run.folder), **settings)}
 
 
 def epochs_of(run_folder: Path) -> dict[str, Array]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from matplotlib.figure import Figure
 from pydantic import field_validator, model_validator
 
 from fedgrid.algorithms.contract.section import PositiveInt, Section
@@ -36,7 +37,6 @@ from fedgrid.grids.explain.shown.results import (
 )
 from fedgrid.grids.explain.shown.sections import own_scores, own_sections
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.tracking import figures
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, run_means
 from fedgrid.tracking.names import AS_PUBLISHED
 from fedgrid.tracking.report.page import PageSection
@@ -156,12 +156,10 @@ class Explain(Analysis):
         sentences = [text for on in DISTRIBUTIONS if (text := sentence(explained, on))]
         return Summary(tables, [explained.about, *sentences, *explained.lacking] if tables else [])
 
-    def pictures(self, result: JobResult, folder: Path) -> Iterator[Path]:
+    def figures(self, result: JobResult) -> Mapping[str, Figure]:
         """Draw the maps."""
-        if shown := summarise([read_result(result)]).shown:
-            path = folder / f"maps-{result.job.key}.png"
-            figures.save(map_grid(shown), path)
-            yield path
+        shown = summarise([read_result(result)]).shown
+        return {f"maps-{result.job.key}": map_grid(shown)} if shown else {}
 
     def slot(self, job: Job) -> str:
         """Return the distribution and the style."""
