@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedgrid.algorithms.contract.section import Section as Settings
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.dataset import Dataset
-from fedgrid.engine.federation.errors import RunError, StorageError
+from fedgrid.engine.federation.errors import ConfigError, RunError, StorageError
 from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.plugins import active
@@ -118,6 +118,23 @@ class Context:
         return sorted(
             number for number, names in states.items() if all((folder / name).exists() for name in names)
         )
+
+    def check_state(self, config: RunConfig, number: int) -> None:
+        """Check that there is a run's state after round `number`.
+
+        Raises:
+            ConfigError: there is none; it says after which rounds there is one.
+        """
+        stored = self.stored(config)
+        if number in stored:
+            return
+        if not stored:
+            raise ConfigError(
+                "there is no state of it: it was imported without its models, or they were deleted; leave it "
+                "out with --where, or run it again"
+            )
+        kept = " and ".join(map(str, stored))
+        raise ConfigError(f"there is no state after round {number}, but after {kept}: give one as round=")
 
     def state(self, job: Job, number: int | None = None) -> RunState:
         """Return the run's state after the job's round, or after round `number`.

@@ -128,16 +128,11 @@ def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
     Raises:
         ConfigError, RunError: as `Attack.compute`.
     """
-    last, stored = context.last_round(job.config), context.stored(job.config)
-    for number in (job.round, *([last - 1] if job.round == last > 1 else [])):
-        if number not in stored:
-            words = f"it keeps {' and '.join(map(str, stored))}; " if stored else ""
-            advice = "give one of them as round=" if stored else "run it again, or leave it out of the grid"
-            raise ConfigError(
-                f"it has no state after round {number}, so there is nothing to attack; {words}{advice}"
-            )
-    before = context.state(job, job.round - 1) if job.round - 1 in stored else None
-    return before, context.state(job)
+    context.check_state(job.config, job.round)
+    if job.round == context.last_round(job.config) > 1:
+        context.check_state(job.config, job.round - 1)
+    has_before = job.round - 1 in context.stored(job.config)
+    return context.state(job, job.round - 1) if has_before else None, context.state(job)
 
 
 def run_attack(

@@ -36,6 +36,7 @@ from fedgrid.grids.explain.shown.results import (
     summarise,
 )
 from fedgrid.grids.explain.shown.sections import own_scores, own_sections
+from fedgrid.grids.presets.yaml_file import at
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS, OWN_SCORES, run_means
 from fedgrid.tracking.names import AS_PUBLISHED
@@ -170,18 +171,9 @@ EXPLAIN = Explain()
 
 
 def _round(run: RunConfig, options: ExplainOptions, context: Context) -> int:
-    stored = context.stored(run)
-    if not stored:
-        raise ConfigError(
-            f"{run.name} has no state to explain: it was imported without its models, or they were deleted; "
-            "leave it out with --where, or run it again"
-        )
     number = context.last_round(run) if options.round == LAST else options.round
-    if number not in stored:
-        raise ConfigError(
-            f"round={options.round}: {run.name} has no state after round {number}; it keeps "
-            f"{' and '.join(map(str, stored))}"
-        )
+    with at(run.name):
+        context.check_state(run, number)
     return number
 
 

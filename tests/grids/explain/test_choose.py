@@ -75,7 +75,7 @@ def test_last_round_is_the_same_as_its_number_and_one_that_is_gone_is_answered_w
     (last,) = EXPLAIN.jobs(RUNS[:1], ExplainOptions(on=MEMBERS), context)
     (third,) = EXPLAIN.jobs(RUNS[:1], ExplainOptions(on=MEMBERS, round=3), context)
     assert last.key == third.key
-    assert "has no state after round 1; it keeps 2 and 3" in refused(storage, round=1)
+    assert "no state after round 1, but after 2 and 3" in refused(storage, round=1)
     with pytest.raises(ConfigError, match="round.* = 'first'"):
         read_options(EXPLAIN, ["round=first"])
 
@@ -88,7 +88,7 @@ def test_run_without_a_state_is_refused(storage, tmp_path):
         if not path.name.startswith("state-") and path.is_file():
             (target / path.name).write_bytes(path.read_bytes())
     message = refused(gone, RUNS[:1])
-    assert message.startswith(f"{RUNS[0].name} has no state to explain")
+    assert message.startswith(f"{RUNS[0].name}: there is no state of it")
 
 
 def test_more_images_or_steps_than_there_are_are_refused_with_the_most(storage):
