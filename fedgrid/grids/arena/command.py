@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.grids.arena.definition import Arena
@@ -37,16 +37,6 @@ FILES = (VERDICT, TABLES, OUTCOMES, SETTINGS, f"{FIGURES}/")
 FORMATS = ("svg", "png")
 
 
-class Computed(NamedTuple):
-    """What an arena has once its searches and rows are done, or stopped."""
-
-    result: LaunchResult
-    tuning: Sequence[TunedMethod] = ()
-    outcomes: Sequence[Outcome] = ()
-    num_kept: int = 0
-    num_rows: int = 0
-
-
 def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> LaunchResult:
     """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
 
@@ -56,30 +46,25 @@ def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Ad
         ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
         RunError: if a search or the grid as a whole cannot go on.
     """
-    computed = _compute(arena, stored, launcher, advance)
-    if arena.is_null:
-        _show_false_splits(computed.outcomes, launcher)
-    elif computed.num_rows:
-        verdicts, missing_verdicts = verdicts_on(arena, computed.outcomes)
-        notes = [*missing_verdicts, *_notes(arena, computed, stored)]
-        folder = GridFolder(launcher.storage, arena.name)
-        _write(folder, computed.outcomes, computed.tuning, verdicts, notes, arena.budget)
-        _show(verdicts, notes, arena.budget, folder, launcher)
-    return computed.result
-
-
-def _compute(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> Computed:
     tuning = []
     for tuned in tune(arena, stored, advance):
         if tuned is None:
-            return Computed(LaunchResult(stopped=True))
+            return LaunchResult(stopped=True)
         tuning.append(tuned)
         _show_tuned(tuned, launcher)
     entries = arena.entries({(tuned.method, tuned.protocol): tuned.params for tuned in tuning})
     kept, missing = stored.divide(entries)
     result = launcher.run(arena.grid(missing)) if missing else LaunchResult()
     outcomes = [*kept, *read_outcomes(arena.name, missing, launcher.storage)]
-    return Computed(result, tuning, outcomes, len(kept), len(entries))
+    if arena.is_null:
+        _show_false_splits(outcomes, launcher)
+    elif entries:
+        verdicts, missing_verdicts = verdicts_on(arena, outcomes)
+        notes = [*missing_verdicts, *_notes(arena, stored, outcomes, len(kept), len(entries))]
+        folder = GridFolder(launcher.storage, arena.name)
+        _write(folder, outcomes, tuning, verdicts, notes, arena.budget)
+        _show(verdicts, notes, arena.budget, folder, launcher)
+    return result
 
 
 def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict], list[str]]:
@@ -111,8 +96,9 @@ def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
         )
 
 
-def _notes(arena: Arena, computed: Computed, stored: KeptResults) -> list[str]:
-    _, _, outcomes, num_kept, rows = computed
+def _notes(
+    arena: Arena, stored: KeptResults, outcomes: Sequence[Outcome], num_kept: int, rows: int
+) -> list[str]:
     lost = stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)
     notes = [*arena.left_out, *lost, FAMILIES_OF_A_KIND]
     if num_kept:

@@ -43,7 +43,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
         storage.pull_marks()
         storage.check_writable()
         grid = GridFolder(storage, name)
-        if grid.is_there and not _is_import(grid):
+        if grid.is_there and not grid.read().source.startswith(BUNDLE):
             raise ConfigError(f"grid {name} was launched here, not imported; choose another --name")
         new = [run for run in bundle.runs if _is_lacking(run, bundle, name, storage)]
         with Lease(storage, name, make_launch_keys(bundle.runs, new), warn):
@@ -97,16 +97,6 @@ def _files_on_word(bundle: Bundle) -> tuple[list[str], list[str]]:
     on_word = (name for name in bundle.files if PurePosixPath(name).name in taken)
     beside = (name for name in bundle.files if not name.startswith(f"{STORAGE}/"))
     return group_names(on_word), group_names(beside)
-
-
-def _is_import(grid: GridFolder) -> bool:
-    """Return whether a grid is an import, of which runs may be here by other ways: its source says so.
-
-    Imports of earlier versions have none, and runs that came with them alone.
-    """
-    stored = grid.read()
-    came = (grid_of(folder_of(grid.storage.root, run)) == grid.name for run in stored.every)
-    return stored.source.startswith(BUNDLE) or (not stored.source and all(came))
 
 
 def _is_lacking(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> bool:
