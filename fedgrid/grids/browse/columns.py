@@ -8,7 +8,7 @@ from fedgrid.engine.federation.errors import ConfigError, hint
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys
-from fedgrid.grids.results.asked import SUPERSEDED
+from fedgrid.grids.results.grid_folder import SUPERSEDED
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.result_columns import OWN_COLUMNS, RESULT_COLUMNS, columns_for
 from fedgrid.grids.results.runs import read_runs

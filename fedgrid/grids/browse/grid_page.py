@@ -14,9 +14,8 @@ from fedgrid.grids.browse.runs import RunList, print_list, read_list, run_facts
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.status import COUNTS, STOPPED, status
 from fedgrid.grids.presets.axis_keys import AXES, value_text
-from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import naming_keys
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder, superseded_line
 from fedgrid.grids.results.outcome import trust_times
 from fedgrid.tracking.scoring.run import FINISHED, stopped_line
 

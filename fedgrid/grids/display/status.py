@@ -22,9 +22,8 @@ from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole, print_plain, warn
 from fedgrid.grids.display.tables import cell, choice_table, duration, pace
-from fedgrid.grids.results.asked import SUPERSEDED, superseded_line
 from fedgrid.grids.results.axes import name_of, naming_keys
-from fedgrid.grids.results.grid_folder import GridFolder, list_grids
+from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder, list_grids, superseded_line
 from fedgrid.grids.results.outcome import look, trust_times
 
 COUNTS = ("total", "done", "running", "waiting", "failed")

@@ -28,9 +28,8 @@ from fedgrid.grids.display.tables import (
 )
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.presets.grid import Grid
-from fedgrid.grids.results.asked import superseded_line
 from fedgrid.grids.results.axes import naming_keys
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GridFolder, superseded_line
 from fedgrid.grids.results.runs import about, read_runs
 from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 

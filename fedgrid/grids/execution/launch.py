@@ -142,7 +142,7 @@ def _grow(grid: Grid, grown: Grid, executor: Executor, watch: Watch) -> None:
     todo = [run for run in left if run.run_id not in failed]
     keys = make_launch_keys(grown.runs, todo, cached=watch.retention is not None)
     watch.lease.replace_keys(keys)
-    watch.folder.keep(grown.runs, grown.text, grown.source, grown.asks)
+    watch.folder.keep(grown.runs, grown.text, grown.source, grown.requested)
     _count_new(grid, grown, watch.storage, watch.tally)
     if todo:
         executor.place(todo)
@@ -153,7 +153,7 @@ def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
     """Write the grid's folder, and clean up what killed drivers left; first, look whose storage it is."""
     claim(storage)
     folder = GridFolder(storage, grid.name)
-    folder.keep(grid.runs, grid.text, grid.source, grid.asks)
+    folder.keep(grid.runs, grid.text, grid.source, grid.requested)
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
 

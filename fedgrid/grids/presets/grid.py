@@ -12,11 +12,9 @@ DICT = "a dict"
 
 
 @dataclass(frozen=True)
-class Asks:
-    """What a launch asks for."""
+class RequestedRuns:
+    """The runs that a file or a dict requests, whichever of them a launch runs."""
 
-    source: str
-    """The file, the preset, or `OPTIONS`."""
     digest: str
     """Of what the file, its bases and overrides say."""
     run_ids: frozenset[str]
@@ -40,7 +38,7 @@ class Grid:
     """Where the preset comes from: a file, a built-in preset, options."""
     is_named: bool = False
     """Whether the user gave its name: launches of several files then add to one grid."""
-    asks: Asks | None = None
-    """None: its runs join those of earlier launches."""
+    requested: RequestedRuns | None = None
+    """None: its runs join those of earlier launches, as those of a search do."""
     notes: tuple[str, ...] = ()
     """Remarks on how the file was read, a line each."""

@@ -45,7 +45,7 @@ from fedgrid.grids.presets.axis_keys import (
     in_run_order,
     variant_settings,
 )
-from fedgrid.grids.presets.grid import DICT, OPTIONS, Asks, Grid
+from fedgrid.grids.presets.grid import DICT, OPTIONS, Grid, RequestedRuns
 from fedgrid.grids.presets.nested import merge, nested, value_at, with_value
 from fedgrid.grids.presets.preset_files import file_meant, is_path, open_preset, preset_names
 from fedgrid.grids.presets.read_preset import defaults, read_preset
@@ -125,7 +125,7 @@ def load_grid(
         source=preset.source,
         # A dict has no other name that it could come with.
         is_named=name is not None and preset.source != DICT,
-        asks=Asks(preset.source, _digest(preset, varied), ids),
+        requested=RequestedRuns(_digest(preset, varied), ids),
         notes=tuple(notes),
     )
 
@@ -160,9 +160,9 @@ def _digest(preset: Preset, varied: Sequence[str]) -> str:
 
     `varied` are the overrides that give the file a further axis.
 
-    A file that says the same adds to what it asked for before, as with another `--where` or other `--seeds`.
-    One that was edited, or has another override, replaces it: its earlier runs are superseded
-    (`grids.results.asked`). Axes that are options add to each other.
+    A launch of the same content extends the grid, as with another `--where` or other `--seeds`. One of an
+    edited file, or with another override, replaces it (`grids.results.grid_folder`). Axes that are options
+    add to each other.
     """
     axes = {axis: [item.value for item in items] for axis, items in preset.axes.items()}
     content = (

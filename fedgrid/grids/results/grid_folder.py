@@ -1,14 +1,21 @@
-"""A grid's folder, `grids/<name>`: its runs, its progress, and whether it is asked to stop."""
+"""A grid's folder, `grids/<name>`: its definition, its progress, and whether it is asked to stop.
+
+The definition is what the last launch requests, extensions included. A launch of the same content, as with
+another `--where` or more seeds, or of another file under the grid's name extends it; one of an edited file or
+plugin, or with another override, replaces it. The runs of earlier launches outside it are superseded: they
+stay in the storage until `fedgrid delete --superseded` removes them, and are in no report unless it is
+written with `--superseded`.
+"""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
@@ -16,11 +23,10 @@ from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
 from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
-from fedgrid.engine.runtime.storage.hints import no_grid
+from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.presets.grid import DICT, Asks, Grid
+from fedgrid.grids.presets.grid import DICT, Grid, RequestedRuns
 from fedgrid.grids.results import kept_plugins
-from fedgrid.grids.results.asked import Asked
 from fedgrid.sealed_json import seal
 
 GRIDS = "grids"
@@ -30,27 +36,72 @@ FOUND = "search.json"
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
 ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
+SUPERSEDED = "superseded"
+ASKED = "asked"
+"""Key of `runs.jsonl`: the source of the definition -> its digest, and the ids of its runs."""
+_ASKED = TypeAdapter(dict[str, RequestedRuns])
 
 
 @dataclass(frozen=True)
-class StoredGrid:
-    """What `runs.jsonl` says."""
+class GridDefinition:
+    """The definition of a grid, and the runs of earlier launches that are no part of it."""
 
-    every: tuple[RunConfig, ...] = ()
-    """All runs, superseded ones too."""
-    asked: Asked = field(default_factory=Asked)
+    runs: tuple[RunConfig, ...] = ()
+    """The runs of the definition, those of the last launch first."""
+    superseded: tuple[RunConfig, ...] = ()
+    """The runs outside it."""
     source: str = ""
     """As in `Grid`, of the last launch."""
+    digest: str = ""
+    """As in `RequestedRuns`, of the last file that was launched; empty before the first one."""
 
     @property
-    def runs(self) -> tuple[RunConfig, ...]:
-        """The runs that the grid's files ask for, those of its last launch first."""
-        return tuple(run for run in self.every if run.run_id in self.asked.ids)
+    def every(self) -> tuple[RunConfig, ...]:
+        """All runs, superseded ones too."""
+        return (*self.runs, *self.superseded)
 
-    @property
-    def superseded(self) -> tuple[RunConfig, ...]:
-        """The runs of earlier launches that the grid's files no longer ask for."""
-        return tuple(run for run in self.every if run.run_id not in self.asked.ids)
+    def after_launch(
+        self,
+        runs: Sequence[RunConfig],
+        source: str,
+        requested: RequestedRuns | None,
+        edited: Collection[str] = (),
+    ) -> "GridDefinition":
+        """Return the definition after a launch of `runs`.
+
+        Args:
+            runs: those that are launched.
+            source: as in `Grid`.
+            requested: as in `Grid`.
+            edited: digests of plugins of which another version is launched.
+        """
+        digest = requested.digest if requested else self.digest
+        is_edited = self.source == source and self.digest not in ("", digest)
+        current = set() if is_edited else {run.run_id for run in self.runs}
+        if requested:
+            current |= requested.run_ids
+        current -= {run.run_id for run in self.every if not {*edited}.isdisjoint(run.plugin_digests)}
+        ids = {run.run_id for run in runs}
+        others = [run for run in self.every if run.run_id not in ids]
+        return GridDefinition(
+            (*runs, *(run for run in others if run.run_id in current)),
+            tuple(run for run in others if run.run_id not in current),
+            source,
+            digest,
+        )
+
+
+def superseded_line(grid: str, count: int, storage: Storage) -> str:
+    """Return the line that names a grid's superseded runs, and what to do with them."""
+    listing = command(storage, "show", grid, "--superseded")
+    deleting = command(storage, "delete", grid, "--superseded")
+    return f"{superseded_words(count)}: `{listing}` lists, `{deleting}` deletes"
+
+
+def superseded_words(count: int) -> str:
+    """Return what a page, which is read elsewhere too, says of superseded runs."""
+    runs = "1 run of an earlier launch is" if count == 1 else f"{count} runs of earlier launches are"
+    return f"{runs} superseded, and left out"
 
 
 def list_grids(storage: Storage) -> list[str]:
@@ -83,29 +134,36 @@ class GridFolder:
         """Whether such a grid was launched or imported."""
         return (self.path / RUNS).exists()
 
-    def keep(self, runs: Sequence[RunConfig], text: str, source: str = "", asks: Asks | None = None) -> None:
-        """Store the preset's `text`, its runs, their plugins, and those earlier runs that have a folder.
+    def keep(
+        self,
+        runs: Sequence[RunConfig],
+        text: str,
+        source: str = "",
+        requested: RequestedRuns | None = None,
+    ) -> None:
+        """Store the preset's `text`, the definition after a launch of `runs`, their plugins and images.
 
-        `source` and `asks` are as in `Grid`.
+        Earlier runs stay if they have a folder. `source` and `requested` are as in `Grid`.
 
         Raises:
             ConfigError: if what is there cannot be read.
             RunError: if they cannot be written.
         """
-        before = self.read() if self.is_there else StoredGrid()
-        ids = {run.run_id for run in runs}
-        still_there = [
-            run
-            for run in before.every
-            if run.run_id not in ids and folder_of(self.storage.root, run).exists()
-        ]
+        before = self.read() if self.is_there else GridDefinition()
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
-        if images := own_images.seal_places(name for run in (*runs, *still_there) for name in run.own_images):
+        edited = kept_plugins.find_other_versions(self.path, runs)
+        launched = before.after_launch(runs, source, requested, edited)
+        ids = {run.run_id for run in runs}
+        current, superseded = (
+            tuple(run for run in part if run.run_id in ids or folder_of(self.storage.root, run).exists())
+            for part in (launched.runs, launched.superseded)
+        )
+        after = replace(launched, runs=current, superseded=superseded)
+        if images := own_images.seal_places(name for run in after.every for name in run.own_images):
             self.write(own_images.PLACES, images)
         self.write(PRESET, text)
-        asked = before.asked.after(runs, asks, kept_plugins.names(self.path), still_there)
-        self._write_runs(StoredGrid((*runs, *still_there), asked, source))
+        self._write_runs(after)
 
     def drop(self, run_ids: Collection[str]) -> None:
         """Let some superseded runs be no runs of the grid any longer.
@@ -115,19 +173,20 @@ class GridFolder:
             RunError: if it cannot be written.
         """
         stored = self.read()
-        self._write_runs(replace(stored, every=tuple(r for r in stored.every if r.run_id not in run_ids)))
+        left = tuple(run for run in stored.superseded if run.run_id not in run_ids)
+        self._write_runs(replace(stored, superseded=left))
 
-    def _write_runs(self, stored: StoredGrid) -> None:
+    def _write_runs(self, stored: GridDefinition) -> None:
         lines = "".join(f"{run.canonical_json()}\n" for run in stored.every)
         head = {
             "source": stored.source,
-            "asked": stored.asked.as_dict(),
+            ASKED: {stored.source: {"digest": stored.digest, "run_ids": [run.run_id for run in stored.runs]}},
             "runs": sha256(lines.encode()).hexdigest(),
         }
         self.write(RUNS, seal(head) + lines)
 
     def runs(self) -> tuple[RunConfig, ...]:
-        """Return the runs that the grid's files ask for, those of its last launch first.
+        """Return the runs of the grid's definition, those of its last launch first.
 
         Raises:
             ConfigError: as `read`.
@@ -135,16 +194,26 @@ class GridFolder:
         return self.read().runs
 
     def is_launched(self, grid: Grid) -> bool:
-        """Return whether the grid was launched before, and a launch of `grid` asks for nothing else."""
+        """Return whether the grid was launched before, and `grid` leaves its definition as it is."""
         if not self.is_there:
             return False
         stored = self.read()
-        return stored.asked.after(grid.runs, grid.asks, {}, stored.every) == stored.asked
+        after = stored.after_launch(grid.runs, grid.source, grid.requested)
+        before, now = ({run.run_id for run in each.runs} for each in (stored, after))
+        return before == now and after.digest == stored.digest
 
     def consequence(self, grid: Grid) -> str:
-        """Return what a launch of `grid` does to finished runs, empty if it loses none, as `Asked.loses`."""
-        stored = self.read() if self.is_there else StoredGrid()
-        lost = sum(RunFolder(self.storage, run).is_done for run in stored.asked.loses(grid, stored.every))
+        """Return that a launch of `grid` supersedes finished runs; empty if it supersedes none.
+
+        Runs to which it adds rounds do not count, nor those of an edited plugin.
+        """
+        stored = self.read() if self.is_there else GridDefinition()
+        after = {run.run_id for run in stored.after_launch(grid.runs, grid.source, grid.requested).runs}
+        lost = sum(
+            RunFolder(self.storage, run).is_done
+            for run in stored.runs
+            if run.run_id not in after and not any(longer.adds_rounds(run) for longer in grid.runs)
+        )
         runs = "1 finished run" if lost == 1 else f"{lost} finished runs"
         what = f"these settings supersede {runs} of {self.name}, which stay in the storage, but in no table"
         return what if lost else ""
@@ -177,7 +246,7 @@ class GridFolder:
         except OSError as error:
             raise ConfigError(f"{self.path / PRESET} is not read: {error}; repeat the grid's run") from error
 
-    def read(self) -> StoredGrid:
+    def read(self) -> GridDefinition:
         """Return what is stored; notes the titles of the runs' plugins, and where their images are.
 
         Raises:
@@ -188,13 +257,17 @@ class GridFolder:
         kept_plugins.know_titles(self.path)
         own_images.know_from(self.path)
         try:
-            runs = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
-            stored = StoredGrid(runs, Asked.of(about.get("asked")), str(about.get("source", "")))
+            every = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
+            asked = _ASKED.validate_python(about.get(ASKED))
         except ValidationError as error:
             raise ConfigError(f"{path} is of another version of fedgrid; move {self.path} away") from error
-        if not stored.runs:
+        ids = {run_id for of_source in asked.values() for run_id in of_source.run_ids}
+        runs = tuple(run for run in every if run.run_id in ids)
+        if not runs:
             raise ConfigError(f"{path} is damaged (it asks for none of its runs); move {self.path} away")
-        return stored
+        superseded = tuple(run for run in every if run.run_id not in ids)
+        source = str(about.get("source", ""))
+        return GridDefinition(runs, superseded, source, asked[source].digest if source in asked else "")
 
     def _read_lines(self, path: Path) -> tuple[dict[str, Any], bytes]:
         """Return the head of a file, and its other lines, which are those that were written."""

@@ -98,9 +98,12 @@ def know_titles(folder: Path) -> None:
     note_titles(titles, [name for plugin in index for name in plugin.references])
 
 
-def names(folder: Path) -> dict[str, str]:
-    """Return digest -> the name of a grid's plugin, without the folder of a file or a package's version."""
-    return {digest: _plain_name(plugin.plugin) for digest, plugin in read_index(folder).items()}
+def find_other_versions(folder: Path, runs: Iterable[RunConfig]) -> set[str]:
+    """Return the digests of a grid's plugins of which `runs` have another version, an edit of the file."""
+    names = {digest: _plain_name(plugin.plugin) for digest, plugin in read_index(folder).items()}
+    in_use = {digest for run in runs for digest in run.plugin_digests}
+    names_in_use = {names[digest] for digest in in_use if digest in names}
+    return {digest for digest, name in names.items() if name in names_in_use and digest not in in_use}
 
 
 def _plain_name(name: str) -> str:

@@ -21,8 +21,8 @@ from fedgrid.grids.presets.axis_keys import (
     variant_settings,
 )
 from fedgrid.grids.results.archived import is_archived
-from fedgrid.grids.results.asked import SUPERSEDED
 from fedgrid.grids.results.axes import algorithm_names, further_axes, name_of
+from fedgrid.grids.results.grid_folder import SUPERSEDED
 from fedgrid.grids.results.outcome import read_scores, state
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.names import names_line

@@ -22,8 +22,7 @@ from fedgrid.engine.runtime.data.datasets import default_data_dir, find
 from fedgrid.engine.runtime.integrity.made_with import IMAGES, differing, parts_of
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.results.asked import superseded_words
-from fedgrid.grids.results.grid_folder import GRIDS, GridFolder
+from fedgrid.grids.results.grid_folder import GRIDS, GridFolder, superseded_words
 from fedgrid.grids.results.imported import import_lines
 from fedgrid.grids.results.outcome import read_scores
 from fedgrid.grids.results.runs import describe, read_run
@@ -52,7 +51,7 @@ def load(
         grid: its name.
         storage: the storage that has it.
         sizes: give runs the size of their model, where the model and its data set are here to build it.
-        superseded: add the runs that the grid's file no longer asks for; their algorithm's title says so.
+        superseded: add the runs of earlier launches, outside the grid's definition; their algorithm's title says so.
         seen: called with the number of runs that are read, and of all.
 
     Raises:

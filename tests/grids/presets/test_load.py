@@ -160,10 +160,11 @@ def test_another_axis_of_set_asks_for_other_runs(write):
     """As another override of one value does: `runs --superseded` then lists what is no longer asked for."""
     path = write("split: dirichlet")
     first, second, plain = (
-        grid(path, *changes).asks.digest for changes in (["split.alpha=0.1,0.5"], ["split.alpha=0.1,1.0"], [])
+        grid(path, *changes).requested.digest
+        for changes in (["split.alpha=0.1,0.5"], ["split.alpha=0.1,1.0"], [])
     )
     assert len({first, second, plain}) == 3
-    assert grid(path, "split.alpha=0.1,0.5").asks.digest == first
+    assert grid(path, "split.alpha=0.1,0.5").requested.digest == first
 
 
 def test_set_is_applied_after_options():

@@ -1,4 +1,4 @@
-"""Which runs a grid's files ask for, after launches of edited files, other options and edited plugins."""
+"""A grid's definition after launches of edited files, other options and edited plugins."""
 
 import json
 
@@ -39,7 +39,7 @@ class Study:
             path.write_text(text)
         grid = load_grid(str(path) if what else None, {}, changes, NOWHERE, name=name, **options)
         folder = GridFolder(self.storage, grid.name)
-        folder.keep(grid.runs, grid.text, grid.source, grid.asks)
+        folder.keep(grid.runs, grid.text, grid.source, grid.requested)
         for run in grid.runs:
             RunFolder(self.storage, run).open()
         return {run.run_id for run in grid.runs}
@@ -105,7 +105,7 @@ def test_another_set_supersedes(study):
     """As after a first try of few rounds."""
     grid = load_grid(str(_file(study, TEXT)), {}, ["training.rounds=1"], NOWHERE)
     folder = GridFolder(study.storage, "mine")
-    folder.keep(grid.runs, grid.text, grid.source, grid.asks)
+    folder.keep(grid.runs, grid.text, grid.source, grid.requested)
     for run in grid.runs:
         RunFolder(study.storage, run).open()
     whole = study.launch(TEXT)
@@ -120,12 +120,23 @@ def test_a_base_that_was_edited_supersedes(study):
     assert (study.asked(), study.superseded()) == (after, before)
 
 
-def test_files_of_one_name_each_supersede_their_own_runs(study):
+def test_another_file_of_one_name_extends_the_grid_and_an_edit_of_it_replaces_all(study):
     one = study.launch(TEXT, name="both", file="one.yaml")
-    other = study.launch(TEXT.replace("rotated", "flipped"), name="both", file="other.yaml")
+    flipped = TEXT.replace("rotated", "flipped")
+    other = study.launch(flipped, name="both", file="other.yaml")
     assert study.asked("both") == one | other
-    after = study.launch(EDITED, name="both", file="one.yaml")
-    assert (study.asked("both"), study.superseded("both")) == (after | other, one)
+    after = study.launch(flipped.replace("0.1", "0.01"), name="both", file="other.yaml")
+    assert (study.asked("both"), study.superseded("both")) == (after, one | other)
+
+
+def test_runs_of_a_search_join_and_a_file_extends_them(study):
+    grid = load_grid(str(_file(study, TEXT)), {}, [], NOWHERE)
+    folder = GridFolder(study.storage, "mine")
+    folder.keep(grid.runs, grid.text, "search of mine")
+    for run in grid.runs:
+        RunFolder(study.storage, run).open()
+    after = study.launch(EDITED)
+    assert study.asked() == after | {run.run_id for run in grid.runs}
 
 
 def test_a_file_that_was_moved_asks_for_the_same(study):

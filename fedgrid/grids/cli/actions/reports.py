@@ -18,8 +18,7 @@ from fedgrid.grids.cli.actions.studies import PUBLISHED, filter_study, read_othe
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.tables import page_table
-from fedgrid.grids.results.asked import superseded_line
-from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.grid_folder import GridFolder, superseded_line
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.report import log_report
 from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED

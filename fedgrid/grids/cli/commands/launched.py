@@ -112,7 +112,7 @@ def delete(
     superseded: Annotated[
         bool,
         typer.Option(
-            "--superseded", help="Only the runs that the edited file, or plugin, no longer asks for."
+            "--superseded", help="Only the runs of earlier launches that the edited file or plugin replaces."
         ),
     ] = False,
     yes: Yes = False,
