@@ -51,7 +51,7 @@ def load(
         grid: its name.
         storage: the storage that has it.
         sizes: give runs the size of their model, where the model and its data set are here to build it.
-        superseded: add the runs of earlier launches, outside the grid's definition; their algorithm's title says so.
+        superseded: add superseded runs, of earlier launches; their algorithm's title says so.
         seen: called with the number of runs that are read, and of all.
 
     Raises:

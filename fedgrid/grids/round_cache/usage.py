@@ -1,10 +1,16 @@
-"""How many rounds a grid's runs took from the round cache so far, and how much space their entries take."""
+"""`fedgrid cache`: how many rounds runs took from the round cache, and the size of their entries."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
@@ -12,11 +18,23 @@ from fedgrid.engine.runtime.round_cache.files import StoredFile, kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.display.plain import warn
+from fedgrid.grids.display.plain import print_plain, warn
+from fedgrid.grids.display.tables import duration, readable_size, titled_table
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import Times, times_of
-from fedgrid.grids.round_cache.retention import idle_shared_prefixes, states, waiting_runs
+from fedgrid.grids.round_cache.retention import waiting_runs
 from fedgrid.manifest import MANIFEST, TIMES
+
+WIDE = 120
+"""From this many columns on, names stand on one line."""
+LEGEND = (
+    "runs: finished/all; rounds: of these runs so far; cached: rounds that came from\n"
+    "the cache; hits: their share; spent: the runs' own time; uncached: their time if\n"
+    "there were no cache; states: as large as a model each, cached for unfinished\n"
+    "runs; stat.: statistics, which stay."
+)
+HEADINGS = ("runs", "rounds", "cached", "hits", "spent", "uncached", "states", "stat.")
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,36 @@ class CacheUsage:
         }
 
 
+def show_cache(name: str, storage: Storage, as_json: bool, console: Console) -> None:
+    """Show what the round cache has done for a grid, and the space that its entries take.
+
+    Raises:
+        ConfigError: if there is no such grid.
+        RunError: if the storage cannot be read.
+    """
+    storage.pull_marks()
+    runs = GridFolder(storage, name).runs()
+    usage = cache_usage(runs, storage)
+    if as_json:
+        print(json.dumps({"grid": name, **usage.as_dict()}))
+        return
+    say = partial(print_plain, console)
+    rows = list(usage.shared_prefixes.values())
+    console.print(cache_table(f"Round cache, {name}", rows, usage.total, console.width))
+    say(LEGEND)
+    say()
+    if usage.total.uncached_seconds > usage.total.seconds:
+        saved = duration(usage.total.uncached_seconds - usage.total.seconds)
+        say(f"The cache saved {saved} of {duration(usage.total.uncached_seconds)}.")
+    if usage.total.can_go_bytes:
+        size = readable_size(usage.total.can_go_bytes)
+        say(f"{size} of states are needed by no run: the next `fedgrid run` that computes one evicts them.")
+    elif usage.total.states_bytes:
+        waiting = len(waiting_runs(usage.shared_prefixes, storage))
+        needed = "1 unfinished run needs" if waiting == 1 else f"{waiting} unfinished runs need"
+        say(f"{needed} the states, which are evicted as the runs end.")
+
+
 def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     """Return the cache hits of these runs so far, and the size of the entries.
 
@@ -77,7 +125,7 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
         RunError: if the storage cannot be read.
     """
     entries = kept(storage)
-    unused = {entry.file for entry in evictable(entries, runs, storage)}
+    waiting = {run.shared_prefix for run in waiting_runs({run.shared_prefix for run in runs}, storage)}
     runs_of: dict[str, list[RunConfig]] = {}
     for run in runs:
         runs_of.setdefault(run.shared_prefix, []).append(run)
@@ -86,7 +134,7 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
         entries_of.setdefault(entry.shared_prefix, []).append(entry)
     with _timings_in(runs, storage) as root:
         usage = {
-            prefix: _usage(members, entries_of.get(prefix, []), unused, storage, root)
+            prefix: _usage(members, entries_of.get(prefix, []), prefix in waiting, storage, root)
             for prefix, members in runs_of.items()
         }
     sums = [field.name for field in fields(Usage) if field.name != "name"]
@@ -94,15 +142,18 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
     return CacheUsage(usage, total)
 
 
-def evictable(entries: Iterable[StoredFile], runs: Sequence[RunConfig], storage: Storage) -> list[StoredFile]:
-    """Return the states in the shared prefixes of these runs that no run of any grid needs any more."""
-    return states(entries, idle_shared_prefixes(runs, waiting_runs(runs, storage)))
-
-
 def _usage(
-    runs: Sequence[RunConfig], entries: Sequence[StoredFile], unused: set[str], storage: Storage, root: Path
+    runs: Sequence[RunConfig],
+    entries: Sequence[StoredFile],
+    is_needed: bool,
+    storage: Storage,
+    root: Path,
 ) -> Usage:
-    """Return the usage of the runs of a shared prefix, whose timings are under `root`."""
+    """Return the usage of the runs of a shared prefix, whose timings are under `root`.
+
+    `is_needed`: an unfinished run may use the states.
+    """
+    states_bytes = sum(entry.size for entry in entries if entry.is_state)
     times = [_times(folder_of(root, run)) for run in runs]
     rounds, computed = sum(one.rounds for one in times), sum(one.rounds_computed for one in times)
     return Usage(
@@ -114,9 +165,9 @@ def _usage(
         taken=rounds - computed,
         seconds=sum(one.seconds for one in times),
         uncached_seconds=sum(one.uncached_seconds for one in times),
-        states_bytes=sum(entry.size for entry in entries if entry.is_state),
+        states_bytes=states_bytes,
         statistics_bytes=sum(entry.size for entry in entries if not entry.is_state),
-        can_go_bytes=sum(entry.size for entry in entries if entry.file in unused),
+        can_go_bytes=0 if is_needed else states_bytes,
     )
 
 
@@ -143,3 +194,30 @@ def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
             if not is_finished(storage, run):
                 copy.pull(folder_of(copy.root, run).name, only=("timings-",))
         yield copy.root
+
+
+def cache_table(title: str, rows: Sequence[Usage], total: Usage, width: int) -> Table:
+    """Return the rows, and their total if there are several, as a table for a terminal of `width` columns."""
+    table = titled_table(title, width)
+    table.add_column("scenario")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(fill(row.name, 50 if width >= WIDE else 15), *_cells(row))
+    if len(rows) > 1:
+        table.add_section()
+        table.add_row(total.name, *_cells(total))
+    return table
+
+
+def _cells(row: Usage) -> list[str]:
+    return [
+        f"{row.finished}/{row.runs}",
+        str(row.rounds),
+        f"{row.taken:.0f}",
+        "–" if row.hits is None else f"{row.hits:.0%}",
+        duration(row.seconds),
+        duration(row.uncached_seconds),
+        readable_size(row.states_bytes),
+        readable_size(row.statistics_bytes),
+    ]

@@ -1,4 +1,4 @@
-"""States of a shared prefix are evicted as soon as no unfinished run needs them."""
+"""States of a shared prefix are evicted as soon as no unfinished run of any grid needs them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.retention import Retention, idle_shared_prefixes
+from fedgrid.grids.round_cache.retention import Retention
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
 from tests.helpers.manifests import list_files
@@ -49,10 +49,6 @@ def finish(storage, run):
     mark_finished(storage.root, run)
 
 
-def test_idle_shared_prefixes_have_no_pending_run():
-    assert idle_shared_prefixes([fedavg, OCFL, ALONE], [OCFL]) == {ALONE.shared_prefix}
-
-
 def test_states_are_evicted_with_the_last_run_of_a_shared_prefix_and_statistics_stay(storage, retention):
     launch = retention(fedavg, OCFL, ALONE)
     launch.begin()
@@ -79,10 +75,19 @@ def test_begin_evicts_what_earlier_launches_left(storage, retention):
     assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
-def test_states_of_other_grids_are_not_evicted(storage, retention):
-    finish(storage, fedavg)
+def test_begin_evicts_what_a_deleted_grid_left(storage, retention):
+    """ALONE is of no grid any more."""
     retention(fedavg).begin()
-    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
+
+
+def test_begin_evicts_what_a_killed_launch_of_another_grid_left(storage, retention):
+    """It was killed between the end of its last run and the eviction; its other run still needs states."""
+    GridFolder(storage, "theirs").keep([ALONE, config(seed=3)], "")
+    keep(storage, config(seed=3))
+    finish(storage, ALONE)
+    retention(fedavg).begin()
+    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix, config(seed=3).shared_prefix}
 
 
 def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
@@ -90,9 +95,9 @@ def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
     GridFolder(storage, "theirs").keep([OCFL], "")
     launch = retention(fedavg, ALONE)
     launch.begin()
-    finish(storage, fedavg)
-    launch.finish(fedavg)
-    launch.finish(ALONE)
+    for run in (fedavg, ALONE):
+        finish(storage, run)
+        launch.finish(run)
     assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
     finish(storage, OCFL)
     launch.begin()
@@ -126,8 +131,9 @@ def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(s
     list_files(folder, rounds_done=2)
     launch = retention(ALONE, grows=True)
     launch.begin()
+    assert ALONE.shared_prefix in shared_prefixes_with_states(storage)
     launch.conclude(until={ALONE.run_id: 2})
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
+    assert shared_prefixes_with_states(storage) == set()
 
 
 @pytest.mark.parametrize("error", [OSError("read-only"), RunError("s3://bucket cannot be read")])
@@ -161,5 +167,5 @@ def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
 
 def test_begin_evicts_the_states_of_a_finished_run(storage, retention):
     keep(storage, take(storage, seed=2))
-    retention(ALONE).begin()
+    retention(fedavg, ALONE).begin()
     assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}

@@ -50,20 +50,12 @@ def status(
         show_status(grid, open_storage(storage), as_json, console())
 
 
-@app.command(epilog="Example: `fedgrid cache paper --drop`")
-def cache(
-    grid: GridName,
-    drop: Annotated[
-        bool,
-        typer.Option("--drop", help="Delete the cached states that no unfinished run of the grid needs."),
-    ] = False,
-    storage: StorageAt = "runs",
-    as_json: AsJson = False,
-) -> None:
+@app.command(epilog="Example: `fedgrid cache paper`")
+def cache(grid: GridName, storage: StorageAt = "runs", as_json: AsJson = False) -> None:
     """Show how much work the round cache has saved a grid, and how much space it takes."""
-    from fedgrid.grids.round_cache.command import show_cache
+    from fedgrid.grids.round_cache.usage import show_cache
 
-    show_cache(grid, open_storage(storage), drop, as_json, console())
+    show_cache(grid, open_storage(storage), as_json, console())
 
 
 @app.command(epilog="Example: `fedgrid stop paper`")

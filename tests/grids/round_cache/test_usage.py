@@ -1,4 +1,4 @@
-"""`fedgrid cache`: the cache hits of a grid, the size of its entries, and which states `--drop` deletes."""
+"""`fedgrid cache`: the cache hits of a grid, and the size of its entries."""
 
 import json
 from io import StringIO
@@ -6,17 +6,15 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.round_cache.files import kept
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tables import readable_size
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.round_cache.table import cache_table
-from fedgrid.grids.round_cache.usage import Usage, cache_usage
+from fedgrid.grids.round_cache.usage import Usage, cache_table, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
+from tests.helpers.kept_rounds import keep
 from tests.helpers.manifests import edit_table
 from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
@@ -93,9 +91,8 @@ def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
     assert interrupted.shared_prefix == fedavg.shared_prefix
     GridFolder(storage, "theirs").keep([interrupted], "")
     assert cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes == 0
-    result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
-    assert "Nothing to delete: 2 unfinished runs need these states." in result.out
-    assert fedavg.shared_prefix in shared_prefixes_with_states(storage)
+    result = fedgrid("cache", "mine", "--storage", storage.root)
+    assert "2 unfinished runs need the states" in result.out
 
 
 def test_grid_of_another_version_keeps_no_states(storage):
@@ -131,42 +128,17 @@ def test_cache_command_prints_usage_and_next_step(storage):
     numbers = f"2/2 6 2 33% 8.0 s 12 s {state} {statistic}"
     assert f"digits-3-nonoverlapping-balanced, seed 1 {numbers}" in lines
     assert any("4.0 s of 12 s" in line for line in lines)
-    assert any(line.startswith(f"{state} of states ") and "cache mine --drop" in line for line in lines)
+    assert any(line.startswith(f"{state} of states ") and "`fedgrid run`" in line for line in lines)
 
 
 def test_cache_command_prints_usage_as_json(storage):
     found = strict_json(fedgrid("cache", "mine", "--storage", storage.root, "--json").out)
     usage = cache_usage([fedavg, OCFL, WAITING], storage)
-    assert found == {"grid": "mine", **json.loads(json.dumps(usage.as_dict())), "dropped_bytes": None}
+    assert found == {"grid": "mine", **json.loads(json.dumps(usage.as_dict()))}
     assert [row["shared_prefix"] for row in found["shared_prefixes"]] == [
         fedavg.shared_prefix,
         WAITING.shared_prefix,
     ]
-
-
-def test_cache_drop_deletes_only_states_that_no_unfinished_run_needs(storage):
-    state, _ = sizes(storage)
-    result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
-    assert result.code == 0
-    assert f"Freed {readable_size(state)}: 1 state of 1 shared prefix.\n" in result.out
-    assert "1 unfinished run needs these states" in result.out
-    assert shared_prefixes_with_states(storage) == {WAITING.shared_prefix, ELSEWHERE.shared_prefix}
-    assert shared_prefixes_with_statistics(storage) == {
-        fedavg.shared_prefix,
-        WAITING.shared_prefix,
-        ELSEWHERE.shared_prefix,
-    }
-    again = fedgrid("cache", "mine", "--drop", "--storage", storage.root, "--json")
-    assert strict_json(again.out)["dropped_bytes"] == 0
-
-
-def test_cache_drop_is_refused_while_another_driver_runs_the_grid(storage):
-    with Lease(storage, "mine"):
-        assert fedgrid("cache", "mine", "--storage", storage.root).code == 0
-        result = fedgrid("cache", "mine", "--drop", "--storage", storage.root)
-    assert (result.code, result.out) == (2, "")
-    assert f"{storage} is in use: grid mine of " in result.err
-    assert fedavg.shared_prefix in shared_prefixes_with_states(storage)
 
 
 def test_cache_command_at_a_uri_reads_no_mirror_and_changes_none(storage, tmp_path, monkeypatch):
