@@ -14,7 +14,8 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.analyses.analysis import Analysis, Job, JobResult, Summary
 from fedgrid.grids.analyses.execute import JobEnd
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import choice_table, duration, page_table
+from fedgrid.grids.display.tables import duration
+from fedgrid.grids.display.text_table import TextTable, page_table
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
 
@@ -50,7 +51,7 @@ def show_plan(
         print(json.dumps({"rows": [*rows.values()], "not_finished": list(waiting)}))
         return
     cells = [(row["dataset"], row["part"], str(row["runs"]), str(row["analysed"])) for row in rows.values()]
-    console.print(choice_table(("data set", analysis.name, "runs", "analysed"), cells))
+    console.print(TextTable(("data set", analysis.name, "runs", "analysed"), cells, numbers=(2, 3)))
     print_plain(console, "\nNothing was started or written.")
 
 
@@ -125,8 +126,8 @@ def show_results(
 ) -> None:
     """Show the results of an analysis; `todo` are the jobs that were left."""
     for table in summary.tables:
-        console.print(page_table(table, console.width))
-    for line in (*dict.fromkeys(table.caption for table in summary.tables), *summary.lines):
+        console.print(page_table(table))
+    for line in summary.lines:
         print_plain(console, line)
     if not todo:
         print_plain(console, "already analysed")

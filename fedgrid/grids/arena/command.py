@@ -14,7 +14,7 @@ from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import OUTCOMES, SETTINGS, KeptResults, TunedMethod, read_outcomes, texts_of
 from fedgrid.grids.arena.methods import plays
 from fedgrid.grids.arena.tuning import Advance, tune
-from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.display.text_table import page_table
 from fedgrid.grids.execution.run import Launcher, LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
@@ -124,7 +124,7 @@ def _show_false_splits(outcomes: Sequence[Outcome], launcher: Launcher) -> None:
     rows = [{"method": row.name, "false_splits": row.cells[0].text} for row in table.rows]
     launcher.event("arena", null=rows)
     if not launcher.options.as_json:
-        launcher.console.print(page_table(table, launcher.console.width))
+        launcher.console.print(page_table(table))
 
 
 def _show(
@@ -133,7 +133,7 @@ def _show(
     console = launcher.console
     if not launcher.options.as_json:
         for table in tables_on(verdicts, budget):
-            console.print(page_table(table, console.width))
+            console.print(page_table(table))
             console.print()
     for one in verdicts:
         launcher.event("verdict", **as_dict(one, budget))

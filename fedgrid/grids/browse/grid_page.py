@@ -13,6 +13,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.runs import RunList, print_list, read_list, run_facts
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.display.status import COUNTS, STOPPED, status
+from fedgrid.grids.display.text_table import print_pairs
 from fedgrid.grids.presets.axis_keys import AXES, value_text
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder, superseded_line
@@ -72,15 +73,16 @@ def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, cons
     say()
     for failure in facts["failures"]:
         say(f"failed: {failure['run']} ({failure['run_id']}): {failure['cause']}")
-    say(f"Files: {facts['folder']}")
+    more = {"Files:": facts["folder"]}
     if rows:
-        say(f"One of them:         {command(storage, 'show', rows[0].run_id)}")
-    say(f"All columns:         {command(storage, 'show', name, '--columns', 'all', '--csv')}")
+        more["One of them:"] = command(storage, "show", rows[0].run_id)
+    more["All columns:"] = command(storage, "show", name, "--columns", "all", "--csv")
     if facts["done"] + facts[STOPPED] < facts["total"]:
-        say(f"Its progress:        {command(storage, 'status', name)}")
+        more["Its progress:"] = command(storage, "status", name)
     if facts["done"]:
-        say(f"Means over seeds:    {command(storage, 'table', name)}")
-        say(f"Tables and figures:  {command(storage, 'report', name)}")
+        more["Means over seeds:"] = command(storage, "table", name)
+        more["Tables and figures:"] = command(storage, "report", name)
+    print_pairs(console, more)
 
 
 def _print_head(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:
@@ -95,9 +97,7 @@ def _print_head(facts: Mapping[str, Any], storage: Storage, console: Console) ->
         say(superseded_line(facts["grid"], facts[SUPERSEDED], storage))
     if facts["source"]:
         say(f"From {facts['source']}")
-    width = max(map(len, facts["axes"]))
-    for key, values in facts["axes"].items():
-        say(f"  {key:<{width}}  {_join_values(values)}")
+    print_pairs(console, {key: _join_values(values) for key, values in facts["axes"].items()}, "  ")
     say()
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.run_facts import choose_rounds
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import cell, choice_table, duration, readable_size
+from fedgrid.grids.display.tables import cell, duration, readable_size
+from fedgrid.grids.display.text_table import TextTable, print_pairs
 from fedgrid.grids.results.result_columns import OF_NUMBERS, RESULT_COLUMNS
 from fedgrid.grids.trackers.annotations import Annotations
 from fedgrid.tracking.arrays import Array
@@ -57,7 +57,7 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
     for text in Annotations(facts["note"] or "", facts["tags"]).lines():
         say(text)
     say()
-    say(_settings(facts))
+    _print_settings(facts, console)
     if facts["round"]:
         say()
         _print_curves(facts, console)
@@ -73,7 +73,7 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
     if facts["scores"]:
         say()
         scores = {EVERY_COLUMN[name]: cell(value) for name, value in facts["scores"].items()}
-        console.print(choice_table(list(scores), [list(scores.values())]))
+        console.print(TextTable(list(scores), [list(scores.values())]))
         for sentence in facts.get("coverage", ()):
             say(sentence)
     for sentence in facts["idle"]:
@@ -81,9 +81,10 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
     for note in facts["notes"]:
         say(f"log: {note}")
     say()
-    say(f"Files: {facts['folder']}")
+    more = {"Files:": facts["folder"]}
     if facts["grids"]:
-        say(f"All runs beside it:  {command(storage, 'show', facts['grids'][0])}")
+        more["All runs beside it:"] = command(storage, "show", facts["grids"][0])
+    print_pairs(console, more)
 
 
 def _pace(facts: Mapping[str, Any]) -> str:
@@ -96,18 +97,21 @@ def _pace(facts: Mapping[str, Any]) -> str:
     return time
 
 
-def _settings(facts: Mapping[str, Any]) -> str:
+def _print_settings(facts: Mapping[str, Any], console: Console) -> None:
     changed = facts["changed"]
     if changed is None:
-        return "Its images are not on this machine, so defaults are unknown; config.json has all settings."
-    if not changed:
-        return f"Model {facts['model']}; all settings have their defaults."
-    lines = [
-        f"  {key} = {text_of(one['value'])}"
+        line = "Its images are not on this machine, so defaults are unknown; config.json has all settings."
+    elif changed:
+        line = f"Model {facts['model']}. Differs from the defaults in:"
+    else:
+        line = f"Model {facts['model']}; all settings have their defaults."
+    print_plain(console, line)
+    values = {
+        key: text_of(one["value"])
         + (f"  (default {text_of(one['default'])})" if one["default"] is not None else "")
-        for key, one in changed.items()
-    ]
-    return "\n".join([f"Model {facts['model']}. Differs from the defaults in:", *lines])
+        for key, one in (changed or {}).items()
+    }
+    print_pairs(console, values, "  ")
 
 
 def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
@@ -120,14 +124,14 @@ def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
             print_plain(console, f"{line}   from {measured.min():.3f} to {measured.max():.3f}")
 
 
-def _rounds_table(facts: Mapping[str, Any]) -> Table:
+def _rounds_table(facts: Mapping[str, Any]) -> TextTable:
     places = {number: place for place, number in enumerate(facts["round"])}
     rows, curves = [], facts["curves"]
     for number in choose_rounds(np.array(facts["round"]), facts["events"]):
         cells = [_cell(name, values[places[number]]) for name, values in curves.items()]
         rows.append([str(number), *cells, facts["events"].get(number, "")])
     headings = ("round", *(HEADINGS.get(name, name) for name in curves), "what happened")
-    return choice_table(headings, rows, range(1 + len(curves)))
+    return TextTable(headings, rows, numbers=range(1 + len(curves)))
 
 
 def _cell(name: str, value: float | None) -> str:

@@ -2,18 +2,18 @@
 
 import csv
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.cells import cell_len
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.columns import ALL, all_columns, check_columns, read_rows, usual_columns
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.display.tables import cell, choice_table
+from fedgrid.grids.display.tables import cell
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.result_columns import RESULT_COLUMNS
@@ -148,26 +148,7 @@ def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> Non
     are_numbers = [
         all(isinstance(value, int | float | None) for value in column) for column in shown.values()
     ]
-    cells = [list(map(cell, values)) for values in shown.values()]
-    if not console.is_terminal:
-        print(*_lines(headings, are_numbers, cells), sep="\n")
-        return
+    cells = [[cell(value).translate(ON_ONE_LINE) for value in values] for values in shown.values()]
     numbers = [place for place, is_number in enumerate(are_numbers) if is_number]
-    console.print(choice_table(headings, zip(*cells, strict=True), numbers))
-
-
-def _lines(
-    headings: Sequence[str], are_numbers: Sequence[bool], cells: Sequence[Sequence[str]]
-) -> Iterator[str]:
-    """Yield the lines of a table as rich has them; for thousands of runs it takes ten seconds, and wraps."""
-    columns = [
-        [heading, *(text.translate(ON_ONE_LINE) for text in column)]
-        for heading, column in zip(headings, cells, strict=True)
-    ]
-    for column, is_number in zip(columns, are_numbers, strict=True):
-        widths = [cell_len(text) for text in column]
-        widest = max(widths)
-        for index, text in enumerate(column):
-            space = " " * (widest - widths[index])
-            column[index] = space + text if is_number else text + space
-    return map("  ".join, zip(*columns, strict=True))
+    table = TextTable(headings, list(zip(*cells, strict=True)), numbers=numbers)
+    console.print(table, soft_wrap=not console.is_terminal)

@@ -31,7 +31,7 @@ from fedgrid.grids.bundles.layout import RECORDS, REPORT, STORAGE, group_names
 from fedgrid.grids.bundles.read import Bundle, open_bundle
 from fedgrid.grids.bundles.verdicts import Verdict, compare_run, other_scores, other_tables
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.display.tables import titled_table
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
@@ -201,13 +201,9 @@ def check_bundle(
 
 
 def _show(found: CheckedBundle, launcher: Launcher) -> None:
-    table = titled_table("Computed again", launcher.console.width)
-    for heading in ("run", "verdict", ""):
-        table.add_column(heading)
-    for run, verdict in found.verdicts:
-        table.add_row(run.name, verdict.outcome, verdict.why)
+    checked = [(run.name, verdict.outcome, verdict.why) for run, verdict in found.verdicts]
     if not launcher.options.as_json:
-        launcher.console.print(table)
+        launcher.console.print(TextTable(("run", "verdict", ""), checked, "Computed again"))
     launcher.say(*found.lines())
     rows = [{"run": run.name, "run_id": run.run_id, **asdict(verdict)} for run, verdict in found.verdicts]
     launcher.event(

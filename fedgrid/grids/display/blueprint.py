@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from fedgrid.engine.federation.data.images import ClassLabels
 from fedgrid.engine.federation.errors import DataError
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.redaction import csv_text
 
 COLUMNS = ["client_id", "partition", "total_samples"]
@@ -111,25 +111,22 @@ def read_blueprint(path: Path) -> Blueprint:
     return Blueprint(counts_RL[1::2], counts_RL[2::2], counts_RL[0], classes)
 
 
-def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Sequence[str]) -> Table:
+def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Sequence[str]) -> TextTable:
     """Return the number of images per class in every client's training and test set, by hidden group.
 
     `names_K` is what the group of each client is called.
     """
-    table = Table(header_style="bold")
-    for heading in ("client", "group", "set", "images"):
-        table.add_column(heading, justify="left" if heading == "set" else "right", no_wrap=True)
-    for name in blueprint.classes:
-        table.add_column(name, justify="right", overflow="fold")
+    headings = ("client", "group", "set", "images", *blueprint.classes)
+    rows: list[list[str]] = []
     by_group = sorted(range(len(groups_K)), key=lambda client: groups_K[client])
     for before, client in zip([None, *by_group], by_group, strict=False):
         if before is not None and groups_K[client] != groups_K[before]:
-            table.add_section()
-        table.add_row(str(client), names_K[client], "train", *_counts(blueprint.train_KL[client]))
-        table.add_row("", "", "test", *_counts(blueprint.test_KL[client]))
-    table.add_section()
-    table.add_row("server", "", "test", *_counts(blueprint.server_L))
-    return table
+            rows.append([])
+        rows.append([str(client), names_K[client], "train", *_counts(blueprint.train_KL[client])])
+        rows.append(["", "", "test", *_counts(blueprint.test_KL[client])])
+    rows += [[], ["server", "", "test", *_counts(blueprint.server_L)]]
+    numbers = [place for place, heading in enumerate(headings) if heading != "set"]
+    return TextTable(headings, rows, numbers=numbers, names=4)
 
 
 def _counts(counts_L: NDArray[np.int64]) -> list[str]:

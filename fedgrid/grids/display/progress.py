@@ -14,13 +14,15 @@ from rich.text import Text
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.display.plain import print_plain
-from fedgrid.grids.display.tables import ROOMY, duration, pace, result_row
+from fedgrid.grids.display.tables import duration, pace, result_row
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.axes import name_of
 from fedgrid.tracking.scoring.run import Run
 
 NUMBERS_WIDTH = 64
 """Columns of a narrow bar and the numbers beside it, right of a run's name."""
+ROOMY = 106
+"""From this many columns on, bars are twice as long."""
 
 STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
 

@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -21,7 +20,8 @@ from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, n
 from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole, print_plain, warn
-from fedgrid.grids.display.tables import cell, choice_table, duration, pace
+from fedgrid.grids.display.tables import cell, duration, pace
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder, list_grids, superseded_line
 from fedgrid.grids.results.outcome import look, trust_times
@@ -90,13 +90,17 @@ def _print(now: Mapping[str, Any], storage: Storage, console: Console) -> None:
     say(f"{now['total']} runs: {counts_of(now)}{_pace(now)}")
     if now["runs"]:
         rows = [(run["run"], f"{run['round']}/{run['rounds']}") for run in now["runs"]]
-        console.print(choice_table(("run", "round"), rows))
+        console.print(TextTable(("run", "round"), rows))
     for why in now["damaged"].values():
         say(next_step(why, "the next launch sets it aside, and runs its run again"))
     if now[SUPERSEDED]:
         say(superseded_line(name, now[SUPERSEDED], storage))
     if now["failures"]:
-        console.print(_failures(now["failures"]))
+        rows = [
+            (f"{failure['run']}, {failure['run_id']}", str(failure["attempts"]), failure["cause"])
+            for failure in now["failures"]
+        ]
+        console.print(TextTable(("run", "attempts", "cause"), rows, "Failed", numbers=[1]))
         say(f"`{command(storage, 'run', name, '--failed')}` runs them again from their last rounds.")
 
 
@@ -122,8 +126,8 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
         return
     kinds = [*COUNTS, STOPPED] if any(one.get(STOPPED) for one in grids) else COUNTS
     headings = ("grid", "runs", *(kind.replace("_", " ") for kind in kinds[1:]), "state")
-    rows = ([one["grid"], *(cell(one.get(kind)) for kind in kinds), one["state"]] for one in grids)
-    console.print(choice_table(headings, rows, range(1, 1 + len(kinds))))
+    rows = [[one["grid"], *(cell(one.get(kind)) for kind in kinds), one["state"]] for one in grids]
+    console.print(TextTable(headings, rows, numbers=range(1, 1 + len(kinds))))
     print_plain(console, f"{storage}; more of one:  {command(storage, 'show', 'GRID')}")
 
 
@@ -226,11 +230,3 @@ def _pace(now: Mapping[str, Any]) -> str:
         return ""
     left = now["seconds_left"]
     return f"; {pace(now['rounds_per_second'])}" + (f", {duration(left)} left" if left else "")
-
-
-def _failures(failures: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("run", "attempts", "cause", title="Failed", title_justify="left", header_style="bold")
-    for failure in failures:
-        name = f"{failure['run']}, {failure['run_id']}"
-        table.add_row(name, str(failure["attempts"]), failure["cause"])
-    return table

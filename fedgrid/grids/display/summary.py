@@ -126,11 +126,11 @@ def _show_scores(runs: Sequence[Run], storage: Storage, name: str, console: Cons
     if len(runs) <= ROWS_SHOWN and len({run.seed for run in runs}) == 1:
         console.print(result_table(runs, console.width))
     elif len(runs) <= ROWS_SHOWN:
-        console.print(seeds_table(runs, console.width))
+        console.print(seeds_table(runs))
         console.print(f"{EXACT}.", highlight=False)
         print_plain(console, f"Each run:  {command(storage, 'show', name)}")
     else:
-        console.print(summary_table(summary_rows(runs), console.width))
+        console.print(summary_table(summary_rows(runs)))
         console.print(f"{EXACT}.", highlight=False)
 
 

@@ -1,27 +1,21 @@
-"""Tables on the terminal: results of a grid, lists of choices."""
+"""The results of a grid as tables for the terminal, and numbers as people read them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from textwrap import wrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ByteSize
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.results.result_columns import OWN_COLUMNS, SUMMARY_COLUMNS, columns_for
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import seed_words, spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
-from fedgrid.tracking.tables.table import Table as PageTable
 
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
 
-ROOMY = 106
-"""From this many columns on, the results have two spaces between their columns."""
 WITH_UNCACHED = 92
 """From this many columns on, the results have a column for a run's time without the round cache."""
 
@@ -56,19 +50,6 @@ def readable_size(count: int) -> str:
     return ByteSize(count).human_readable(decimal=True, separator=" ")
 
 
-def titled_table(title: str, width: int) -> Table:
-    """Return an empty table under its title, its columns close together on a narrow terminal."""
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        padding=(0, 1 if width >= ROOMY else 0, 0, 0),
-    )
-
-
 def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
     """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
     return {
@@ -101,27 +82,20 @@ def result_table(runs: Sequence[Run], width: int) -> Group:
     sections: dict[str, list[Run]] = {}
     for run in runs:
         sections.setdefault(f"{run.place}{setting_of(run)}, seed {run.seed}", []).append(run)
-    return Group(*(_section_table(name, rows, width, uncached=uncached) for name, rows in sections.items()))
+    return Group(*(_section_table(name, rows, uncached=uncached) for name, rows in sections.items()))
 
 
-def _section_table(name: str, runs: Sequence[Run], width: int, *, uncached: bool) -> Table:
-    table = titled_table(f"Final round, {name}", width)
-    table.add_column("algo-\nrithm")
+def _section_table(name: str, runs: Sequence[Run], *, uncached: bool) -> TextTable:
     scores = {score for run in runs for score in run.scores}
     own = {key: name for key, name in OWN_COLUMNS.items() if key in scores}
     columns = {**columns_for(scores), **own}
-    headings = [*columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    room = _room(headings, width)
+    headings = ["algo-\nrithm", *columns.values(), "sec.", *(["un-\ncached"] if uncached else [])]
+    rows = []
     for run in runs:
         times = [run.times[name] or 0.0 for name in ("seconds", *(["uncached_seconds"] if uncached else []))]
-        table.add_row(
-            _fold(run.algorithm, room),
-            *(cell(run.scores.get(name)) for name in columns),
-            *(f"{value:.{1 if value < 100 else 0}f}" for value in times),
-        )
-    return table
+        texts = (f"{value:.{1 if value < 100 else 0}f}" for value in times)
+        rows.append([run.algorithm, *(cell(run.scores.get(name)) for name in columns), *texts])
+    return TextTable(headings, rows, f"Final round, {name}", range(1, len(headings)))
 
 
 def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -158,21 +132,21 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def seeds_table(runs: Sequence[Run], width: int) -> Group:
+def seeds_table(runs: Sequence[Run]) -> Group:
     """Return a table for each scenario, with the mean over its seeds for each algorithm."""
     sections: dict[str, list[Run]] = {}
     for run in runs:
         sections.setdefault(f"{run.place}{setting_of(run)}", []).append(run)
-    return Group(*(_of_scenario(name, summary_rows(members), width) for name, members in sections.items()))
+    return Group(*(_of_scenario(name, summary_rows(members)) for name, members in sections.items()))
 
 
-def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]], width: int) -> Table:
+def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
     seeds = {row["algorithm"]: row["seeds"] for row in rows}
     spread = f", mean ± standard deviation over {seed_words(seeds)}" if max(seeds.values()) > 1 else ""
-    return _rows_table(f"Final round, {name}{spread}", rows, width, datasets=False)
+    return _rows_table(f"Final round, {name}{spread}", rows, datasets=False)
 
 
-def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Group:
+def summary_table(rows: Sequence[Mapping[str, Any]]) -> Group:
     """Return the rows of `summary_rows` for the terminal: a table for each setting, whose axes it shows."""
     seeds = {row["algorithm"]: row["seeds"] for row in rows}
     spread = f"{seed_words(seeds)}, ± standard deviation over seeds" if max(seeds.values()) > 1 else "seeds"
@@ -180,93 +154,26 @@ def summary_table(rows: Sequence[Mapping[str, Any]], width: int) -> Group:
     for row in rows:
         where = f"Final round{', ' if row['setting'] else ''}{row['setting']}"
         tables.setdefault(f"{where}, mean over scenarios and {spread}", []).append(row)
-    return Group(*(_rows_table(title, members, width, datasets=True) for title, members in tables.items()))
+    return Group(*(_rows_table(title, members, datasets=True) for title, members in tables.items()))
 
 
-def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], width: int, *, datasets: bool) -> Table:
-    table = titled_table(title, width)
-    if datasets:
-        table.add_column("data set")
-    table.add_column("algo-\nrithm")
+def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], *, datasets: bool) -> TextTable:
     columns = columns_for(rows[0].keys(), SUMMARY_COLUMNS)
-    headings = ["exact", *columns.values()]
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    longest = 2 + max(8, *(len(row["dataset"]) for row in rows)) if datasets else 0
-    room = _room(headings, width - longest)
+    names = ["data set", "algo-\nrithm"] if datasets else ["algo-\nrithm"]
+    headings = [*names, "exact", *columns.values()]
+    shown: list[list[str]] = []
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before["dataset"] != row["dataset"]:
-            table.add_section()
+            shown.append([])
         exact = f"{row['exact']}/{row['with_groups']}" if row["with_groups"] else NONE
-        table.add_row(
-            *([row["dataset"]] if datasets else []),
-            _fold(row["algorithm"], room),
-            exact,
-            *(cell(row[name]) + _spread(row["spread"][name]) for name in columns),
-        )
-    return table
+        scores = (cell(row[name]) + _spread(row["spread"][name]) for name in columns)
+        shown.append([*([row["dataset"]] if datasets else []), row["algorithm"], exact, *scores])
+    return TextTable(headings, shown, title, range(len(names), len(headings)), names=len(names))
 
 
-def failure_table(runs: Sequence[Run]) -> Table:
+def failure_table(runs: Sequence[Run]) -> TextTable:
     """Return the runs that failed and why."""
-    table = Table(title="Failed", title_justify="left", title_style="bold red", header_style="bold")
-    table.add_column("run", overflow="fold")
-    table.add_column("cause", overflow="fold")
-    for run in runs:
-        table.add_row(run.folder.name, run.cause)
-    return table
-
-
-def page_table(table: PageTable, width: int) -> Table:
-    """Return a table of a report for the terminal."""
-    shown = titled_table(table.title, width)
-    if any(cell.spread is not None for row in table.rows for cell in row.cells):
-        seeds = {row.name: max(cell.seeds for cell in row.cells) for row in table.rows}
-        shown.caption = Text(f"{seed_words(seeds)}: mean ± standard deviation (n - 1)")
-    names = [f"{row.section} {row.name}".strip() for row in table.rows]
-    texts = [[cell.text for cell in row.cells] for row in table.rows]
-    headings = [f"{column.group} {column.name}".strip() for column in table.columns]
-    columns = ((*heading.split(), *column) for heading, *column in zip(headings, *texts, strict=True))
-    if sum(2 + max(map(len, column), default=0) for column in (names, *columns)) > width:
-        texts = [[text.replace(" ± ", "\n±") for text in row] for row in texts]
-    shown.add_column(table.corner, no_wrap=True, overflow="fold")  # Headings are broken before names.
-    for heading in headings:
-        shown.add_column(heading, justify="right", overflow="fold")
-    for place, row in enumerate(table.rows):
-        if place and table.rows[place - 1].section != row.section:
-            shown.add_section()
-        styles = ("bold" if cell.bold else "" for cell in row.cells)
-        shown.add_row(names[place], *map(Text, texts[place], styles))
-    return shown
-
-
-def choice_table(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] | None = None
-) -> Table:
-    """Return a table without lines, of choices with their names first.
-
-    With `numbers`, the places of the columns that are of numbers, it is of values: none is cut.
-    """
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for place, heading in enumerate(headings):
-        if numbers is None:
-            table.add_column(heading, no_wrap=place == 0)
-        else:
-            table.add_column(heading, justify="right" if place in numbers else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def _room(headings: Iterable[str], width: int) -> int:
-    """Return the characters, 9 at least, that are left for names beside columns of scores."""
-    gap = 2 if width >= ROOMY else 1
-    return max(9, width - sum(gap + max(5, *map(len, heading.split("\n"))) for heading in headings))
-
-
-def _fold(algorithm: str, room: int) -> str:
-    """Return an algorithm's name in lines, broken at its hyphens where it is too long."""
-    return "\n".join(wrap(algorithm, room))
+    return TextTable(("run", "cause"), [(run.folder.name, run.cause) for run in runs], "Failed")
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.text_table import print_pairs
 from fedgrid.grids.doctor.machine import (
     Section,
     describe_gpus,
@@ -35,9 +36,7 @@ def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
     say = partial(print_plain, console)
     for title, section in sections.items():
         console.print(Text(title, "bold"))
-        width = max(map(len, section.facts), default=0)
-        for name, value in section.facts.items():
-            say(f"  {name:<{width}}  {value}")
+        print_pairs(console, section.facts, "  ")
     say()
     for text in missing:
         console.print(Text.assemble(("missing:", "bold red"), " ", text), soft_wrap=True)

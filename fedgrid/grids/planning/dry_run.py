@@ -12,7 +12,6 @@ from textwrap import fill
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.names import TABLES
@@ -21,7 +20,8 @@ from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_marked, print_plain, warn
-from fedgrid.grids.display.tables import roughly, titled_table
+from fedgrid.grids.display.tables import roughly
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.planning.checks import check_data, check_stored, output_notes, rounds_left
 from fedgrid.grids.planning.estimate import Capacity, Estimator, RoundsLeft, capacities_of, encoder_plans
 from fedgrid.grids.planning.gpu_share import with_gpu_share
@@ -204,18 +204,15 @@ def _device(capacities: Sequence[Capacity]) -> str:
 def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, console: Console) -> None:
     say, total = partial(print_plain, console), plan["total"]
     headings = ("data set", "runs", "finished", "rounds left", "clients", "download", "time")
-    table = _table(f"Grid {plan['grid']}", console.width, *headings)
-    for row in plan["datasets"]:
-        clients = ", ".join(map(str, row["clients"]))
-        table.add_row(row["dataset"], *_cells(row, clients), end_section=row is plan["datasets"][-1])
-    table.add_row("total", *_cells(total, ""), style="bold")
-    console.print(table)
+    rows: list[list[str]] = [
+        [row["dataset"], *_cells(row, ", ".join(map(str, row["clients"])))] for row in plan["datasets"]
+    ]
+    rows += [[], ["total", *_cells(total, "")]]
+    console.print(TextTable(headings, rows, f"Grid {plan['grid']}", range(1, len(headings))))
     say("")
     if nodes:
-        table = _table("Resources", console.width, "clients", "a run reserves", "at once here")
-        for one in plan["resources"]:
-            table.add_row(str(one["clients"]), one["reserves"], str(one["at_once"]))
-        console.print(table)
+        reserved = [(str(one["clients"]), one["reserves"], str(one["at_once"])) for one in plan["resources"]]
+        console.print(TextTable(("clients", "a run reserves", "at once here"), reserved, "Resources", (0, 2)))
         say(f"\nHere: {describe(nodes)}.")
     else:
         say("In this process: one run after another, on one core, without Ray.")
@@ -249,14 +246,6 @@ def _about_time(plan: Mapping[str, Any]) -> str:
         note += f".\nIts {cores} cores have other work now (load {busy:.1f}): runs take longer while they do"
     on_gpu = any(one["placement"]["gpus_per_actor"] for one in plan["resources"])
     return f"{note};\nwith the cluster's GPUs it is much less." if on_gpu and what == "core" else f"{note}."
-
-
-def _table(title: str, width: int, *headings: str) -> Table:
-    table = titled_table(title, width)
-    for heading in headings:
-        is_text = heading in ("data set", "a run reserves")
-        table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
-    return table
 
 
 def _cells(row: Mapping[str, Any], clients: str) -> list[str]:

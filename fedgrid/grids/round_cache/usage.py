@@ -6,11 +6,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.leases.scratch import scratch_folder
@@ -19,15 +17,14 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.tables import duration, readable_size, titled_table
+from fedgrid.grids.display.tables import duration, readable_size
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import is_finished
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.grids.round_cache.retention import waiting_runs
 from fedgrid.manifest import MANIFEST, TIMES
 
-WIDE = 120
-"""From this many columns on, names stand on one line."""
 LEGEND = (
     "runs: finished/all; rounds: of these runs so far; cached: rounds that came from\n"
     "the cache; hits: their share; spent: the runs' own time; uncached: their time if\n"
@@ -103,7 +100,7 @@ def show_cache(name: str, storage: Storage, as_json: bool, console: Console) -> 
         return
     say = partial(print_plain, console)
     rows = list(usage.shared_prefixes.values())
-    console.print(cache_table(f"Round cache, {name}", rows, usage.total, console.width))
+    console.print(cache_table(f"Round cache, {name}", rows, usage.total))
     say(LEGEND)
     say()
     if usage.total.uncached_seconds > usage.total.seconds:
@@ -196,18 +193,12 @@ def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
         yield copy.root
 
 
-def cache_table(title: str, rows: Sequence[Usage], total: Usage, width: int) -> Table:
-    """Return the rows, and their total if there are several, as a table for a terminal of `width` columns."""
-    table = titled_table(title, width)
-    table.add_column("scenario")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(fill(row.name, 50 if width >= WIDE else 15), *_cells(row))
+def cache_table(title: str, rows: Sequence[Usage], total: Usage) -> TextTable:
+    """Return the rows, and their total if there are several."""
+    shown = [[row.name, *_cells(row)] for row in rows]
     if len(rows) > 1:
-        table.add_section()
-        table.add_row(total.name, *_cells(total))
-    return table
+        shown += [[], [total.name, *_cells(total)]]
+    return TextTable(("scenario", *HEADINGS), shown, title, range(1, 1 + len(HEADINGS)))
 
 
 def _cells(row: Usage) -> list[str]:

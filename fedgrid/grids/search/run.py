@@ -9,13 +9,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.progress import JsonLines, work_done
 from fedgrid.grids.display.summary import print_finished
-from fedgrid.grids.display.tables import cell, titled_table
+from fedgrid.grids.display.tables import cell
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.execution.launch import launch
 from fedgrid.grids.following.trackers import Trackers
 from fedgrid.grids.results.grid_folder import FOUND, GridFolder
@@ -163,7 +164,7 @@ def _show(
     say = partial(print_plain, console)
     trials = progress.trials
     say()
-    console.print(_trial_table(search, trials, console.width))
+    console.print(_trial_table(search, trials))
     failed = [trial for trial in trials if trial.failed]
     for trial in failed:
         say(f"trial {trial.number} failed: {trial.failed}")
@@ -180,7 +181,7 @@ def _show(
         say(f"Use it:  {tuned}    (the oracle's: {search.name}:oracle)")
 
 
-def _trial_table(search: Search, trials: list[Trial], width: int) -> Table:
+def _trial_table(search: Search, trials: list[Trial]) -> TextTable:
     """Return the trials, best first by the search's objective, without those that failed or were stopped."""
     free = label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
@@ -192,20 +193,17 @@ def _trial_table(search: Search, trials: list[Trial], width: int) -> Table:
     )
     title = f"{search.name}: best first by {search.objective}"
     more = len(ranked) - ROWS_SHOWN
-    table = titled_table(title + (f"; {more} more in search.csv" if more > 0 else ""), width)
-    for heading in [
-        "trial",
-        *search.space,
-        *("ARI\n(oracle)" if name == ARI else name for name in columns),
-        "runs",
-    ]:
-        table.add_column(heading, justify="right")
+    title += f"; {more} more in search.csv" if more > 0 else ""
+    scores = ("ARI\n(oracle)" if name == ARI else name for name in columns)
+    headings = ["trial", *search.space, *scores, "runs"]
+    rows = []
     for trial in ranked[:ROWS_SHOWN]:
-        style = "bold" if trial is bests.get(LABEL_FREE) else ""
         params = [text_of(trial.params[key]) for key in search.space]
-        scores = [cell(trial.score(name)) for name in columns]
-        table.add_row(str(trial.number), *params, *scores, str(len(trial.run_ids)), style=style)
-    return table
+        values = [cell(trial.score(name)) for name in columns]
+        style = "bold" if trial is bests.get(LABEL_FREE) else ""
+        cells = (str(trial.number), *params, *values, str(len(trial.run_ids)))
+        rows.append([Text(one, style) for one in cells])
+    return TextTable(headings, rows, title, range(len(headings)))
 
 
 def _line(trial: Trial, name: str) -> str:

@@ -6,7 +6,6 @@ import io
 import pytest
 
 from fedgrid.engine.runtime.storage.format import unseal
-from fedgrid.grids.browse.runs import _lines
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json
@@ -125,9 +124,3 @@ def test_what_cannot_be_selected_is_refused(runs, options, says):
     result = runs(*options)
     assert (result.code, result.out) == (2, "")
     assert says in result.err
-
-
-def test_piped_columns_are_as_wide_as_their_widest_cell_on_the_terminal():
-    """`猫` takes two places; a run has one line, whatever the name of its data set."""
-    lines = list(_lines(["data", "ari"], [False, True], [["猫", "a\n\tbc"], ["1.000", "–"]]))
-    assert lines == ["data       ari", "猫       1.000", r"a\n\tbc      –"]

@@ -89,7 +89,7 @@ def missing_plugin(folder: Path) -> None:
 def run_listed_twice(folder: Path) -> None:
     grid = GridFolder(Storage.of(folder / STORAGE), "mine")
     stored = grid.read()
-    grid._write_runs(replace(stored, every=(*stored.every, stored.every[0])))
+    grid._write_runs(replace(stored, runs=(*stored.runs, stored.runs[0])))
 
 
 def escape_in_title(folder: Path) -> None:

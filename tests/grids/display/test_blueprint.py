@@ -114,10 +114,9 @@ def test_class_count_table():
     )
     text = io.StringIO()
     PlainConsole(file=text, width=80).print(class_count_table(blueprint, [0, 1], ["ada", "1"]))
-    lines = text.getvalue().splitlines()
-    assert lines[1].replace("┃", " ").split() == ["client", "group", "set", "images", "ape", "bee"]
-    rows = [line.replace("│", " ").split() for line in lines if line.startswith("│")]
+    rows = [line.split() for line in text.getvalue().splitlines() if "─" not in line]
     assert rows == [
+        ["client", "group", "set", "images", "ape", "bee"],
         ["0", "ada", "train", "3", "3", "·"],
         ["test", "1", "1", "·"],
         ["1", "1", "train", "4", "·", "4"],

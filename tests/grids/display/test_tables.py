@@ -13,7 +13,6 @@ from fedgrid.grids.display.tables import (
     duration,
     failure_table,
     pace,
-    page_table,
     result_row,
     result_table,
     seeds_table,
@@ -25,8 +24,6 @@ from fedgrid.grids.results.runs import describe
 from fedgrid.grids.results.times import Times
 from fedgrid.tracking.scoring.client_scores import CLIENTS, PUBLISHED_CLIENTS
 from fedgrid.tracking.scoring.partitions import PARTITION
-from fedgrid.tracking.tables.table import Column, Row, number
-from fedgrid.tracking.tables.table import Table as PageTable
 
 
 def outcome(
@@ -215,7 +212,7 @@ def test_run_without_groups_is_not_exact():
     assert summary_rows(rows(found, scored("fedavg", 1.0, 1)))[0]["exact"] == 1
     [row] = summary_rows(rows(found))
     assert (row["exact"], row["with_groups"]) == (0, 0)
-    assert "/1" not in printed(summary_table([row], 80), 80)
+    assert "/1" not in printed(summary_table([row]), 80)
 
 
 def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mean():
@@ -228,33 +225,16 @@ def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mea
     )
     assert means[0]["spread"]["ari"] == pytest.approx(0.125**0.5)
     assert means[0]["spread"]["personalised_accuracy"] is None
-    text = printed(summary_table(means, 80), 80)
+    text = printed(summary_table(means), 80)
     assert "2 seeds" in text
     assert "±.354" in text
-    assert "±" not in printed(summary_table(summary_rows(rows(scored("fedavg", 0.0, 0))), 80), 80)
+    assert "±" not in printed(summary_table(summary_rows(rows(scored("fedavg", 0.0, 0)))), 80)
 
 
 def test_title_says_how_many_seeds_a_row_has_where_they_differ():
     runs = rows(*(scored("fedavg", 0.0, seed) for seed in range(3)), scored("ocfl-kmeans", 1.0, 0))
-    for table in (seeds_table(runs, 120), summary_table(summary_rows(runs), 120)):
+    for table in (seeds_table(runs), summary_table(summary_rows(runs))):
         assert "3 seeds (ocfl-kmeans 1)" in " ".join(printed(table, 120).split())
-
-
-def test_the_table_of_a_report_says_of_how_many_seeds_its_means_are():
-    cells = (number([0.8, 1.0], expected=2), number([0.5]))
-    page = PageTable("t", "Title", "", (Column("ARI"), Column("AMI")), (Row("fedavg", cells),))
-    assert "2 seeds: mean ± standard deviation (n - 1)" in " ".join(printed(page_table(page, 80), 80).split())
-    one = replace(page, rows=(Row("fedavg", (cells[1], cells[1])),))
-    assert "seed" not in printed(page_table(one, 80), 80)
-
-
-def test_the_table_of_a_report_breaks_numbers_and_headings_before_names():
-    columns = tuple(Column(f"last personalised F1 of {place}") for place in range(5))
-    row = Row("ocfl-meanshift", (number([0.8, 1.0]),) * 5)
-    lines = printed(page_table(PageTable("t", "Title", "", columns, (row,)), 70), 70).splitlines()
-    (place,) = (place for place, line in enumerate(lines) if "ocfl-meanshift" in line)
-    assert lines[place].split() == ["ocfl-meanshift", *["0.90"] * 5]
-    assert lines[place + 1].split() == ["±0.14"] * 5
 
 
 def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
@@ -273,7 +253,7 @@ def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
         ("training.local_epochs 3", "fedavg", 0.6),
         ("training.local_epochs 3", "ocfl-kmeans", 0.6),
     ]
-    text = " ".join(printed(summary_table(means, 80), 80).split())
+    text = " ".join(printed(summary_table(means), 80).split())
     assert "Final round, training.local_epochs 1, mean" in text
     assert "Final round, training.local_epochs 3, mean" in text
 
@@ -281,6 +261,6 @@ def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_summary_table_fits_eighty_columns(seeds):
     means = summary_rows(rows(*(scored("ocfl-hdbscan", 1.0, seed) for seed in range(seeds))))
-    text = printed(summary_table(means, 80), 80)
+    text = printed(summary_table(means), 80)
     assert {"ocfl-", "hdbscan"} <= set(text.split())
     assert max(map(len, text.splitlines())) <= 80

@@ -158,7 +158,7 @@ def test_cache_table_fits_the_terminal(width):
     name = "bloodmnist-30-nonoverlapping-imbalanced, seed 10"
     usage = Usage(name, 28, 28, 28000, 14000, 14000, 359000.0, 7.3e5, 10**12, 10**11, 10**12)
     screen = StringIO()
-    Console(width=width, file=screen).print(cache_table("Round cache, paper", [usage], usage, width))
+    Console(width=width, file=screen).print(cache_table("Round cache, paper", [usage], usage))
     text = screen.getvalue()
     assert "…" not in text
     cells = ["28/28", "28000", "14000", "50%", "4 d 3 h", "8 d 10 h", "1.0 TB", "100.0 GB"]

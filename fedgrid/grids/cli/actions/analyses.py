@@ -17,7 +17,7 @@ from fedgrid.engine.runtime.plugins.plugin import load, read_source
 from fedgrid.grids.analyses.analysis import Analysis
 from fedgrid.grids.archive.training_records import tables_beside
 from fedgrid.grids.attack.analysis import ATTACK
-from fedgrid.grids.display.tables import choice_table
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.epsilons.analysis import Epsilons
 from fedgrid.grids.explain.analysis import EXPLAIN
 from fedgrid.grids.presets.axes import Change
@@ -62,7 +62,7 @@ def print_analyses(name: str | None, as_json: bool, console: Console) -> None:
     for each, one in chosen.items():
         console.print(Text.assemble((each, "bold"), f": {(one.__doc__ or '').partition(chr(10))[0]}"))
         if settings[each]:
-            console.print(choice_table(("setting", "default", "allowed", "meaning"), settings[each]))
+            console.print(TextTable(("setting", "default", "allowed", "meaning"), settings[each]))
     console.print("\nSet one with fedgrid analyse GRID NAME KEY=VALUE")
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
@@ -16,7 +15,7 @@ from fedgrid.engine.federation.errors import unknown
 from fedgrid.engine.federation.models.registry import AUTOENCODERS, MODELS, ModelEntry
 from fedgrid.engine.runtime.data.datasets import find, is_here
 from fedgrid.engine.runtime.data.femnist import convert
-from fedgrid.grids.display.tables import choice_table
+from fedgrid.grids.display.text_table import TextTable
 from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import comment, preset_names, source
@@ -51,7 +50,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    table = choice_table(
+    table = TextTable(
         ("name", "images", "classes", "pool", "here", "source"),
         [
             (
@@ -102,7 +101,7 @@ def print_algorithms(name: str | None, as_json: bool, console: Console) -> None:
         _show_algorithm(name, console)
         return
     rows = [(entry.name, entry.title, entry.summary, entry.source) for entry in ALGORITHMS.values()]
-    console.print(choice_table(("name", "in papers", "what it does", "source"), rows))
+    console.print(TextTable(("name", "in papers", "what it does", "source"), rows))
     console.print(
         "\nSettings of one, with their defaults: fedgrid list algorithms NAME; of all: --json. Set one with "
         "algorithm.KEY=VALUE"
@@ -137,7 +136,7 @@ def _show_algorithm(name: str, console: Console) -> None:
     if not rows:
         console.print("It has no settings.")
         return
-    console.print(choice_table(("setting", "default", "allowed", "meaning"), rows))
+    console.print(TextTable(("setting", "default", "allowed", "meaning"), rows))
     console.print(f"\nSet one with algorithm.{rows[0][0]}=VALUE")
 
 
@@ -175,7 +174,7 @@ def print_models(name: str | None, as_json: bool, console: Console) -> None:
     console.print("\nParameters with ten classes and images of that size; – if a plugin does not say.")
 
 
-def _model_table(entries: Iterable[ModelEntry]) -> Table:
+def _model_table(entries: Iterable[ModelEntry]) -> TextTable:
     rows = [
         (
             entry.name,
@@ -185,7 +184,7 @@ def _model_table(entries: Iterable[ModelEntry]) -> Table:
         )
         for entry in entries
     ]
-    return choice_table(("name", "parameters", "what it is", "source"), rows)
+    return TextTable(("name", "parameters", "what it is", "source"), rows)
 
 
 def print_presets(name: str | None, as_json: bool, console: Console) -> None:
@@ -207,7 +206,7 @@ def print_presets(name: str | None, as_json: bool, console: Console) -> None:
     if as_json:
         print(json.dumps(rows if name is None else rows[0], indent=2))
         return
-    console.print(choice_table(("name", "runs", "what"), [tuple(map(str, row.values())) for row in rows]))
+    console.print(TextTable(("name", "runs", "what"), [tuple(map(str, row.values())) for row in rows]))
 
 
 def subject(text: str) -> str:

@@ -17,7 +17,7 @@ from fedgrid.grids.cli.actions.report_page import drawing_of, report_of
 from fedgrid.grids.cli.actions.studies import PUBLISHED, filter_study, read_other, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
-from fedgrid.grids.display.tables import page_table
+from fedgrid.grids.display.text_table import page_table
 from fedgrid.grids.results.grid_folder import GridFolder, superseded_line
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.report import log_report
@@ -181,7 +181,7 @@ def _page_facts(page: Page, folder: Path, written: Written) -> dict[str, Any]:
 
 def _show(tables: Sequence[Table], folder: Path, written: Written, console: Console) -> None:
     for table in tables:
-        console.print(page_table(table, console.width))
+        console.print(page_table(table))
     print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
 
 

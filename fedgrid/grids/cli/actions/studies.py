@@ -11,9 +11,9 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.bundles.layout import SUFFIX
 from fedgrid.grids.bundles.read import grid_at
-from fedgrid.grids.display.by_axes import show_table
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
+from fedgrid.grids.display.text_table import page_table
 from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.results.imported import import_lines
@@ -165,6 +165,6 @@ def _warn_of_runs(study: Study) -> None:
 
 def _print_as(format: str, table: Table, console: Console) -> None:
     if format == "text":
-        show_table(table, console)
+        console.print(page_table(table))
     else:
         print(WRITERS[format](table), end="")
