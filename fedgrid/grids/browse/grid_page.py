@@ -1,24 +1,248 @@
-"""`fedgrid show GRID`: what a grid is, and its runs."""
+"""`fedgrid show GRID`: what a grid is, and its runs as a table of any columns; also as CSV and JSON."""
 
+import csv
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.configuration.run_config import RunConfig
+from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.runs import RunList, print_list, read_list, run_facts
-from fedgrid.grids.display.plain import print_plain
+from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.status import COUNTS, STOPPED, status
-from fedgrid.grids.display.text_table import print_pairs
-from fedgrid.grids.presets.axis_keys import AXES, value_text
+from fedgrid.grids.display.tables import OWN_COLUMNS, RESULT_COLUMNS, cell, columns_for
+from fedgrid.grids.display.text_table import TextTable, print_pairs
+from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
+from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder, superseded_line
-from fedgrid.grids.results.outcome import trust_times
-from fedgrid.tracking.scoring.run import FINISHED, stopped_line
+from fedgrid.grids.results.outcome import is_finished, trust_times
+from fedgrid.grids.results.runs import read_runs
+from fedgrid.grids.trackers.annotations import annotations_of
+from fedgrid.tracking.names import SHORT_NAMES
+from fedgrid.tracking.scoring.run import FINISHED, IDENTITY, NOTE, TAG, TIMES, Run, stopped_line
+from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_places, text_of
+
+ALL = "all"
+"""Stands for every column whose value is known without reading a run's records."""
+
+
+def read_rows(
+    configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
+) -> tuple[Run, ...]:
+    """Return runs of a grid with their states, scores, times and notes; `old` ones are superseded.
+
+    Raises:
+        RunError: if the storage cannot be read.
+    """
+    for config in configs if storage.uri else ():
+        folder = folder_of(storage.root, config).name
+        if is_finished(storage, config):
+            storage.pull(folder, only=("timings",))
+        else:
+            storage.pull(folder, skip=("state-",))
+    return tuple(map(_add_notes, read_runs(configs, storage, old)))
+
+
+def _add_notes(run: Run) -> Run:
+    written = annotations_of(run.folder)
+    tags = {f"{TAG}{key}": value for key, value in written.tags.items()}
+    return replace(run, notes={**({NOTE: written.note} if written.note else {}), **tags})
+
+
+def usual_columns(rows: Sequence[Run]) -> list[str]:
+    """Return state, what the runs differ in, and the scores of the results table."""
+    further = dict.fromkeys(axis for row in rows for axis, _ in row.axes if not axis.startswith(SETTING))
+    differing = [
+        axis
+        for axis in (*AXES, *further)
+        if len({str(row.value(axis)) for row in rows}) > 1 or axis == ALGORITHM
+    ]
+    variant = ["variant"] if any(row.variant for row in rows) else []
+    superseded = [SUPERSEDED] if any(row.is_superseded for row in rows) else []
+    own = [name for name in OWN_COLUMNS if any(name in row.scores for row in rows)]
+    scores = columns_for({name for row in rows for name in row.scores})
+    return [*differing, *variant, *superseded, "state", *scores, *own, "seconds", "run_id"]
+
+
+def all_columns(rows: Sequence[Run]) -> list[str]:
+    """Return every column of which some run has a value, without those of the records."""
+    notes = {name: None for row in rows for name in row.notes}
+    settings = {key for row in rows for key, value in row.values.items() if value is not None}
+    keys = (*axis_keys(), *(key for row in rows for key in row.values))
+    scores = (name for row in rows for name in row.scores)
+    columns = [
+        *IDENTITY,
+        *(name for name in (NOTE, *notes) if name in notes),
+        *(key for key in keys if key in settings),
+        *scores,
+        *TIMES,
+    ]
+    return list(dict.fromkeys(columns))
+
+
+def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> None:
+    """Check that there are such columns; `option` is what named them.
+
+    Raises:
+        ConfigError: if one is unknown; names the nearest, and how to see all.
+    """
+    allowed = {*IDENTITY, *TIMES, NOTE, *axis_keys()}
+    allowed |= {name for row in rows for part in (row.values, row.scores, row.notes) for name in part}
+    for column in columns:
+        if column in allowed or any(column in row.recorded for row in rows):
+            continue
+        names = {*allowed, *(name for row in rows for name in row.recorded)}
+        keys = rows[0].values if rows else {}
+        inner = {key.rpartition(".")[2]: key for key, value in keys.items() if value is not None}
+        near = hint(column, names, SHORT_NAMES, inner)
+        raise ConfigError(
+            f"{option}: unknown column '{column}'; {near}allowed: a key of a run (training.rounds), a score "
+            f"({', '.join(list(RESULT_COLUMNS)[:3])}), a recorded number (temperature); `--columns all "
+            "--json` shows them"
+        )
+
+
+FEW = 8
+"""Values of a column in a message."""
+ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
+
+
+@dataclass(frozen=True)
+class RunList:
+    """Which runs of a grid are listed, and how."""
+
+    where: Sequence[str] = ()
+    """Conditions on columns, all of which must hold."""
+    sort: str | None = None
+    """A column: largest number first, text from A to Z; None: as they were launched."""
+    reverse: bool = False
+    columns: str | None = None
+    """Names with commas between them; None: what the runs differ in, and the scores of the results table."""
+    superseded: bool = False
+    """Whether superseded runs are listed too; a column tells them apart then."""
+    as_csv: bool = False
+
+
+EVERY = RunList()
+"""All runs of a grid, as `fedgrid show GRID` lists them."""
+
+
+def read_list(
+    grid: str, options: RunList, storage: Storage
+) -> tuple[list[Run], list[str], Sequence[Condition], int]:
+    """Return the runs of a grid that meet the conditions, their columns, the conditions, and how many runs.
+
+    Raises:
+        ConfigError: if there is no such grid or column, or a condition is malformed.
+        RunError: if the storage cannot be read.
+    """
+    stored = GridFolder(storage, grid).read()
+    old = stored.superseded
+    every = read_rows((*stored.runs, *old) if options.superseded else stored.runs, storage, old)
+    conditions = [condition for text in options.where for condition in _conditions(text)]
+    columns = _columns(options.columns, every)
+    check_columns([condition.column for condition in conditions], every, "--where")
+    rows = [row for row in every if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
+    for rule in conditions:
+        if every and not any(rule.holds([row.value(rule.column)]) for row in every):
+            warn(f"--where: {_no_run(rule, every)}")
+    if options.sort is not None:
+        check_columns([options.sort], every, "--sort")
+        places = sort_places([row.value(options.sort) for row in rows], options.reverse)
+        rows = [rows[place] for place in places]
+    elif options.reverse:
+        rows.reverse()
+    return rows, columns, conditions, len(every)
+
+
+def run_facts(rows: Sequence[Run], columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a mapping of columns for each run, ready for JSON."""
+    return [{column: row.value(column) for column in columns} for row in rows]
+
+
+def print_list(
+    rows: Sequence[Run],
+    columns: list[str],
+    conditions: Sequence[Condition],
+    options: RunList,
+    console: Console,
+) -> None:
+    """Print runs as a table, or as CSV."""
+    if options.as_csv:
+        _write_csv(rows, columns)
+        return
+    named = _add_used(columns, options.sort, conditions) if options.columns is None else _add_names(columns)
+    _print(rows, named, console)
+
+
+def _conditions(text: str) -> list[Condition]:
+    try:
+        return read_conditions(text)
+    except ValueError as error:
+        raise ConfigError(f"--where {text}: {error}") from error
+
+
+def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
+    """Return that no run meets a condition, and what the values of its column are."""
+    distinct = list(dict.fromkeys(row.value(rule.column) for row in rows))
+    places = sort_places(distinct, reverse=False)
+    values = ", ".join(cell(distinct[place]) for place in places[:FEW]) + ", ..." * (len(distinct) > FEW)
+    given = ",".join(map(text_of, rule.values))
+    return f"no run has {rule.column}{rule.operator}{given}; its values here: {values}"
+
+
+def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
+    if given is None:
+        return usual_columns(rows)
+    names = split_at_commas(given, f"--columns {given}")
+    check_columns([name for name in names if name != ALL], rows, "--columns")
+    columns = (column for name in names for column in (all_columns(rows) if name == ALL else [name]))
+    return list(dict.fromkeys(columns))
+
+
+def _add_used(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
+    """Return the columns with those by which runs are sorted or selected, unless one value is left."""
+    several = [one.column for one in conditions if one.operator != "=" or len(one.values) > 1]
+    used = [*([sort] if sort else []), *several]
+    return [*columns, *(name for name in dict.fromkeys(used) if name not in columns)]
+
+
+def _add_names(columns: list[str]) -> list[str]:
+    """Return the columns with the runs' names in front, unless they tell runs apart."""
+    return columns if {"run", "run_id", "folder"} & {*columns} else ["run", *columns]
+
+
+def _write_csv(rows: Sequence[Run], columns: Sequence[str]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_plain(row.value(column)) for column in columns] for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value for a cell of a CSV file; nothing is an empty cell."""
+    return value if value is None or isinstance(value, int | float) else text_of(value)
+
+
+def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> None:
+    every = {column: [row.value(column) for row in rows] for column in columns}
+    shown = {name: values for name, values in every.items() if any(value is not None for value in values)}
+    headings = [RESULT_COLUMNS.get(name, name) if console.is_terminal else name for name in shown]
+    are_numbers = [
+        all(isinstance(value, int | float | None) for value in column) for column in shown.values()
+    ]
+    cells = [[cell(value).translate(ON_ONE_LINE) for value in values] for values in shown.values()]
+    numbers = [place for place, is_number in enumerate(are_numbers) if is_number]
+    table = TextTable(headings, list(zip(*cells, strict=True)), numbers=numbers)
+    console.print(table, soft_wrap=not console.is_terminal)
+
 
 VALUES_SHOWN = 8
 """Values of an axis that are listed; of more, the first, the last and their number."""

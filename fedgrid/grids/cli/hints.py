@@ -8,7 +8,7 @@ from typing import Any
 from typer.exceptions import TyperException
 
 from fedgrid.engine.federation.errors import ABBREVIATIONS
-from fedgrid.grids.cli.commands.arguments import OVERRIDES
+from fedgrid.grids.cli.commands.app import OVERRIDES
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, axis_keys
 
 OLD_OPTIONS = {

@@ -21,7 +21,7 @@ from typer.exceptions import TyperException
 
 from fedgrid.engine.federation.errors import ConfigError, DataError, FedgridError
 from fedgrid.engine.runtime.leases.processes import NEW_OBJECTS
-from fedgrid.grids.cli.commands import analyses, arena, bundles, launched, listings, reports, run, search
+from fedgrid.grids.cli.commands import launched, listings, reports, run
 from fedgrid.grids.cli.commands.app import BAD_INPUT, FAILED, INTERRUPTED, Command, read_texts
 from fedgrid.grids.cli.settings_file import PLUGINS, plugin_defaults, read_settings, used_settings
 from fedgrid.grids.display.plain import print_marked
@@ -41,7 +41,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for group in (run, search, arena, launched, analyses, reports, bundles, listings):
+for group in (run, launched, reports, listings):
     inner = [each.typer_instance for each in group.app.registered_groups]
     for registered in (each for one in (group.app, *inner) for each in one.registered_commands):
         read_texts(registered.callback)

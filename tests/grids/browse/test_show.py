@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.grids.browse.run_facts import choose_rounds
+from fedgrid.grids.browse.run_page import choose_rounds
 from fedgrid.tracking.records import read_records
 from tests.grids.browse.conftest import EARLY, LATE, PLAIN, WAITING
 from tests.helpers.command_line import fedgrid, strict_json

@@ -10,6 +10,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.tables import (
+    RESULT_COLUMNS,
     duration,
     failure_table,
     pace,
@@ -19,7 +20,6 @@ from fedgrid.grids.display.tables import (
     summary_rows,
     summary_table,
 )
-from fedgrid.grids.results.result_columns import RESULT_COLUMNS
 from fedgrid.grids.results.runs import describe
 from fedgrid.grids.results.times import Times
 from fedgrid.tracking.scoring.client_scores import CLIENTS, PUBLISHED_CLIENTS

@@ -5,7 +5,7 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.columns import all_columns, check_columns, read_rows
+from fedgrid.grids.browse.grid_page import all_columns, check_columns, read_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.axes import algorithm_names, further_axes, naming_keys
 from fedgrid.grids.results.runs import describe

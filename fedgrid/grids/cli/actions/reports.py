@@ -1,30 +1,43 @@
-"""Write the pages of `fedgrid report`: tables and figures of a grid."""
+"""`fedgrid report`: tables and figures of a grid, with what analyses and a user's own files add."""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.figure import Figure
+from matplotlib.style import available
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.errors import ConfigError, hint
+from fedgrid.engine.runtime.plugins.plugin import Plugin, PluginSource, load, read_source
 from fedgrid.engine.runtime.storage.atomic import REPEATS, disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.engine.runtime.storage.user_files import check_output
-from fedgrid.grids.cli.actions.report_page import drawing_of, report_of
+from fedgrid.engine.runtime.storage.user_files import check_output, expand_path
+from fedgrid.grids.analyses.analysis import Analysis
+from fedgrid.grids.analyses.report import sections
+from fedgrid.grids.archive.explanation_records import published_scores
 from fedgrid.grids.cli.actions.studies import PUBLISHED, filter_study, read_other, read_study
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.display.text_table import page_table
+from fedgrid.grids.explain.shown.sections import explanation_sections
 from fedgrid.grids.results.grid_folder import GridFolder, superseded_line
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.report import log_report
-from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED
+from fedgrid.tracking.figures.style import style_context
+from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED, paper_sections
+from fedgrid.tracking.report.contents import report_page
+from fedgrid.tracking.report.page import SVG, Drawing, Page, PageSection, Plate
 from fedgrid.tracking.report.write import Written, write
 from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Unit
 from fedgrid.tracking.scoring.study import Study, slug
+from fedgrid.tracking.tables.table import Table
 
 if TYPE_CHECKING:
     from fedgrid.engine.runtime.storage.storage import Storage
@@ -195,3 +208,127 @@ def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
             print_plain(console, f"  {run.name}: {run.lacking}")
         if count > LACKING_SHOWN:
             print_plain(console, f"  and {count - LACKING_SHOWN} more, named in the report")
+
+
+def report_of(
+    study: Study,
+    other: Study | None,
+    grid: GridFolder,
+    terms: Terms,
+    plugins: Sequence[Path],
+    analyses: Mapping[str, Analysis],
+    *,
+    published: bool,
+) -> Page:
+    """Return the page of `fedgrid report`, with what shelves, plugins and analyses add.
+
+    Raises:
+        ConfigError: a plugin fails.
+        RunError: a file of an analysis is damaged.
+    """
+    ids = {run.run_id for run in study.runs}
+    pairs = {(run.scenario[:3], run.method) for run in study.runs}
+    rows = (row for row in published_scores(grid) if (row.scenario, row.algorithm) in pairs)
+    own = sections(analyses, grid, grid.storage, published=published, among=ids)
+    page = report_page(
+        study,
+        other=other,
+        published=published,
+        terms=terms,
+        papers=paper_sections(study) if published else (),
+        analyses=(*explanation_sections([*rows]), *own),
+    )
+    return add_own_items(page, own_items(plugins, study))
+
+
+def drawing_of(every: bool = False, format: str = SVG, style: str | None = None) -> Drawing:
+    """Return which figures are drawn, and how; `format` is beside SVG, `style` is one of matplotlib's.
+
+    Raises:
+        ConfigError: there is no style of that name, and no such file.
+    """
+    formats = tuple(dict.fromkeys((SVG, format)))
+    if style is None:
+        return Drawing(every, formats)
+    style = str(expand_path(style, "--style"))
+    try:
+        with style_context(style):
+            return Drawing(every, formats, (style,))
+    except OSError as error:
+        raise ConfigError(
+            f"--style {style}: no such style; {hint(style, available)}expected a file (.mplstyle, "
+            f"matplotlibrc) or one of {', '.join(available)}"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Calls a function of a plugin, by its name: another process loads the plugin again."""
+
+    source: PluginSource
+    function: str
+    study: Study
+
+    def __call__(self) -> Figure:
+        """Return the figure.
+
+        Raises:
+            ConfigError: the function fails, or returns something else.
+        """
+        plugin = load(self.source)
+        [function] = [one for one in plugin.lists["FIGURES"] if one.__name__ == self.function]
+        figure: Figure = _call(plugin, function, self.study, Figure)
+        return figure
+
+
+def own_items(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
+    """Return a section with what each file lists as `TABLES` and `FIGURES`; none where it lists neither.
+
+    A function gets the study and returns a `Table` or a matplotlib figure. The first line of its docstring is
+    a figure's title, the rest its caption.
+
+    Raises:
+        ConfigError: a file cannot be loaded, or a function fails.
+    """
+    sections = (_section(load(read_source(path)), study) for path in files)
+    return tuple(section for section in sections if section.items)
+
+
+def add_own_items(page: Page, sections: Sequence[PageSection]) -> Page:
+    """Return a page with further sections after its first one.
+
+    Raises:
+        ConfigError: a table or figure has the name of another.
+    """
+    whole = Page(page.title, page.facts, (*page.sections[:1], *sections, *page.sections[1:]))
+    tables = [f"table {table.name}" for table in whole.tables()]
+    names = tables + [f"figure {plate.name}" for plate in whole.plates()]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise ConfigError(f"the report has {min(twice)} twice; give one of your own another name")
+    return whole
+
+
+def _section(plugin: Plugin, study: Study) -> PageSection:
+    tables = [_call(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
+    plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
+    stem = Path(plugin.source.name).stem
+    return PageSection(f"own-{slug(stem)}", f"From {Path(plugin.source.name).name}", items=(*tables, *plates))
+
+
+def _plate(plugin: Plugin, function: Callable[..., Any], study: Study) -> Plate:
+    title, _, caption = (inspect.getdoc(function) or function.__name__).partition("\n")
+    text = re.sub(r"\s+", " ", caption).strip()
+    draw = Draw(plugin.source, function.__name__, study)
+    return Plate(f"own-{slug(function.__name__)}", title.rstrip("."), text, draw)
+
+
+def _call(plugin: Plugin, function: Callable[..., Any], study: Study, kind: type[Any]) -> Any:
+    where = f"plugin {plugin.source.name}: {function.__name__}"
+    try:
+        value = function(study)
+    except Exception as error:
+        raise ConfigError(f"{where} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(value, kind):
+        raise ConfigError(f"{where} returned {type(value).__name__}; expected a {kind.__name__}")
+    return value

@@ -164,7 +164,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a grid and its runs, with any settings and scores; or one run, round by round."""
-    from fedgrid.grids.browse.runs import RunList
+    from fedgrid.grids.browse.grid_page import RunList
     from fedgrid.grids.browse.show import show as show_it
 
     show_it(

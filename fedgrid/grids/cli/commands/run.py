@@ -1,8 +1,9 @@
-"""`fedgrid run` and `fedgrid submit`."""
+"""Commands that train: `fedgrid run`, `submit`, `search` and `arena`."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,6 +29,7 @@ from fedgrid.grids.cli.commands.options import (
     Trust,
     Yes,
 )
+from fedgrid.grids.display.plain import warn
 
 app = typer.Typer()
 
@@ -93,7 +95,6 @@ def run(
     After an interruption, the same command continues: finished runs are not repeated.
     """
     with starting(quiet=launch.as_json):
-        from fedgrid.grids.display.plain import warn
         from fedgrid.grids.execution.relaunch import run_failed
         from fedgrid.grids.execution.run import plan_grid, run_grid
         from fedgrid.grids.presets.load import load_grid
@@ -169,3 +170,189 @@ def submit(
     name = Path(grid).stem
     code = start_job(arguments, cluster=cluster, address=address, name=name, follow=follow, console=console())
     raise typer.Exit(code)
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How settings are tried, instead of as the file says."""
+
+    trials: Annotated[int | None, typer.Option(help="Number of settings to try. [default: 32]")] = None
+    searcher: Annotated[str | None, typer.Option(help="optuna, random or grid. [default: optuna]")] = None
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            help="validation (F1), accuracy or silhouette; or ari, an oracle: it needs the hidden groups. "
+            "[default: validation]"
+        ),
+    ] = None
+    early_stop: Annotated[
+        bool,
+        typer.Option(
+            "--early-stop",
+            help="Stop the worse half of each batch at a quarter of the rounds, and again at half of them.",
+        ),
+    ] = False
+
+    def given(self) -> dict[str, Any]:
+        """Return what the command line sets."""
+        return {name: value for name, value in vars(self).items() if value is not None and value is not False}
+
+
+@app.command(epilog="Example: `fedgrid search sattler --dataset mnist --split rotated --trials 32`")
+@with_groups
+def search(
+    *,
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="An algorithm, or a YAML file with search: in it.",
+            show_default=False,
+            autocompletion=completion.algorithms_and_files,
+        ),
+    ],
+    overrides: Overrides = None,
+    dataset: Dataset = None,
+    scenario: ScenarioOptions,
+    seeds: Seeds = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="The preset or file whose scenarios the search uses. [default with --where: paper]"
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option("--where", help="Only these scenarios: AXIS=VALUE[,...].")
+    ] = None,
+    space: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--space",
+            help="Search this too: KEY=VALUE,VALUE or KEY={low: ..., high: ...}, as in "
+            "training.learning_rate=0.01,0.03,0.1; may be repeated.",
+        ),
+    ] = None,
+    settings: SearchSettings,
+    name: Annotated[
+        str | None, typer.Option(help="The name for --tuned. [default: ALGORITHM-DATASET, or the file's]")
+    ] = None,
+    launch: Launch,
+    trust: Trust = False,
+    in_process: InProcess = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the runs of the first trials, and roughly how long.")
+    ] = False,
+) -> None:
+    """Search for an algorithm's settings; `fedgrid run GRID --tuned NAME` uses what is found.
+
+    After an interruption, the same command continues and gives the same result.
+    """
+    from fedgrid.grids.search.definition import load_search
+    from fedgrid.grids.search.run import plan_search, run_search
+
+    options = launch.options(in_process=in_process)
+    use_plugins(launch.plugins, trust=trust)
+    definition = load_search(
+        what,
+        scenario.axes(dataset=dataset),
+        overrides or [],
+        options.data_dir,
+        own=settings.given(),
+        name=name,
+        base=base,
+        filters=where or [],
+        seeds=seeds,
+        also=space or [],
+    )
+    if dry_run:
+        plan_search(definition, open_storage(launch.storage), options, console())
+        return
+    exit_with(run_search(definition, open_storage(launch.storage), options, console()))
+
+
+@app.command(epilog="Example: `fedgrid arena --with mine.py`")
+@with_groups
+def arena(
+    *,
+    overrides: Overrides = None,
+    own: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", help="A Python file with your own method, which the verdict is about; may be repeated."
+        ),
+    ] = None,
+    dataset: Dataset = None,
+    algorithms: Annotated[
+        list[str] | None,
+        typer.Option(help="Only these methods, beside your own: A,B,C. [default: 20, and three references]"),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Settings that are tried for each method, its defaults first.")
+    ] = 8,
+    fine_tune: Annotated[
+        int, typer.Option(min=1, help="Steps of fine-tuning of every method, in the second protocol.")
+    ] = 45,
+    seeds: Seeds = None,
+    families: Annotated[list[str] | None, typer.Option(help="Only these families of clients: A,B,C.")] = None,
+    blind: Annotated[
+        bool,
+        typer.Option("--blind", help="Draw the seeds from the file of --with, so that no one tunes on them."),
+    ] = False,
+    null: Annotated[
+        bool,
+        typer.Option("--null", help="Only how often your method splits clients without groups; ten seeds."),
+    ] = False,
+    name: Annotated[str | None, typer.Option(help="The grid's name. [default: arena-rows-DATASET]")] = None,
+    check: Annotated[
+        int | None,
+        typer.Option(min=1, help="Compute this many of the results that fedgrid keeps again, and compare."),
+    ] = None,
+    launch: Launch,
+    in_process: InProcess = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Tune every method alike, run them on the same clients, and print the verdict on yours.
+
+    After an interruption, the same command continues.
+    """
+    with starting(quiet=launch.as_json):
+        from fedgrid.grids.arena.check import run_check
+        from fedgrid.grids.arena.command import run_arena
+        from fedgrid.grids.arena.definition import load_arena
+        from fedgrid.grids.arena.kept import read
+        from fedgrid.grids.arena.plan import plan_arena
+        from fedgrid.grids.execution.run import Launcher
+        from fedgrid.grids.following.trackers import Trackers
+        from fedgrid.grids.search.definition import Search
+        from fedgrid.grids.search.run import Advanced, advance
+        from fedgrid.grids.trackers.tracker import TrackedGrid
+
+        options = launch.options(in_process=in_process)
+        use_plugins([*(own or []), *(launch.plugins or [])])
+        definition = load_arena(
+            name,
+            dataset,
+            algorithms or [],
+            own or [],
+            trials,
+            options.data_dir,
+            changes=overrides or [],
+            only=families or [],
+            blind=blind,
+            null=null,
+            seeds=seeds,
+            budget=fine_tune,
+        )
+    launcher = Launcher(open_storage(launch.storage), options, console())
+    # Also if nothing is left to run.
+    Trackers(TrackedGrid(definition.name, launcher.storage), warn, options.trackers)
+    results = read()
+    if check is not None:
+        exit_with(run_check(definition, results, check, launcher))
+    if dry_run:
+        plan_arena(definition, results, launcher)
+        return
+
+    def advance_search(search: Search) -> Advanced:
+        return advance(search, launcher.storage, options, launcher.console)
+
+    exit_with(run_arena(definition, results, launcher, advance_search))

@@ -6,7 +6,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.grids.results.own_items import add_own_items, own_items
+from fedgrid.grids.cli.actions.reports import add_own_items, own_items
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.tables.personalisation import fairness
 from tests.helpers.plugin_files import ALGORITHM
