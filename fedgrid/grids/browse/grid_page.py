@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,13 +16,13 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.display.status import COUNTS, STOPPED, status
+from fedgrid.grids.display.status import COUNTS, STOPPED, state_lines, status
 from fedgrid.grids.display.tables import OWN_COLUMNS, RESULT_COLUMNS, cell, columns_for
 from fedgrid.grids.display.text_table import TextTable, print_pairs
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
 from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.axes import naming_keys
-from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder, superseded_line
+from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder
 from fedgrid.grids.results.outcome import is_finished, trust_times
 from fedgrid.grids.results.runs import read_runs
 from fedgrid.grids.trackers.annotations import annotations_of
@@ -32,6 +32,29 @@ from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_
 
 ALL = "all"
 """Stands for every column whose value is known without reading a run's records."""
+VALUES_SHOWN = 8
+"""Values of a column in a message, and of an axis; of more, the first, the last and their number."""
+ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
+
+
+@dataclass(frozen=True)
+class RunList:
+    """Which runs of a grid are listed, and how."""
+
+    where: Sequence[str] = ()
+    """Conditions on columns, all of which must hold."""
+    sort: str | None = None
+    """A column: largest number first, text from A to Z; None: as they were launched."""
+    reverse: bool = False
+    columns: str | None = None
+    """Names with commas between them; None: what the runs differ in, and the scores of the results table."""
+    superseded: bool = False
+    """Whether superseded runs are listed too; a column tells them apart then."""
+    as_csv: bool = False
+
+
+EVERY = RunList()
+"""All runs of a grid, as `fedgrid show GRID` lists them."""
 
 
 def read_rows(
@@ -110,77 +133,18 @@ def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> N
         )
 
 
-FEW = 8
-"""Values of a column in a message."""
-ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
-
-
-@dataclass(frozen=True)
-class RunList:
-    """Which runs of a grid are listed, and how."""
-
-    where: Sequence[str] = ()
-    """Conditions on columns, all of which must hold."""
-    sort: str | None = None
-    """A column: largest number first, text from A to Z; None: as they were launched."""
-    reverse: bool = False
-    columns: str | None = None
-    """Names with commas between them; None: what the runs differ in, and the scores of the results table."""
-    superseded: bool = False
-    """Whether superseded runs are listed too; a column tells them apart then."""
-    as_csv: bool = False
-
-
-EVERY = RunList()
-"""All runs of a grid, as `fedgrid show GRID` lists them."""
-
-
-def read_list(
-    grid: str, options: RunList, storage: Storage
-) -> tuple[list[Run], list[str], Sequence[Condition], int]:
-    """Return the runs of a grid that meet the conditions, their columns, the conditions, and how many runs.
-
-    Raises:
-        ConfigError: if there is no such grid or column, or a condition is malformed.
-        RunError: if the storage cannot be read.
-    """
-    stored = GridFolder(storage, grid).read()
-    old = stored.superseded
-    every = read_rows((*stored.runs, *old) if options.superseded else stored.runs, storage, old)
-    conditions = [condition for text in options.where for condition in _conditions(text)]
-    columns = _columns(options.columns, every)
-    check_columns([condition.column for condition in conditions], every, "--where")
-    rows = [row for row in every if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
+def _select(rows: Sequence[Run], conditions: Sequence[Condition], options: RunList) -> list[Run]:
+    """Return the runs that meet the conditions, sorted; a condition that none meets is a warning."""
+    check_columns([condition.column for condition in conditions], rows, "--where")
+    chosen = [row for row in rows if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
     for rule in conditions:
-        if every and not any(rule.holds([row.value(rule.column)]) for row in every):
-            warn(f"--where: {_no_run(rule, every)}")
+        if rows and not any(rule.holds([row.value(rule.column)]) for row in rows):
+            warn(f"--where: {_no_run(rule, rows)}")
     if options.sort is not None:
-        check_columns([options.sort], every, "--sort")
-        places = sort_places([row.value(options.sort) for row in rows], options.reverse)
-        rows = [rows[place] for place in places]
-    elif options.reverse:
-        rows.reverse()
-    return rows, columns, conditions, len(every)
-
-
-def run_facts(rows: Sequence[Run], columns: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a mapping of columns for each run, ready for JSON."""
-    return [{column: row.value(column) for column in columns} for row in rows]
-
-
-def print_list(
-    rows: Sequence[Run],
-    columns: list[str],
-    conditions: Sequence[Condition],
-    options: RunList,
-    console: Console,
-) -> None:
-    """Print runs as a table, or as CSV."""
-    if options.as_csv:
-        _write_csv(rows, columns)
-        return
-    named = _add_used(columns, options.sort, conditions) if options.columns is None else _add_names(columns)
-    _print(rows, named, console)
+        check_columns([options.sort], rows, "--sort")
+        places = sort_places([row.value(options.sort) for row in chosen], options.reverse)
+        return [chosen[place] for place in places]
+    return chosen[::-1] if options.reverse else chosen
 
 
 def _conditions(text: str) -> list[Condition]:
@@ -194,7 +158,9 @@ def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
     """Return that no run meets a condition, and what the values of its column are."""
     distinct = list(dict.fromkeys(row.value(rule.column) for row in rows))
     places = sort_places(distinct, reverse=False)
-    values = ", ".join(cell(distinct[place]) for place in places[:FEW]) + ", ..." * (len(distinct) > FEW)
+    values = ", ".join(cell(distinct[place]) for place in places[:VALUES_SHOWN]) + ", ..." * (
+        len(distinct) > VALUES_SHOWN
+    )
     given = ",".join(map(text_of, rule.values))
     return f"no run has {rule.column}{rule.operator}{given}; its values here: {values}"
 
@@ -244,31 +210,6 @@ def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> Non
     console.print(table, soft_wrap=not console.is_terminal)
 
 
-VALUES_SHOWN = 8
-"""Values of an axis that are listed; of more, the first, the last and their number."""
-
-
-def grid_facts(name: str, storage: Storage) -> dict[str, Any]:
-    """Return what is known of a grid beside its runs, ready for JSON.
-
-    Raises:
-        ConfigError: if it is damaged.
-        RunError: if the storage cannot be read.
-    """
-    folder = GridFolder(storage, name)
-    stored = folder.read()
-    now = status(name, storage)
-    keys = (*AXES, *naming_keys(stored.runs))
-    values = {key: [value_text(run, key) for run in stored.runs] for key in keys}
-    return {
-        "grid": name,
-        "source": stored.source,
-        "folder": f"{storage}/{folder.path.relative_to(storage.root)}",
-        **{key: now[key] for key in ("driver", *COUNTS, STOPPED, SUPERSEDED, "failures")},
-        "axes": {key: [one for one in dict.fromkeys(values[key]) if one is not None] for key in keys},
-    }
-
-
 def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, console: Console) -> None:
     """Print what is known of a grid, and its runs; as CSV the runs alone.
 
@@ -279,50 +220,59 @@ def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, cons
     if options.as_csv and as_json:
         raise ConfigError("choose one of --csv and --json")
     with trust_times(storage):
-        rows, columns, conditions, count = read_list(name, options, storage)
+        folder = GridFolder(storage, name)
+        stored = folder.read()
+        old = stored.superseded
+        every = read_rows((*stored.runs, *old) if options.superseded else stored.runs, storage, old)
+    conditions = [condition for text in options.where for condition in _conditions(text)]
+    columns = _columns(options.columns, every)
+    rows = _select(every, conditions, options)
     if options.as_csv:
-        print_list(rows, columns, conditions, options, console)
+        _write_csv(rows, columns)
         return
-    facts = grid_facts(name, storage)
+    now = status(name, storage)
+    keys = (*AXES, *naming_keys(stored.runs))
+    values = {key: dict.fromkeys(value_text(run, key) for run in stored.runs) for key in keys}
+    axes = {key: [value for value in of_key if value is not None] for key, of_key in values.items()}
+    facts = {
+        "grid": name,
+        "source": stored.source,
+        "folder": f"{storage}/{folder.path.relative_to(storage.root)}",
+        **{key: now[key] for key in ("driver", *COUNTS, STOPPED, SUPERSEDED, "failures")},
+        "axes": axes,
+    }
     if as_json:
-        print(json.dumps({**facts, "runs": run_facts(rows, columns)}))
+        print(json.dumps({**facts, "runs": [{name: row.value(name) for name in columns} for row in rows]}))
         return
-    _print_head(facts, storage, console)
-    print_list(rows, columns, conditions, options, console)
     say = partial(print_plain, console)
-    if len(rows) < count:
-        say(f"{len(rows)} of {count} runs")
+    for line in state_lines(now, storage):
+        say(line)
+    if stored.source:
+        say(f"From {stored.source}")
+    print_pairs(console, {key: _join_values(of_key) for key, of_key in axes.items()}, "  ")
+    say()
+    if options.columns is not None:
+        columns = _add_names(columns)
+    else:
+        columns = _add_used(columns, options.sort, conditions)
+    _print(rows, columns, console)
+    if len(rows) < len(every):
+        say(f"{len(rows)} of {len(every)} runs")
     if line := stopped_line([row for row in rows if row.state == FINISHED]):
         say(line)
     say()
-    for failure in facts["failures"]:
+    for failure in now["failures"]:
         say(f"failed: {failure['run']} ({failure['run_id']}): {failure['cause']}")
     more = {"Files:": facts["folder"]}
     if rows:
         more["One of them:"] = command(storage, "show", rows[0].run_id)
     more["All columns:"] = command(storage, "show", name, "--columns", "all", "--csv")
-    if facts["done"] + facts[STOPPED] < facts["total"]:
+    if now["done"] + now[STOPPED] < now["total"]:
         more["Its progress:"] = command(storage, "status", name)
-    if facts["done"]:
+    if now["done"]:
         more["Means over seeds:"] = command(storage, "table", name)
         more["Tables and figures:"] = command(storage, "report", name)
     print_pairs(console, more)
-
-
-def _print_head(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:
-    say = partial(print_plain, console)
-    where = f"running on {facts['driver']}" if facts["driver"] else "not running"
-    kinds = ("running", "waiting", "failed", STOPPED)
-    counts = ", ".join(f"{facts[kind]} {kind.replace('_', ' ')}" for kind in kinds if facts[kind])
-    state = f"{facts['done']} of {facts['total']} runs finished" + (f", {counts}" if counts else "")
-    is_complete = facts["done"] + facts[STOPPED] == facts["total"]
-    say(f"{facts['grid']}: {state}; {'complete' if is_complete else where}")
-    if facts[SUPERSEDED]:
-        say(superseded_line(facts["grid"], facts[SUPERSEDED], storage))
-    if facts["source"]:
-        say(f"From {facts['source']}")
-    print_pairs(console, {key: _join_values(values) for key, values in facts["axes"].items()}, "  ")
-    say()
 
 
 def _join_values(values: list[str]) -> str:

@@ -7,7 +7,6 @@ from functools import partial
 from io import StringIO
 from typing import Any
 
-from pydantic import BaseModel
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -31,23 +30,6 @@ WATCH_SECONDS = 2.0
 """From one look to the next."""
 STOPPED = "stopped_early"
 """How many runs a search has stopped early; they wait for nothing."""
-
-
-class UnderWay(BaseModel):
-    """A run in a grid's progress."""
-
-    run: str
-    run_id: str
-    round: int
-    rounds: int
-
-
-class Progress(BaseModel):
-    """What is shown of a grid's progress."""
-
-    running: tuple[UnderWay, ...] = ()
-    rounds_per_second: float | None = None
-    seconds_left: float | None = None
 
 
 def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
@@ -84,30 +66,30 @@ def watch_status(name: str | None, storage: Storage, as_json: bool, console: Con
 
 
 def _print(now: Mapping[str, Any], storage: Storage, console: Console) -> None:
-    name = now["grid"]
     say = partial(print_plain, console)
-    say(f"{name}: {_driver(now)}")
-    say(f"{now['total']} runs: {counts_of(now)}{_pace(now)}")
+    for line in state_lines(now, storage):
+        say(line)
     if now["runs"]:
         rows = [(run["run"], f"{run['round']}/{run['rounds']}") for run in now["runs"]]
         console.print(TextTable(("run", "round"), rows))
     for why in now["damaged"].values():
         say(next_step(why, "the next launch sets it aside, and runs its run again"))
-    if now[SUPERSEDED]:
-        say(superseded_line(name, now[SUPERSEDED], storage))
     if now["failures"]:
         rows = [
             (f"{failure['run']}, {failure['run_id']}", str(failure["attempts"]), failure["cause"])
             for failure in now["failures"]
         ]
         console.print(TextTable(("run", "attempts", "cause"), rows, "Failed", numbers=[1]))
-        say(f"`{command(storage, 'run', name, '--failed')}` runs them again from their last rounds.")
+        say(f"`{command(storage, 'run', now['grid'], '--failed')}` runs them again from their last rounds.")
 
 
-def counts_of(now: Mapping[str, Any]) -> str:
-    """Return `64 done, 0 running, 0 waiting, 0 failed`; only a search has runs that are stopped early."""
+def state_lines(now: Mapping[str, Any], storage: Storage) -> list[str]:
+    """Return the first lines on a grid: whether it runs, its counts and pace, and its superseded runs."""
     counts = [f"{now[kind]} {kind}" for kind in COUNTS[1:]]
-    return ", ".join([*counts, f"{now[STOPPED]} stopped early"] if now[STOPPED] else counts)
+    # Only a search has such runs.
+    counts += [f"{now[STOPPED]} stopped early"] if now[STOPPED] else []
+    lines = [f"{now['grid']}: {_driver(now)}", f"{now['total']} runs: {', '.join(counts)}{_pace(now)}"]
+    return lines + ([superseded_line(now["grid"], now[SUPERSEDED], storage)] if now[SUPERSEDED] else [])
 
 
 def show_all(storage: Storage, as_json: bool, console: Console) -> None:
@@ -149,7 +131,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     runs = stored.runs
     driver = find_driver(storage, name)
     is_running = driver is not None and driver.what == name
-    progress = _progress(grid) if is_running else Progress()
+    progress = _read_progress(grid) if is_running else {}
     with trust_times(storage):
         looks = [(run, look(storage, run)) for run in runs]
     damaged = {run.run_id: now.damage for run, now in looks if now.damage}
@@ -158,7 +140,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         for run, now in looks
         if not now.is_finished and (failure := RunFolder(storage, run).failure())
     ]
-    under_way = [vars(run) for run in progress.running]
+    under_way = progress.get("running", [])
     busy = {entry["run_id"] for entry in (*under_way, *failures)}
     stopped = {run.run_id for run, now in looks if not now.is_finished} - busy
     stopped &= grid.stopped_early()
@@ -175,21 +157,21 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         STOPPED: len(stopped),
         "failed": len(failures),
         SUPERSEDED: len(stored.superseded),
-        "rounds_per_second": progress.rounds_per_second,
-        "seconds_left": progress.seconds_left,
+        "rounds_per_second": progress.get("rounds_per_second"),
+        "seconds_left": progress.get("seconds_left"),
         "runs": under_way,
         "failures": failures,
         "damaged": damaged,
     }
 
 
-def _progress(grid: GridFolder) -> Progress:
+def _read_progress(grid: GridFolder) -> dict[str, Any]:
     """Return what the grid's driver has written last; nothing, with a warning, if that cannot be read."""
     try:
-        return Progress.model_validate(grid.read_progress() or {})
+        return grid.read_progress() or {}
     except (DamagedFile, UnreadableFile) as error:
         warn(f"{error}: the runs under way are not known before the driver writes it again")
-        return Progress()
+        return {}
 
 
 def ask_to_stop(name: str, storage: Storage, console: Console) -> None:

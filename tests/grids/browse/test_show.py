@@ -24,7 +24,7 @@ def show(browsed):
 
 def test_a_grid_shows_its_axes_scores_and_the_next_commands(show):
     out = show("mine").out
-    assert out.startswith("mine: 3 of 4 runs finished, 1 waiting; not running\nFrom options\n")
+    assert out.startswith("mine: not running\n4 runs: 3 done, 0 running, 1 waiting, 0 failed\nFrom options\n")
     assert "algorithm.round  2, 3" in out
     assert "round 2" in out
     assert f"fedgrid show {EARLY.run_id}" in out
