@@ -28,8 +28,8 @@ Ask: TypeAlias = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
-class Doomed:
-    """What goes."""
+class DeletionPlan:
+    """The runs that are deleted, and those that stay."""
 
     runs: tuple[RunConfig, ...]
     """Runs of this grid alone that have a folder."""
@@ -64,28 +64,28 @@ def delete_grid(
     if only_superseded and not old:
         print_plain(console, f"No run of {name} is superseded.")
         return
-    asked = _find_doomed(folder, storage, only_superseded)
+    planned = _plan_deletion(folder, storage, only_superseded)
     what = f"the superseded runs of {name}" if only_superseded else f"the grid {name} in {storage}"
-    if ask is not None and not _confirm(ask, f"Delete {what}: {asked.words}?", console):
+    if ask is not None and not _confirm(ask, f"Delete {what}: {planned.words}?", console):
         return
-    with Lease(storage, name, make_deletion_keys(asked.runs), warn), disk_errors(storage.root):
-        now = _find_doomed(folder, storage, only_superseded)
+    with Lease(storage, name, make_deletion_keys(planned.runs), warn), disk_errors(storage.root):
+        now = _plan_deletion(folder, storage, only_superseded)
         # Another grid may have got some of the runs since.
-        doomed = replace(now, runs=tuple(run for run in now.runs if run in asked.runs))
+        plan = replace(now, runs=tuple(run for run in now.runs if run in planned.runs))
         # A launch that has just ended may ask for some of them again.
         still = {run.run_id for run in folder.read().superseded if run in old} if only_superseded else None
         logged = _forget(name, storage, still)
-        folders = [folder_of(storage.root, run) for run in doomed.runs]
+        folders = [folder_of(storage.root, run) for run in plan.runs]
         _remove(folders if only_superseded else [*folders, folder.path], storage)
         if still is not None:
             folder.drop(still)
-    print_plain(console, f"Deleted {'of ' if only_superseded else ''}{name}: {doomed.words}.")
+    print_plain(console, f"Deleted {'of ' if only_superseded else ''}{name}: {plan.words}.")
     if logged:
         marked = f"MLflow: {logged} runs marked as deleted; `mlflow gc` removes such runs for good."
         print_plain(console, marked)
 
 
-def _find_doomed(folder: GridFolder, storage: Storage, only_superseded: bool) -> Doomed:
+def _plan_deletion(folder: GridFolder, storage: Storage, only_superseded: bool) -> DeletionPlan:
     """Return what would go: those of the runs that no other grid has, and with all of them the grid."""
     others = {
         run.run_id
@@ -99,7 +99,7 @@ def _find_doomed(folder: GridFolder, storage: Storage, only_superseded: bool) ->
     stored_runs = tuple(run for run in own if folder_of(storage.root, run).exists())
     paths = [folder_of(storage.root, run) for run in stored_runs]
     paths += [] if only_superseded else [folder.path]
-    return Doomed(stored_runs, len(runs) - len(own), sum(_size(path, storage) for path in paths))
+    return DeletionPlan(stored_runs, len(runs) - len(own), sum(_size(path, storage) for path in paths))
 
 
 def _size(folder: Path, storage: Storage) -> int:

@@ -107,10 +107,26 @@ def write_report(
     is_logged = not filters and _log(name, storage, folder)
     steps.pause()
     if as_json:
-        print(json.dumps({**_grid_facts(study), **_page_facts(page, folder, written), "mlflow": is_logged}))
+        facts = {
+            "grid": study.name,
+            "runs": len(study.runs),
+            "finished": len(study.finished),
+            "superseded": study.superseded,
+            "lacking": {run.name: run.lacking for run in study.unfinished},
+            "title": page.title,
+            "index": str(folder / "index.html"),
+            "files": len(written.files),
+            "tables": sum(1 for _ in page.tables()),
+            "figures": written.figures,
+            "mlflow": is_logged,
+        }
+        print(json.dumps(facts))
         return
-    asked = () if terms == AS_USUAL else tuple(t for t in page.tables() if t.name.startswith("cost-"))
-    _show((next(page.tables()), *asked), folder, written, console)
+    overview, *others = page.tables()
+    costs = [] if terms == AS_USUAL else [table for table in others if table.name.startswith("cost-")]
+    for table in (overview, *costs):
+        console.print(page_table(table))
+    print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
     if left := sum(1 for _ in page.plates()) - written.figures:
         all_figures = command(storage, "report", name, "--all-figures")
         print_plain(console, f"{written.figures} figures are drawn; {left} more:  {all_figures}")
@@ -168,34 +184,6 @@ def _log(name: str, storage: Storage, folder: Path) -> bool:
     except TrackerFailed as error:
         warn(f"{error}; the report is written, but not in MLflow")
     return False
-
-
-def _grid_facts(study: Study) -> dict[str, Any]:
-    """Return what `--json` prints about a grid."""
-    return {
-        "grid": study.name,
-        "runs": len(study.runs),
-        "finished": len(study.finished),
-        "superseded": study.superseded,
-        "lacking": {run.name: run.lacking for run in study.unfinished},
-    }
-
-
-def _page_facts(page: Page, folder: Path, written: Written) -> dict[str, Any]:
-    """Return what `--json` prints about a page."""
-    return {
-        "title": page.title,
-        "index": str(folder / "index.html"),
-        "files": len(written.files),
-        "tables": sum(1 for _ in page.tables()),
-        "figures": written.figures,
-    }
-
-
-def _show(tables: Sequence[Table], folder: Path, written: Written, console: Console) -> None:
-    for table in tables:
-        console.print(page_table(table))
-    print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
 
 
 def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
