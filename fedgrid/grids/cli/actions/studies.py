@@ -1,4 +1,4 @@
-"""The runs that a report or a table is asked for, and the table of `fedgrid table`."""
+"""The runs of a report or a table, and the tables of `fedgrid table`."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -103,56 +103,54 @@ def read_other(text: str, name: str, storage: Storage, steps: Steps) -> Study:
         return replace(read_study(grid.name, grid.storage, steps), name=text)
 
 
-def print_table(
-    study: Study,
+def print_tables(
+    name: str,
+    storage: Storage,
+    steps: Steps,
     console: Console,
     format: str,
     *,
+    filters: Sequence[str],
     scores: str | None,
     rows: str | None,
     columns: str | None,
     against: str | None,
 ) -> None:
-    """Print scores of a study by axes, on the terminal or as text of a format.
+    """Print scores of a grid by axes, or beside those of another grid, on the terminal or in a format.
+
+    Two grids are paired by scenario, algorithm and seed, with a table a score: without `scores` the final
+    ARI, or the first of the usual scores that both have.
 
     Raises:
-        ConfigError: there is no such score, axis or algorithm, or nothing to show.
+        ConfigError: there is no such grid, score, axis or algorithm, or nothing to show or to pair.
+        RunError: a file of the grid is damaged.
     """
+    study = filter_study(read_study(name, storage, steps), filters)
+    named = names_in("--score", scores)
+    other = None
+    if against is not None and is_grid(against, storage):
+        if rows or columns:
+            raise ConfigError("--rows and --columns lay out one grid; leave them out with --against GRID")
+        other = read_other(against, name, storage, steps)
+    steps.pause()
     try:
-        table = by_axes(
-            study,
-            names_in("--score", scores),
-            names_in("--rows", rows),
-            names_in("--columns", columns),
-            against,
-        )
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-    _warn_of_runs(study)
-    _print_as(format, table, console)
-
-
-def print_comparison(
-    study: Study, other: Study, console: Console, format: str, *, scores: str | None
-) -> None:
-    """Print scores of two studies side by side, paired by scenario, algorithm and seed: a table a score.
-
-    Without `scores` the final ARI, or the first of the usual scores that both have.
-
-    Raises:
-        ConfigError: there is no such score, or nothing can be paired.
-    """
-    try:
-        measures = [measure_named(score, study, other) for score in names_in("--score", scores)]
-        pairing(study, other)  # Raises if nothing can be paired.
-        tables = compare(study, other, measures or MEASURES)[: len(measures) or 1]
+        if other is None:
+            axes = names_in("--rows", rows), names_in("--columns", columns)
+            tables = [by_axes(study, named, *axes, against)]
+        else:
+            measures = [measure_named(score, study, other) for score in named]
+            pairing(study, other)  # Raises if nothing can be paired.
+            tables = compare(study, other, measures or MEASURES)[: len(measures) or 1]
     except ValueError as error:
         raise ConfigError(str(error)) from error
     _warn_of_runs(study)
     for place, table in enumerate(tables):
         if place:
             print_plain(console)
-        _print_as(format, table, console)
+        if format == "text":
+            console.print(page_table(table))
+        else:
+            print(WRITERS[format](table), end="")
 
 
 def _warn_of_runs(study: Study) -> None:
@@ -161,10 +159,3 @@ def _warn_of_runs(study: Study) -> None:
     for run in study.unfinished:
         if run.state == DAMAGED:
             warn(f"{run.name} is not in the table: {run.lacking}")
-
-
-def _print_as(format: str, table: Table, console: Console) -> None:
-    if format == "text":
-        console.print(page_table(table))
-    else:
-        print(WRITERS[format](table), end="")

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.cli.commands.app import (
     FAILED,
     INTERRUPTED,
@@ -159,26 +158,20 @@ def table(
     shown = console()
     with Steps(shown) as steps:
         steps.say("Starting")
-        from fedgrid.grids.cli.actions.studies import (
-            filter_study,
-            is_grid,
-            print_comparison,
-            print_table,
-            read_other,
-            read_study,
-        )
+        from fedgrid.grids.cli.actions.studies import print_tables
 
-        place = open_storage(storage)
-        study = filter_study(read_study(grid, place, steps), where or [])
-        if against is None or not is_grid(against, place):
-            steps.pause()
-            print_table(study, shown, format, scores=score, rows=rows, columns=columns, against=against)
-            return
-        if rows or columns:
-            raise ConfigError("--rows and --columns lay out one grid; leave them out with --against GRID")
-        other = read_other(against, grid, place, steps)
-        steps.pause()
-        print_comparison(study, other, shown, format, scores=score)
+        print_tables(
+            grid,
+            open_storage(storage),
+            steps,
+            shown,
+            format,
+            filters=where or [],
+            scores=score,
+            rows=rows,
+            columns=columns,
+            against=against,
+        )
 
 
 @app.command("import", epilog="Example: `fedgrid import ODFL_Archive --name ocfl-archive`")
