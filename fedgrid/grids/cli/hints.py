@@ -15,6 +15,8 @@ OLD_OPTIONS = {
     "--set": "it is an argument now: fedgrid run GRID training.rounds=5",
     "--extend": "it is an argument now: fedgrid run GRID seeds+=5..9",
     "--filter": "it is --where now: --where dataset=mnist",
+    "--per-run": "fedgrid show GRID has a row a run",
+    "--traffic": "Prigent's tables count the download to test; the others count what rounds send",
     "--drop": "fedgrid run evicts what no run needs; to limit the cache: fedgrid run GRID --cache-limit 9GB",
 }
 """Option of earlier versions -> what to type."""
