@@ -49,6 +49,26 @@ LOG_LINES = 5
 CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
 """Columns of the table of rounds, before numbers of the algorithm's own; R2 stands in place of accuracy where
 numbers are predicted."""
+BARS = "▁▂▃▄▅▆▇█"
+MARKS = digits + ascii_letters
+OTHER = "#"
+"""Of a cluster beyond the `MARKS`."""
+COLOURS = (25, 214, 36, 176, 74, 166, 220, 99, 65, 131, 244, 30)
+"""Of the 256 colours of a terminal."""
+MOST_CLIENTS = 40
+"""Clients that have a line each."""
+LONGEST = 20
+"""Letters of a group's name."""
+EVERY_COLUMN = {**RESULT_COLUMNS, **OF_NUMBERS}
+HEADINGS = {
+    "temperature": "temp.",
+    "bytes": "sent so far",
+    **{name: heading.replace("-\n", "").replace("\n", " ") for name, heading in EVERY_COLUMN.items()},
+}
+SPARKS = ("temperature", "personalised_accuracy", "personalised_r2")
+"""Curves that are drawn, beside numbers of the algorithm's own."""
+WIDTH = 60
+"""Characters of a sparkline at most."""
 
 
 def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
@@ -195,30 +215,6 @@ def _notes(log: Path) -> list[str]:
         return [f"the log is not shown: {error}"]
     telling = [line for line in lines if line and not line.endswith((" starts", " finished"))]
     return telling[-LOG_LINES:]
-
-
-BARS = "▁▂▃▄▅▆▇█"
-MARKS = digits + ascii_letters
-OTHER = "#"
-"""Of a cluster beyond the `MARKS`."""
-COLOURS = (25, 214, 36, 176, 74, 166, 220, 99, 65, 131, 244, 30)
-"""Of the 256 colours of a terminal."""
-MOST_CLIENTS = 40
-"""Clients that have a line each."""
-LONGEST = 20
-"""Letters of a group's name."""
-
-
-EVERY_COLUMN = {**RESULT_COLUMNS, **OF_NUMBERS}
-HEADINGS = {
-    "temperature": "temp.",
-    "bytes": "sent so far",
-    **{name: heading.replace("-\n", "").replace("\n", " ") for name, heading in EVERY_COLUMN.items()},
-}
-SPARKS = ("temperature", "personalised_accuracy", "personalised_r2")
-"""Curves that are drawn, beside numbers of the algorithm's own."""
-WIDTH = 60
-"""Characters of a sparkline at most."""
 
 
 def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:

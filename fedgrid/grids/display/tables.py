@@ -15,11 +15,36 @@ from fedgrid.tracking.scoring.selection import text_of
 from fedgrid.tracking.tables.cells import seed_words, spread_over_seeds
 from fedgrid.tracking.tables.table import NONE
 
+RESULT_COLUMNS = {
+    "clustering_round": "clust\nround",
+    **{score.name: score.heading for score in OF_ROUNDS if score.heading},
+}
+"""Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
+server's test set."""
+OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT, *HELD_OUT) if score.heading}
+"""The same of scores that only runs with attackers, moved or held-out clients have."""
+OF_NUMBERS = {score.name: score.heading for score in PREDICTED if score.heading}
+OF_CLASSES = frozenset(score.name for score in CLIENTS)
+"""What runs have that predict numbers, and what others have."""
+SUMMARY_COLUMNS = {
+    name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
+}
+"""Scores of which a summary shows the mean."""
 EXACTLY = "exactly_right"
 """Score: whether the last partition is that of the hidden groups, None without several of these."""
 
 WITH_UNCACHED = 92
 """From this many columns on, the results have a column for a run's time without the round cache."""
+
+
+def columns_for(scores: Set[str], columns: Mapping[str, str] = RESULT_COLUMNS) -> dict[str, str]:
+    """Return score -> heading of `columns`, of runs with these scores.
+
+    Where numbers are predicted, R2 stands in place of accuracy, F1 and what follows from them.
+    """
+    if not scores & OF_NUMBERS.keys():
+        return dict(columns)
+    return {**{name: text for name, text in columns.items() if name not in OF_CLASSES}, **OF_NUMBERS}
 
 
 def duration(seconds: float) -> str:
@@ -195,30 +220,3 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
     return text_of(value)
-
-
-RESULT_COLUMNS = {
-    "clustering_round": "clust\nround",
-    **{score.name: score.heading for score in OF_ROUNDS if score.heading},
-}
-"""Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
-server's test set."""
-OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT, *HELD_OUT) if score.heading}
-"""The same of scores that only runs with attackers, moved or held-out clients have."""
-OF_NUMBERS = {score.name: score.heading for score in PREDICTED if score.heading}
-OF_CLASSES = frozenset(score.name for score in CLIENTS)
-"""What runs have that predict numbers, and what others have."""
-SUMMARY_COLUMNS = {
-    name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
-}
-"""Scores of which a summary shows the mean."""
-
-
-def columns_for(scores: Set[str], columns: Mapping[str, str] = RESULT_COLUMNS) -> dict[str, str]:
-    """Return score -> heading of `columns`, of runs with these scores.
-
-    Where numbers are predicted, R2 stands in place of accuracy, F1 and what follows from them.
-    """
-    if not scores & OF_NUMBERS.keys():
-        return dict(columns)
-    return {**{name: text for name, text in columns.items() if name not in OF_CLASSES}, **OF_NUMBERS}

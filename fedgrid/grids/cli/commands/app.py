@@ -27,6 +27,10 @@ INTERRUPTED = 130
 MAY_BE_EMPTY = ("note",)
 """Parameters whose empty text removes something."""
 PATH_BEGINS = re.compile(r"~\w*/|\$\{?\w+\}?/")
+OVERRIDES = "overrides"
+"""The parameter of a command that takes `KEY=VALUE`s."""
+OVERRIDE = re.compile(r"[A-Za-z_][\w.]*\+?=")
+"""How an override begins. A path with `=` in it begins otherwise, as `./a=b.yaml` does."""
 PLAIN_WIDTH = 132
 """Columns to print if the output is not a terminal."""
 
@@ -148,12 +152,6 @@ def exit_with(result: "LaunchResult") -> NoReturn:
     if result.stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(FAILED if result.failures else 0)
-
-
-OVERRIDES = "overrides"
-"""The parameter of a command that takes `KEY=VALUE`s."""
-OVERRIDE = re.compile(r"[A-Za-z_][\w.]*\+?=")
-"""How an override begins. A path with `=` in it begins otherwise, as `./a=b.yaml` does."""
 
 
 def place_arguments(context: Any, parameters: Sequence[Any]) -> None:
