@@ -50,10 +50,8 @@ class TextTable:
         limit = maxsize if options.no_wrap else options.max_width
         if self.title:
             yield Text(self.title, "bold")
-        columns = [
-            [row[place] for row in self.rows if len(row) == len(self.headings)]
-            for place in range(len(self.headings))
-        ]
+        whole = [row for row in self.rows if len(row) == len(self.headings)]
+        columns = [[row[place] for row in whole] for place in range(len(self.headings))]
         inner = [
             max((cell_len(line) for cell in cells for line in _plain(cell).split("\n")), default=0)
             for cells in columns

@@ -88,6 +88,10 @@ def test_sections_and_lines_across_stand_between_rows():
     assert printed(table, 40) == ["Title", "a    b", "──────", "of mnist", "x    1", "──────", "all  1"]
 
 
+def test_a_single_column_has_its_cells():
+    assert printed(TextTable(["n"], [["1.000"], ["2"]], numbers=[0]), 40) == ["    n", "1.000", "    2"]
+
+
 def test_values_stand_below_one_another():
     console = PlainConsole(file=io.StringIO(), width=20)
     print_pairs(console, {"Files:": "runs/[a]", "One of them:": "b"}, "  ")
