@@ -71,7 +71,7 @@ WIDTH = 60
 """Characters of a sparkline at most."""
 
 
-def facts_of(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
+def run_facts(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
     """Return what is known of a run, finished or not, ready for JSON.
 
     Raises:

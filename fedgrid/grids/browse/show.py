@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import check_output
 from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.browse.grid_page import EVERY, RunList, show_grid
-from fedgrid.grids.browse.run_page import facts_of, print_run
+from fedgrid.grids.browse.run_page import print_run, run_facts
 from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
@@ -73,7 +73,7 @@ def show(
         raise ConfigError(f"--where, --sort, --columns and --csv list a grid's runs, and {what} is a run")
     if tags or note is not None:
         annotate(run, grids, tags, note, storage, console)
-    facts = facts_of(run, grids, storage, data_dir)
+    facts = run_facts(run, grids, storage, data_dir)
     if not as_json:
         print_run(facts, storage, console)
     if figure is not None:

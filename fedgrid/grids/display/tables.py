@@ -95,7 +95,7 @@ def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def setting_of(run: Run) -> str:
+def describe_setting(run: Run) -> str:
     """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
     return "".join(f", {axis} {value}" for axis, value in run.setting)
 
@@ -108,7 +108,7 @@ def result_table(runs: Sequence[Run], width: int) -> Group:
     uncached = width >= WITH_UNCACHED and any(run.has_hits for run in runs)
     sections: dict[str, list[Run]] = {}
     for run in runs:
-        sections.setdefault(f"{run.place}{setting_of(run)}, seed {run.seed}", []).append(run)
+        sections.setdefault(f"{run.place}{describe_setting(run)}, seed {run.seed}", []).append(run)
     return Group(*(_section_table(name, rows, uncached=uncached) for name, rows in sections.items()))
 
 
@@ -136,7 +136,7 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     columns = columns_for({score for run in runs for score in run.scores}, SUMMARY_COLUMNS)
     for run in runs:
         scores = {name: run.scores.get(name) for name in (EXACTLY, *columns)}
-        group = groups.setdefault((run.value("dataset"), setting_of(run), run.algorithm), [])
+        group = groups.setdefault((run.value("dataset"), describe_setting(run), run.algorithm), [])
         group.append({**scores, "at": (run.place, run.seed)})
     return [
         {
@@ -163,11 +163,11 @@ def seeds_table(runs: Sequence[Run]) -> Group:
     """Return a table for each scenario, with the mean over its seeds for each algorithm."""
     sections: dict[str, list[Run]] = {}
     for run in runs:
-        sections.setdefault(f"{run.place}{setting_of(run)}", []).append(run)
-    return Group(*(_of_scenario(name, summary_rows(members)) for name, members in sections.items()))
+        sections.setdefault(f"{run.place}{describe_setting(run)}", []).append(run)
+    return Group(*(_scenario_table(name, summary_rows(members)) for name, members in sections.items()))
 
 
-def _of_scenario(name: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
+def _scenario_table(name: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
     seeds = {row["algorithm"]: row["seeds"] for row in rows}
     spread = f", mean ± standard deviation over {seed_words(seeds)}" if max(seeds.values()) > 1 else ""
     return _rows_table(f"Final round, {name}{spread}", rows, datasets=False)

@@ -49,7 +49,7 @@ LACKING_SHOWN = 10
 """How many unfinished runs are named on the terminal; the report names all."""
 
 
-def terms_of(target: str | None = None, unit: Unit = "bytes") -> Terms:
+def read_terms(target: str | None = None, unit: Unit = "bytes") -> Terms:
     """Return what `--target` and `--unit` ask for.
 
     Raises:
@@ -98,7 +98,7 @@ def write_report(
     other = None if against in (None, PUBLISHED) else read_other(str(against), name, storage, steps)
     grid = GridFolder(storage, name)
     steps.say("Computing the tables")
-    page = report_of(study, other, grid, terms, plugins, analyses, published=against == PUBLISHED)
+    page = build_page(study, other, grid, terms, plugins, analyses, published=against == PUBLISHED)
     folder = to or grid.path / "-".join(("report", *map(slug, filters)))
     written = _write(page, folder, steps, None if to else storage, drawing)
     if not filters:
@@ -149,7 +149,7 @@ def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
         ConfigError, RunError: as `write_report`.
     """
     study, grid = read_study(name, storage, steps), GridFolder(storage, name)
-    return report_of(study, None, grid, terms_of(), (), {}, published=False)
+    return build_page(study, None, grid, read_terms(), (), {}, published=False)
 
 
 def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
@@ -158,7 +158,7 @@ def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None
     Raises:
         ConfigError, RunError: as `write_report`.
     """
-    _write(usual_page(name, storage, steps), folder, steps, None, drawing_of(every=True))
+    _write(usual_page(name, storage, steps), folder, steps, None, read_drawing(every=True))
 
 
 def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, drawing: Drawing) -> Written:
@@ -198,7 +198,7 @@ def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
             print_plain(console, f"  and {count - LACKING_SHOWN} more, named in the report")
 
 
-def report_of(
+def build_page(
     study: Study,
     other: Study | None,
     grid: GridFolder,
@@ -229,7 +229,7 @@ def report_of(
     return add_own_items(page, own_items(plugins, study))
 
 
-def drawing_of(every: bool = False, format: str = SVG, style: str | None = None) -> Drawing:
+def read_drawing(every: bool = False, format: str = SVG, style: str | None = None) -> Drawing:
     """Return which figures are drawn, and how; `format` is beside SVG, `style` is one of matplotlib's.
 
     Raises:

@@ -92,9 +92,9 @@ def report(
     with Steps(shown, quiet=as_json) as steps:
         steps.say("Starting")
         from fedgrid.grids.cli.actions.analyses import list_analyses
-        from fedgrid.grids.cli.actions.reports import drawing_of, terms_of, write_report
+        from fedgrid.grids.cli.actions.reports import read_drawing, read_terms, write_report
 
-        terms, place = terms_of(target, unit), open_storage(storage)
+        terms, place = read_terms(target, unit), open_storage(storage)
         write_report(
             grid,
             place,
@@ -108,7 +108,7 @@ def report(
             list_analyses(plugins or []),
             superseded=superseded,
             filters=where or [],
-            drawing=drawing_of(all_figures, format, style),
+            drawing=read_drawing(all_figures, format, style),
         )
 
 
