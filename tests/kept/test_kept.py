@@ -129,7 +129,7 @@ def test_finished_runs_have_the_scores_of_then(kept: Path, folder: Path) -> None
     [
         ("status kept", "2 done"),
         ("show kept", "2 of 4 rounds"),
-        ("show kept", "2 of 4 runs finished"),
+        ("show kept", "4 runs: 2 done"),
         ("show RUN", "2 of 4 rounds"),
         ("table kept", "halves"),
         ("report kept", "index.html"),

@@ -16,7 +16,7 @@ from fedgrid.tracking.tables.table import Table
 GAP, NARROW_GAP = 2, 1
 """Spaces between columns; the second where a table fits the terminal with it alone."""
 LEAST_HEADING = 14
-"""Width to which headings are wrapped, unless a cell is wider."""
+"""Width to which headings are wrapped if the table is too wide, unless a cell is wider."""
 LEAST_TEXT, LEAST_NAME = 20, 9
 """Width to which a column of text, and the first one, are narrowed if the table is too wide."""
 CAPTION = 100
@@ -56,11 +56,16 @@ class TextTable:
             max((cell_len(line) for cell in cells for line in _plain(cell).split("\n")), default=0)
             for cells in columns
         ]
-        headings = [
-            _wrap(heading, max(width, LEAST_HEADING), break_long_words=False)
-            for heading, width in zip(self.headings, inner, strict=True)
-        ]
-        natural = [max(width, *map(cell_len, lines)) for width, lines in zip(inner, headings, strict=True)]
+        for least in (limit, LEAST_HEADING):
+            headings = [
+                _wrap(heading, max(width, least), break_long_words=False)
+                for heading, width in zip(self.headings, inner, strict=True)
+            ]
+            natural = [
+                max(width, *map(cell_len, lines)) for width, lines in zip(inner, headings, strict=True)
+            ]
+            if sum(natural) + GAP * (len(natural) - 1) <= limit:
+                break
         widths, gap = self._fit(natural, limit)
         for number, places in enumerate(self._parts(widths, gap, limit)):
             if number:
