@@ -75,11 +75,11 @@ def _print(now: Mapping[str, Any], storage: Storage, console: Console) -> None:
     for why in now["damaged"].values():
         say(next_step(why, "the next launch sets it aside, and runs its run again"))
     if now["failures"]:
-        rows = [
+        failed = [
             (f"{failure['run']}, {failure['run_id']}", str(failure["attempts"]), failure["cause"])
             for failure in now["failures"]
         ]
-        console.print(TextTable(("run", "attempts", "cause"), rows, "Failed", numbers=[1]))
+        console.print(TextTable(("run", "attempts", "cause"), failed, "Failed", numbers=[1]))
         say(f"`{command(storage, 'run', now['grid'], '--failed')}` runs them again from their last rounds.")
 
 
