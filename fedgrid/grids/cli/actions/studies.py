@@ -136,7 +136,7 @@ def print_tables(
     try:
         if other is None:
             axes = names_in("--rows", rows), names_in("--columns", columns)
-            tables = (by_axes(study, named, *axes, against),)
+            tables: Sequence[Table] = [by_axes(study, named, *axes, against)]
         else:
             measures = [measure_named(score, study, other) for score in named]
             pairing(study, other)  # Raises if nothing can be paired.
