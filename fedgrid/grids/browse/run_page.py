@@ -242,7 +242,7 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
     if facts["scores"]:
         say()
         scores = {EVERY_COLUMN[name]: cell(value) for name, value in facts["scores"].items()}
-        console.print(TextTable(list(scores), [list(scores.values())]))
+        console.print(TextTable(list(scores), [list(scores.values())], numbers=range(len(scores))))
         for sentence in facts.get("coverage", ()):
             say(sentence)
     for sentence in facts["idle"]:
