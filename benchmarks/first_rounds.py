@@ -41,7 +41,7 @@ from fedgrid.algorithms.updates.products import Products
 from fedgrid.engine.federation.clients.process import keep_freed_memory
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.load import load_grid
-from fedgrid.tracking.papers.shared.printed import csv_rows
+from fedgrid.tracking.papers.shared.paper import csv_rows
 
 AFTER, LIMIT = 2, 15
 """Rounds after the first rise, and at most."""

@@ -27,7 +27,7 @@ from fedgrid.algorithms.contract.base import Labels
 from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.tracking.figures.panels import Margins, panels, rule
 from fedgrid.tracking.figures.style import FAINT, HUES, SMALL, paper_style, save
-from fedgrid.tracking.papers.shared.printed import csv_rows
+from fedgrid.tracking.papers.shared.paper import csv_rows
 
 ARCHIVED = Path(
     "archive/experiments/MNIST/overlaping/imbalanced/15/HDBSCAN_MNIST_overlaping_imbalanced_15/results"

@@ -35,7 +35,7 @@ from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.engine.federation.seeds import generator
 from fedgrid.grids.arena.families import SHARED, Family
 from fedgrid.grids.presets.nested import merge
-from fedgrid.tracking.papers.shared.printed import csv_rows
+from fedgrid.tracking.papers.shared.paper import csv_rows
 
 OUTCOMES = Path("docs/evidence/factors/outcomes.csv")
 DISTANCES = ("raw", "standardised")

@@ -11,7 +11,7 @@ from benchmarks.plateau import draw, first_rise, write_rows
 from benchmarks.some_images import drawn
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.tracking.papers.shared.printed import csv_rows
+from fedgrid.tracking.papers.shared.paper import csv_rows
 
 
 def rounds_with(*cosines):

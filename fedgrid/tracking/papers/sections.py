@@ -7,9 +7,10 @@ from fedgrid.tracking.papers.flis.claims import PAPER as FLIS
 from fedgrid.tracking.papers.ocfl.tables import PAPER as OCFL
 from fedgrid.tracking.papers.prigent.tables import PAPER as PRIGENT
 from fedgrid.tracking.papers.shared.claim import Check, Claim, verdict
-from fedgrid.tracking.papers.shared.paper import Paper, Study
+from fedgrid.tracking.papers.shared.paper import Paper
 from fedgrid.tracking.report.page import PageSection, add_words
 from fedgrid.tracking.scoring.axes import runs_of_setting, setting_words
+from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table, fixed
 
 PAPERS = (FLIS, PRIGENT, OCFL, BETTINELLI)

@@ -35,19 +35,21 @@ class Measure:
     digits: int = 3
 
 
-def mean_over_rounds(name: str, curve: str, *, highest: bool | None = True) -> Measure:
-    """Return the mean over the rounds of a curve of `tracking.scoring.scores.curves`."""
-    return Measure(name, partial(Run.mean, curve=curve), highest)
+def mean_over_rounds(name: str, curve: str, *, last: int = 0) -> Measure:
+    """Return the mean of a curve of `tracking.scoring.scores.curves` over all rounds, or the `last` ones."""
+    return Measure(name, partial(Run.mean, curve=curve, last=last), _highest(curve))
 
 
 def last_round(name: str, curve: str, *, highest: bool | None = True, digits: int = 3) -> Measure:
-    """Return the last value of a curve of `tracking.scoring.scores.curves`."""
-    return Measure(name, partial(Run.last, curve=curve), highest, digits)
+    """Return the last value of a curve of `tracking.scoring.scores.curves`.
+
+    `highest` is of a recorded number; a score says itself whether more of it is better.
+    """
+    return Measure(name, partial(Run.last, curve=curve), _highest(curve, highest), digits)
 
 
-def last_rounds(name: str, curve: str, count: int) -> Measure:
-    """Return the mean of a curve over the last `count` rounds, as Prigent et al. report it (5, or 20)."""
-    return Measure(name, partial(Run.mean, curve=curve, last=count))
+def _highest(curve: str, otherwise: bool | None = True) -> bool | None:
+    return DECLARED[curve].highest if curve in DECLARED else otherwise
 
 
 def final(name: str, score: str, *, highest: bool | None = None, digits: int = 3) -> Measure:
@@ -71,7 +73,7 @@ def measure_named(score: str, *studies: Study) -> Measure:
         return WORSE[score]
     if score in DECLARED:
         _check_recorded(DECLARED[score], results)
-        return last_round(words_of(score), score, highest=DECLARED[score].highest)
+        return last_round(words_of(score), score)
     if any(score in result.curves for result in results):
         return recorded_number(score)
     names = dict.fromkeys((*DECLARED, *(name for run in results for name in (*run.curves, *run.scores))))
@@ -147,9 +149,9 @@ AGAINST_GROUPS = (*MEANS, *FINALS)
 MEAN_ARI, FINAL_ARI = MEANS[0], FINALS[0]
 CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
 LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)
-CLUSTERS = last_round("clusters at the end", "clusters", highest=None, digits=1)
-SMALLEST_CLUSTER = last_round("smallest cluster at the end", "smallest_cluster", highest=None, digits=1)
-CLIENTS_ALONE = last_round("clients alone at the end", "clients_alone", highest=None, digits=1)
+CLUSTERS = last_round("clusters at the end", "clusters", digits=1)
+SMALLEST_CLUSTER = last_round("smallest cluster at the end", "smallest_cluster", digits=1)
+CLIENTS_ALONE = last_round("clients alone at the end", "clients_alone", digits=1)
 
 RAND_PUBLISHED = final("RAND as published", "published_rand", highest=True, digits=2)
 ROUND_PUBLISHED = final("round as published", "published_round", digits=1)

@@ -1,7 +1,8 @@
 """Cells with means over seeds and scenarios, and the sentences on them in captions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from fedgrid.tracking.scoring.client_scores import coverage_line
 from fedgrid.tracking.scoring.measures import Measure, means_by, scores_by_seed
 from fedgrid.tracking.scoring.study import Study
-from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns, dash, mean, number
+from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_best, dash, mean, number
 
 
 def over_seeds(study: Study, measure: Measure) -> Cell:
@@ -54,19 +55,22 @@ def mean_over_scenarios(
     )
 
 
-def algorithm_rows(
-    study: Study, cells_of: Callable[[Study], Iterable[Cell]], section: str = ""
-) -> tuple[Row, ...]:
-    """Return a row an algorithm, whose cells are a function of its runs."""
-    return tuple(
-        Row(
-            algorithm,
-            tuple(cells_of(study.of(algorithm=algorithm))),
-            section,
-            is_reference=algorithm in study.references,
-        )
-        for algorithm in study.algorithms
-    )
+@dataclass(frozen=True)
+class StudyColumn(Column):
+    """A column whose cells are a function of runs: of those of an algorithm, where rows are algorithms."""
+
+    cell: Callable[[Study], Cell] = field(kw_only=True)
+
+
+def measure_column(measure: Measure, name: str = "", group: str = "") -> StudyColumn:
+    """Return the column of a measure's means over scenarios, called like the measure without a `name`."""
+    cell = partial(over_scenarios, measure=measure)
+    return StudyColumn(name or measure.name, group, highest=measure.highest, cell=cell)
+
+
+def choose(cell: Callable[[Study], Cell], **values: Any) -> Callable[[Study], Cell]:
+    """Return the same cell of those of the runs whose fields have these values."""
+    return lambda study: cell(study.of(**values))
 
 
 def algorithms_table(
@@ -74,48 +78,28 @@ def algorithms_table(
     name: str,
     title: str,
     caption: str,
-    columns: Iterable[Column],
-    cells_of: Callable[[Study], Iterable[Cell]],
-    highest: Sequence[bool | None] = (),
+    columns: Iterable[StudyColumn],
+    parts: Mapping[str, Study] | None = None,
+    part: str = "data set",
 ) -> Table:
-    """Return a table with a row an algorithm, whose cells are a function of its runs; the caption explained.
+    """Return a table with a row an algorithm, the best of each column in bold; the caption explained.
 
-    `highest` says of each column whether the greatest number is the best, which is bold; None: no best.
+    With `parts` it has a section for each, such as a data set, by its name; `part` is their kind.
     """
     columns = tuple(columns)
-    rows = algorithm_rows(study, cells_of) if columns else ()
-    bold = bold_columns(rows, highest) if highest else rows
-    return explain_cells(Table(name, title, caption, columns, bold, corner="algorithm"), study)
-
-
-def measures_table(
-    study: Study,
-    name: str,
-    title: str,
-    caption: str,
-    measures: Mapping[tuple[str, str], Measure],
-    parts: Mapping[str, Study] | None = None,
-) -> Table:
-    """Return a row an algorithm, with means over scenarios of measures by group and heading.
-
-    With `parts` it has a section for each, such as a data set, by its name.
-    """
     rows = [
-        row
-        for section, part in ({"": study} if parts is None else parts).items()
-        for row in algorithm_rows(
-            part, lambda own: (over_scenarios(own, measure) for measure in measures.values()), section
+        Row(
+            algorithm,
+            tuple(column.cell(own) for column in columns),
+            section,
+            is_reference=algorithm in members.references,
         )
+        for section, members in ({"": study} if parts is None else parts).items()
+        for algorithm in members.algorithms
+        for own in [members.of(algorithm=algorithm)]
     ]
-    table = Table(
-        name,
-        title,
-        caption,
-        tuple(Column(heading, group) for group, heading in measures),
-        bold_columns(rows if measures else (), [measure.highest for measure in measures.values()]),
-        corner="algorithm",
-        part="part" if parts is None else "data set",
-    )
+    kind = "part" if parts is None else part
+    table = Table(name, title, caption, columns, bold_best(rows, columns), corner="algorithm", part=kind)
     return explain_cells(table, study)
 
 

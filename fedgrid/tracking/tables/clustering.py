@@ -4,8 +4,9 @@ conventions.
 Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.scoring.partitions`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
 from fedgrid.tracking.scoring.study import Study, require_one, split_name
-from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_seeds
+from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, choose, explain_cells, over_seeds
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, dash, number, share
 
 ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
@@ -63,15 +64,20 @@ def clustering(study: Study, *, final: bool) -> Table:
 def published_rounds(study: Study) -> Table:
     """Return Table 2 of one data set, as it was published."""
     (dataset,) = require_one(study, "dataset")
-    columns = _scenarios(study)
     return algorithms_table(
         study,
         _name("table2", dataset, study),
         f"Table 2, as published: {dataset}",
         "Published convention: the round, from 1, of the last change of the clients' cluster labels; renamed "
         "clusters count as a change. –: the labels never change.",
-        (Column(split_name(split), f"{clients} clients") for clients, split in columns),
-        lambda part: [published_round(part.of(clients=n, split=split)) for n, split in columns],
+        (
+            StudyColumn(
+                split_name(split),
+                f"{clients} clients",
+                cell=choose(published_round, clients=clients, split=split),
+            )
+            for clients, split in _scenarios(study)
+        ),
     )
 
 
@@ -87,12 +93,12 @@ def published_round(study: Study) -> Cell:
 def rounds(study: Study) -> Table:
     """Return the first and the last clustering round of the runs of one data set."""
     (dataset,) = require_one(study, "dataset")
-    columns = _scenarios(study)
 
-    def cells_of(cells: Study) -> Iterator[Cell]:
-        kinds = [replace(measure, digits=_digits(cells)) for measure in ROUNDS.values()]
-        for clients, split in columns:
-            yield from (over_seeds(cells.of(clients=clients, split=split), kind) for kind in kinds)
+    def column(clients: int, split: str, name: str, measure: Measure) -> StudyColumn:
+        def cell(own: Study) -> Cell:
+            return over_seeds(own.of(clients=clients, split=split), replace(measure, digits=_digits(own)))
+
+        return StudyColumn(name, f"{clients} clients, {split_name(split)}", cell=cell)
 
     return algorithms_table(
         study,
@@ -101,12 +107,7 @@ def rounds(study: Study) -> Table:
         "First: the first round, counted from 1, in which the algorithm decided on a partition, even an "
         "unchanged one. Last: the last round in which the partition changed; renamed clusters are no change. "
         "–: never.",
-        (
-            Column(name, f"{clients} clients, {split_name(split)}")
-            for clients, split in columns
-            for name in ROUNDS
-        ),
-        cells_of,
+        (column(*scenario, *kind) for scenario in _scenarios(study) for kind in ROUNDS.items()),
     )
 
 
@@ -151,19 +152,20 @@ def _by_split(
     title: str,
     caption: str,
     headings: Mapping[str, Measure],
-    cell_of: Callable[[Study, Measure], Cell],
+    cell_of: Callable[..., Cell],
 ) -> Table:
     """Return a table with a group of columns for each split."""
-    columns = [(split, heading) for split in study.splits for heading in headings]
-    return algorithms_table(
-        study,
-        name,
-        title,
-        caption,
-        (Column(heading, split_name(split)) for split, heading in columns),
-        lambda part: (cell_of(part.of(split=split), headings[heading]) for split, heading in columns),
-        [True] * len(columns),
+    columns = (
+        StudyColumn(
+            heading,
+            split_name(split),
+            highest=True,
+            cell=choose(partial(cell_of, measure=measure), split=split),
+        )
+        for split in study.splits
+        for heading, measure in headings.items()
     )
+    return algorithms_table(study, name, title, caption, columns)
 
 
 def _scenarios(study: Study) -> list[tuple[int, str]]:

@@ -3,7 +3,7 @@
 Shapes: R rounds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from itertools import chain
 from math import inf, isinf
 
@@ -15,8 +15,8 @@ from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, adapt_terms, co
 from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST, scores_by_seed
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import algorithm_rows, algorithms_table, explain_cells, over_scenarios
-from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, bold_columns, median, share
+from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, measure_column
+from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Table, median, share
 
 NEVER = "never"
 SENT = {
@@ -35,17 +35,17 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
     terms = adapt_terms(study, terms)
     by_algorithm, target = costs(study, terms), terms.target
     name, size = scale(chain.from_iterable(by_algorithm.values()), terms.unit)
-    columns: Sequence[tuple[str, Callable[[Cost], float], int]] = (
-        ("rounds", lambda spent: spent.rounds, 0),
-        (name, lambda spent: spent.sent(terms.unit) / size, 2),
-        ("seconds", lambda spent: spent.seconds, 1),
-    )
 
-    def cells(part: Study) -> Iterator[Cell]:
-        of_runs = [one for algorithm in part.algorithms for one in by_algorithm[algorithm]]
-        reached = sum(bool(np.isfinite(spent.rounds)) for spent in of_runs)
-        yield share(reached, len(part.finished), len(part.runs))
-        yield from (median([of(one) for one in of_runs], digits, never=NEVER) for _, of, digits in columns)
+    def reached(own: Study) -> Cell:
+        count = sum(bool(np.isfinite(spent.rounds)) for spent in by_algorithm[own.runs[0].algorithm])
+        return share(count, len(own.finished), len(own.runs))
+
+    def until(name: str, number: Callable[[Cost], float], digits: int) -> StudyColumn:
+        def cell(own: Study) -> Cell:
+            spent = by_algorithm[own.runs[0].algorithm]
+            return median([number(one) for one in spent], digits, never=NEVER)
+
+        return StudyColumn(name, "until the target", highest=False, cell=cell)
 
     return algorithms_table(
         study,
@@ -54,9 +54,12 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         f"Until {target.score} first reaches {target.goal}: how many runs reach it; medians over all runs "
         f"of the rounds, of the {SENT[terms.unit]} (training only), and of the seconds, as "
         f"without the round cache. {NEVER}: not reached by half of the runs. Least of a column in bold.",
-        (Column("reached"), *(Column(heading, "until the target") for heading, _, _ in columns)),
-        cells,
-        [None, False, False, False],
+        (
+            StudyColumn("reached", cell=reached),
+            until("rounds", lambda spent: spent.rounds, 0),
+            until(name, lambda spent: spent.sent(terms.unit) / size, 2),
+            until("seconds", lambda spent: spent.seconds, 1),
+        ),
     )
 
 
@@ -76,13 +79,13 @@ def before_training(study: Study) -> Table:
     means = [_mean(result, "epoch_seconds") for result in study.finished]
     seconds = [value for value in means if not np.isnan(value)]
     epoch = float(np.mean(seconds)) if seconds else np.nan
-    columns: Sequence[tuple[str, int, Callable[[Run], float]]] = (
-        ("bits a client", 0, lambda result: 8 * _total(result, "message_bytes") / clients),
-        ("MB in all", 3, lambda result: _before(result) / 1e6),
-        ("epoch / message", 1, lambda result: epoch / _mean(result, "message_seconds")),
-        ("MB until the clusters are final", 3, lambda result: until_final(result) / 1e6),
-        ("ARI", 3, lambda result: result.last("ari")),
-    )
+    before = "before training"
+
+    def column(name: str, group: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
+        return StudyColumn(
+            name, group, cell=lambda own: median([number(run) for run in own.finished], digits)
+        )
+
     return algorithms_table(
         study,
         f"before-training-{dataset}-{clients}",
@@ -92,10 +95,12 @@ def before_training(study: Study) -> Table:
         "a local epoch takes than a message. Then the megabytes until no client changes its cluster any "
         f"more, and the ARI of the last round. {NONE}: one cluster throughout, or no message is sent.",
         (
-            *(Column(heading, "before training") for heading, *_ in columns[:3]),
-            *(Column(heading) for heading, *_ in columns[3:]),
+            column("bits a client", before, 0, lambda run: 8 * _total(run, "message_bytes") / clients),
+            column("MB in all", before, 3, lambda run: _before(run) / 1e6),
+            column("epoch / message", before, 1, lambda run: epoch / _mean(run, "message_seconds")),
+            column("MB until the clusters are final", "", 3, lambda run: until_final(run) / 1e6),
+            column("ARI", "", 3, lambda run: run.last("ari")),
         ),
-        lambda part: (median([of(run) for run in part.finished], digits) for _, digits, of in columns),
     )
 
 
@@ -128,9 +133,6 @@ def _total(result: Run, name: str) -> float:
     return float(np.nansum(result.curves[name]))
 
 
-SHOWN = (FINAL_ARI, PA_LAST)
-
-
 def last_sent(epsilon_R: Array) -> int:
     """Return the last round, from 1, that has cost anything, 0 if none has.
 
@@ -146,22 +148,12 @@ def over_epsilon(study: Study) -> Table:
     """Return, for each combination of the further axes' values, a row for each algorithm."""
     has_budgets = any(run.keys.get("privacy.epsilon", "null") != "null" for run in study.runs)
     deltas = ", ".join(dict.fromkeys(run.keys.get("privacy.delta", "") for run in study.runs))
-
-    def cells_of(own: Study) -> Iterator[Cell]:
-        yield _epsilon(own)
-        if has_budgets:
-            epsilons = [result.curves["epsilon"] for result in own.finished]
-            rounds = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
-            yield Cell(str(max(rounds)), max(rounds), count=len(rounds)) if rounds else Cell(NONE)
-        yield from (over_scenarios(own, measure) for measure in SHOWN)
-
-    columns = ("epsilon", *(["sends until"] if has_budgets else []), *(measure.name for measure in SHOWN))
-    highest = [None] * (len(columns) - len(SHOWN)) + [measure.highest for measure in SHOWN]
-    rows: list[Row] = []
-    for setting in study.settings:
-        title = ", ".join(setting_words(setting)) or "all runs"
-        rows += bold_columns(algorithm_rows(study.of(setting=setting), cells_of, title), highest)
-    table = Table(
+    parts = {
+        ", ".join(setting_words(setting)) or "all runs": study.of(setting=setting)
+        for setting in study.settings
+    }
+    return algorithms_table(
+        study,
         "privacy",
         "Scores by epsilon",
         f"epsilon: of (epsilon, delta)-differential privacy of a client, delta {deltas}, after the last "
@@ -169,12 +161,21 @@ def over_epsilon(study: Study) -> Table:
         "no noise. final ARI: adjusted Rand index of the last partition. "
         f"{'Sends until: the last round that any client could pay for. ' * has_budgets}"
         "Best of each setting in bold.",
-        tuple(map(Column, columns)),
-        tuple(rows),
-        corner="algorithm",
-        part="setting",
+        (
+            StudyColumn("epsilon", cell=_epsilon),
+            *([StudyColumn("sends until", cell=_sends_until)] if has_budgets else []),
+            *map(measure_column, (FINAL_ARI, PA_LAST)),
+        ),
+        parts,
+        "setting",
     )
-    return explain_cells(table, study)
+
+
+def _sends_until(study: Study) -> Cell:
+    """Return the cell of the last round that any client could pay for."""
+    epsilons = [result.curves["epsilon"] for result in study.finished]
+    rounds = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
+    return Cell(str(max(rounds)), max(rounds), count=len(rounds)) if rounds else Cell(NONE)
 
 
 def _epsilon(study: Study) -> Cell:

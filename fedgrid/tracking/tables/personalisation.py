@@ -3,15 +3,13 @@
 And where some attack, or their data move: whether the partition sets these apart, and what they cost others.
 """
 
-from collections.abc import Mapping
-from itertools import product
+from collections.abc import Iterator, Mapping
 from math import isnan
 
 from fedgrid.tracking.scoring import measures
-from fedgrid.tracking.scoring.measures import Measure, last_round, last_rounds, mean_over_rounds
-from fedgrid.tracking.scoring.scores import DECLARED
+from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rounds
 from fedgrid.tracking.scoring.study import Study, require_one
-from fedgrid.tracking.tables.cells import coverage, measures_table
+from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, coverage, measure_column
 from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = {
@@ -46,6 +44,7 @@ OF_NUMBERS = {
 }
 MEAN, LAST = "mean over rounds", "last round"
 SPANS = {MEAN: mean_over_rounds, LAST: last_round}
+"""Group of columns -> the measure of a curve."""
 
 
 def published_personalisation(study: Study) -> Table:
@@ -123,26 +122,17 @@ def untested(study: Study) -> str:
 
 
 def _table(study: Study, curves: Mapping[str, str], name: str, title: str, caption: str) -> Table:
-    measures = {
-        (span, heading): measure_of(span, heading, curve)
-        for span, (heading, curve) in product(SPANS, curves.items())
-    }
     parts = {dataset: study.of(dataset=dataset) for dataset in study.datasets}
     if len(parts) > 1:
         parts["all scenarios"] = study
-    return measures_table(
-        study,
-        f"{name}-{study.datasets[0]}" if len(parts) == 1 else name,
-        title,
-        caption,
-        measures,
-        parts,
-    )
+    name = f"{name}-{study.datasets[0]}" if len(parts) == 1 else name
+    return algorithms_table(study, name, title, caption, _span_columns(curves), parts)
 
 
-def measure_of(span: str, heading: str, curve: str) -> Measure:
-    """Return the measure of a curve over one of `SPANS`."""
-    return SPANS[span](heading, curve, highest=DECLARED[curve].highest)
+def _span_columns(curves: Mapping[str, str]) -> Iterator[StudyColumn]:
+    """Yield the columns of curves by their headings: their means over the rounds, then their last values."""
+    for span, measure_of in SPANS.items():
+        yield from (measure_column(measure_of(name, curve), group=span) for name, curve in curves.items())
 
 
 FAIRNESS = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap in loss": "learning_gap_loss"}
@@ -156,17 +146,7 @@ def fairness(study: Study) -> Table:
         ValueError: if the study has several data sets.
     """
     (dataset,) = require_one(study, "dataset")
-    scores = {
-        (span, name): of_span(name, curve, highest=None if name == "gap in loss" else True)
-        for span, of_span in SPANS.items()
-        for name, curve in {"worst tenth": "worst_tenth_accuracy", **FAIRNESS}.items()
-    }
-    sizes = {
-        "clusters": measures.CLUSTERS,
-        "smallest": measures.SMALLEST_CLUSTER,
-        "clients alone": measures.CLIENTS_ALONE,
-    }
-    return measures_table(
+    return algorithms_table(
         study,
         f"fairness-{dataset}",
         f"Fairness and sizes of clusters: {dataset}",
@@ -176,7 +156,12 @@ def fairness(study: Study) -> Table:
         "absolute difference of the loss on the own and on the server's test set, in nats. Of the last "
         "partition: its clusters, the clients of the smallest, and the clients whose cluster has no other. "
         "Means over scenarios; best of a column in bold.",
-        scores | {("last partition", name): measure for name, measure in sizes.items()},
+        (
+            *_span_columns({"worst tenth": "worst_tenth_accuracy", **FAIRNESS}),
+            measure_column(measures.CLUSTERS, "clusters", "last partition"),
+            measure_column(measures.SMALLEST_CLUSTER, "smallest", "last partition"),
+            measure_column(measures.CLIENTS_ALONE, "clients alone", "last partition"),
+        ),
     )
 
 
@@ -184,8 +169,8 @@ DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
     "OCFL": (last_round("last round", "personalised_accuracy"),),
     "FLIS": (last_round("last local model", "last_local_accuracy"),),
     "Prigent": (
-        last_rounds("asked, last 5", "asked_accuracy", 5),
-        last_rounds("asked, last 20", "asked_accuracy", 20),
+        mean_over_rounds("asked, last 5", "asked_accuracy", last=5),
+        mean_over_rounds("asked, last 20", "asked_accuracy", last=20),
     ),
     "Bettinelli": (
         last_round("communities", "generalised_accuracy"),
@@ -212,33 +197,39 @@ def definitions(study: Study) -> Table:
         ValueError: if the study has several data sets.
     """
     (dataset,) = require_one(study, "dataset")
-    return measures_table(
+    return algorithms_table(
         study,
         f"definitions-{dataset}",
         f"Accuracy by each paper's definition: {dataset}",
         DEFINITIONS_CAPTION,
-        {
-            (paper, measure.name): measure
+        (
+            measure_column(measure, group=paper)
             for paper, own_scores in DEFINITIONS.items()
             for measure in measures.choose_recorded(study, own_scores)
-        },
+        ),
     )
 
 
-OF_FAULTS = {
-    "apart": last_round("attackers apart", "attackers_apart"),
-    "ARI": last_round("ARI of honest clients", "honest_ari"),
-    "pers. acc.": last_round("personalised accuracy of honest clients", "honest_personalised_accuracy"),
-    "gen. acc.": last_round("generalised accuracy of honest clients", "honest_generalised_accuracy"),
+DISTURBANCES: Mapping[str, tuple[Measure, ...]] = {
+    "attackers and honest clients": (
+        last_round("apart", "attackers_apart"),
+        last_round("ARI", "honest_ari"),
+        last_round("pers. acc.", "honest_personalised_accuracy"),
+        last_round("gen. acc.", "honest_generalised_accuracy"),
+    ),
+    "moved clients": (
+        last_round("in place", "with_new_group"),
+        last_round("found", "moved_found"),
+        last_round("rounds", "moved", highest=False, digits=1),
+    ),
+    "held-out clients": (last_round("pers. acc.", "held_out_accuracy"),),
 }
-OF_DRIFT = {
-    "in place": last_round("with their new group", "with_new_group"),
-    "found": last_round("moved clients found", "moved_found"),
-    "rounds": last_round("rounds until found", "moved", highest=False, digits=1),
-}
-OF_HELD_OUT = {"pers. acc.": last_round("personalised accuracy of held-out clients", "held_out_accuracy")}
-OF_ALL = {"ARI": measures.FINAL_ARI, "pers. acc.": measures.PA_LAST, "gen. acc.": measures.GA_LAST}
-"""Heading -> measure."""
+"""Clients -> their scores."""
+OF_ALL = (
+    last_round("ARI", "ari"),
+    last_round("pers. acc.", "personalised_accuracy"),
+    last_round("gen. acc.", "generalised_accuracy"),
+)
 
 
 def disturbances(study: Study) -> Table | None:
@@ -247,23 +238,15 @@ def disturbances(study: Study) -> Table | None:
     Raises:
         ValueError: if the study has several data sets.
     """
-    of_special = {
-        "attackers and honest clients": OF_FAULTS,
-        "moved clients": OF_DRIFT,
-        "held-out clients": OF_HELD_OUT,
-    }
-    special = measures.choose_recorded(study, [m for group in of_special.values() for m in group.values()])
-    if not special:
+    columns = [
+        measure_column(measure, group=clients)
+        for clients, own_scores in DISTURBANCES.items()
+        for measure in measures.choose_recorded(study, own_scores)
+    ]
+    if not columns:
         return None
     (dataset,) = require_one(study, "dataset")
-    groups = {"all clients": OF_ALL, **of_special}
-    columns = {
-        (group, name): measure
-        for group, of_group in groups.items()
-        for name, measure in of_group.items()
-        if measure in (*OF_ALL.values(), *special)
-    }
-    return measures_table(
+    return algorithms_table(
         study,
         f"disturbances-{dataset}",
         f"Attackers, clients whose data move, held-out clients: {dataset}",
@@ -273,5 +256,5 @@ def disturbances(study: Study) -> Table | None:
         "found: that have done so in some round; rounds: from the move until then, mean over those found. "
         "Held-out clients never train, and are in no other number of the report. "
         "Means over scenarios; best of a column in bold.",
-        columns,
+        (*(measure_column(measure, group="all clients") for measure in OF_ALL), *columns),
     )

@@ -1,6 +1,7 @@
 """Tables of a whole study: an overview, harm to clients, every score of every scenario."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import fmean
 
 from fedgrid.tracking.scoring import measures
@@ -9,7 +10,13 @@ from fedgrid.tracking.scoring.measures import Measure, last_round, mean_over_rou
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables import personalisation
-from fedgrid.tracking.tables.cells import algorithms_table, explain_cells, over_scenarios, over_seeds
+from fedgrid.tracking.tables.cells import (
+    StudyColumn,
+    algorithms_table,
+    explain_cells,
+    measure_column,
+    over_seeds,
+)
 from fedgrid.tracking.tables.clustering import right_share
 from fedgrid.tracking.tables.significance import rank_cell
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
@@ -21,14 +28,10 @@ def overview(study: Study) -> Table:
     comparison = compare(study, pf1)
     score = "R2" if pf1 is measures.PR2_LAST else "F1"
     ranks = dict(zip(comparison.algorithms, comparison.ranks, strict=True))
-    scores = (measures.FINAL_ARI, pf1, gf1)
     ranked = f"mean rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
 
-    def cells(part: Study) -> Iterator[Cell]:
-        yield _finished(part)
-        yield right_share(part)
-        yield from (over_scenarios(part, measure) for measure in scores)
-        yield rank_cell(ranks.get(part.runs[0].algorithm), comparison.num_scenarios)
+    def rank(own: Study) -> Cell:
+        return rank_cell(ranks.get(own.runs[0].algorithm), comparison.num_scenarios)
 
     return algorithms_table(
         study,
@@ -38,9 +41,12 @@ def overview(study: Study) -> Table:
         f"adjusted Rand index (ARI) of the last partition; {score} of the last round on the clients' own "
         "test sets (personalised) and on the server's (generalised), means over scenarios; "
         f"{ranked}. Best of a column in bold.",
-        map(Column, ("finished", "exactly right", *(measure.name for measure in scores), "mean rank")),
-        cells,
-        [None, True, True, True, True, False],
+        (
+            StudyColumn("finished", cell=_finished),
+            StudyColumn("exactly right", highest=True, cell=right_share),
+            *map(measure_column, (measures.FINAL_ARI, pf1, gf1)),
+            StudyColumn("mean rank", highest=False, cell=rank),
+        ),
     )
 
 
@@ -108,8 +114,7 @@ def own_numbers(study: Study, own: Sequence[Measure]) -> Table:
         "own-numbers",
         "Numbers of algorithms' own",
         "Of the last round that has one; means over scenarios. Meanings: `fedgrid list algorithms NAME`.",
-        (Column(measure.name) for measure in own),
-        lambda part: (over_scenarios(part, measure) for measure in own),
+        map(measure_column, own),
     )
 
 
@@ -120,16 +125,14 @@ def harm(study: Study) -> Table | None:
     if not recorded:
         return None
 
-    def cells(part: Study) -> Iterator[Cell]:
-        for measure in recorded:
-            by_seed = measures.scores_by_seed(part, measure)
-            shares = {
-                scenario: fmean(v for (at, _), v in by_seed.items() if at == scenario)
-                for scenario in dict.fromkeys(scenario for scenario, _ in by_seed)
-            }
-            yield over_scenarios(part, measure)
-            worst = max(shares, key=shares.__getitem__, default=None)
-            yield Cell(NONE if worst is None else f"{shares[worst]:.2f} {scenario_words(worst)}")
+    def most(own: Study, measure: Measure) -> Cell:
+        by_seed = measures.scores_by_seed(own, measure)
+        shares = {
+            scenario: fmean(v for (at, _), v in by_seed.items() if at == scenario)
+            for scenario in dict.fromkeys(scenario for scenario, _ in by_seed)
+        }
+        worst = max(shares, key=shares.__getitem__, default=None)
+        return Cell(NONE if worst is None else f"{shares[worst]:.2f} {scenario_words(worst)}")
 
     return algorithms_table(
         study,
@@ -138,7 +141,12 @@ def harm(study: Study) -> Table | None:
         "Share of the clients whose last personalised accuracy is below theirs in the run of solo, or of "
         "fine-tuned, with the same scenario, seed and settings; equal is not worse. Mean over scenarios, and "
         "the scenario with the most. Best of a column in bold.",
-        [Column(name, measure.name) for measure in recorded for name in ("mean", "most")],
-        cells,
-        [highest for _ in recorded for highest in (False, None)],
+        [
+            column
+            for measure in recorded
+            for column in (
+                measure_column(measure, "mean", measure.name),
+                StudyColumn("most", measure.name, cell=partial(most, measure=measure)),
+            )
+        ],
     )

@@ -50,6 +50,8 @@ class Column:
     name: str
     group: str = ""
     notes: tuple[str, ...] = ()
+    highest: bool | None = None
+    """Whether the greatest number of a section is its best, which is bold, or the least; None: no best."""
 
     @property
     def heading(self) -> str:
@@ -180,20 +182,20 @@ def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]
     )
 
 
-def bold_columns(rows: Sequence[Row], highest: Sequence[bool | None]) -> tuple[Row, ...]:
-    """Return the rows with the best of each column in bold, by section; None in `highest`: no best."""
+def bold_best(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+    """Return the rows with the best of each column in bold, by section; none without columns."""
     sections: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in rows if columns else ():
         sections.setdefault(row.section, []).append(row)
     bold: list[Row] = []
     for members in sections.values():
         compared = [row for row in members if not row.is_reference]
         by_column = zip(*(row.cells for row in compared), strict=True)
-        columns = [
-            column if more is None else embolden(column, highest=more)
-            for column, more in zip(by_column, highest, strict=bool(compared))
+        chosen = [
+            cells if column.highest is None else embolden(cells, highest=column.highest)
+            for cells, column in zip(by_column, columns, strict=bool(compared))
         ]
-        cells = iter(zip(*columns, strict=True))
+        cells = iter(zip(*chosen, strict=True))
         bold += [row if row.is_reference else replace(row, cells=tuple(next(cells))) for row in members]
     return tuple(bold)
 

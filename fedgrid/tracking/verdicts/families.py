@@ -1,4 +1,4 @@
-"""A method family by family: groups found, false splits, accuracy beside the baselines', clients harmed, and
+"""A method family by family: groups found, accuracy beside the baselines', clients harmed, and
 accuracy within equal budgets.
 """
 
@@ -8,7 +8,6 @@ from math import isnan, nan
 
 from fedgrid.tracking.arrays import mean
 from fedgrid.tracking.scoring.client_scores import worse_share
-from fedgrid.tracking.scoring.paired_tests import LEVEL
 from fedgrid.tracking.verdicts.field import BNC, Field, block_means
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place
 
@@ -53,35 +52,6 @@ def _in_family(field: Field, own: Sequence[Outcome]) -> InFamily:
 def _above(outcome: Outcome, baseline: Mapping[Place, Outcome]) -> float:
     other = baseline.get(outcome.place)
     return outcome.personalised_accuracy - other.personalised_accuracy if other else nan
-
-
-@dataclass(frozen=True)
-class FalseSplits:
-    """How often a method ends with several clusters where there are no groups."""
-
-    runs: int
-    """Those with several clusters at the end."""
-    num_runs: int
-    """Families x seeds."""
-    interval: tuple[float, float]
-    """Of the share, at `LEVEL`: exact (Clopper and Pearson 1934, Biometrika 26), for independent runs."""
-    families: int
-    """Those with a split in any seed."""
-    num_families: int
-
-
-def false_splits(own: Sequence[Outcome]) -> FalseSplits | None:
-    """Return the false splits of a method's outcomes in families without groups; None without any."""
-    from scipy.stats import binomtest
-
-    if not own:
-        return None
-    split = [outcome for outcome in own if outcome.clusters > 1]
-    interval = binomtest(len(split), len(own)).proportion_ci(LEVEL)
-    families, num_families = (len({one.block for one in some}) for some in (split, own))
-    return FalseSplits(
-        len(split), len(own), (float(interval.low), float(interval.high)), families, num_families
-    )
 
 
 def harm(field: Field, method: str, baseline: str) -> dict[Block, float]:

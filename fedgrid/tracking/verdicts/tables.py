@@ -6,8 +6,9 @@ from math import isnan, nan
 from operator import attrgetter
 
 from fedgrid.tracking.names import names_line
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed
-from fedgrid.tracking.verdicts.families import BUDGETS, false_splits, harm, within_budget
+from fedgrid.tracking.scoring.paired_tests import LEVEL
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_best, fixed
+from fedgrid.tracking.verdicts.families import BUDGETS, harm, within_budget
 from fedgrid.tracking.verdicts.field import (
     BNC,
     CLUSTERING,
@@ -82,13 +83,13 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
         for method in first.outcomes
         if method not in competing
     ]
-    own = _own_columns(first)
+    columns = (*score_columns(first), *_own_columns(first), *map(Column, tests))
     return Table(
         name,
         title,
         " ".join(filter(None, sentences)),
-        (*score_columns(first), *map(Column, (*own, *tests))),
-        bold_columns(rows, [False, True, *own.values(), *(None for _ in tests)]),
+        columns,
+        bold_best(rows, columns),
         corner="method",
     )
 
@@ -134,7 +135,8 @@ _OWN = {
 
 def score_columns(field: Field) -> tuple[Column, Column]:
     """Return the columns of `score_cells`."""
-    return Column("rank"), Column("ARI" if field.question is CLUSTERING else "accuracy")
+    score = "ARI" if field.question is CLUSTERING else "accuracy"
+    return Column("rank", highest=False), Column(score, highest=True)
 
 
 def score_cells(field: Field, method: str) -> list[Cell]:
@@ -145,19 +147,15 @@ def score_cells(field: Field, method: str) -> list[Cell]:
     return [Cell(other) if rank is None else Cell(fixed(rank, 1), rank), _number(score)]
 
 
-def _own_columns(field: Field) -> dict[str, bool | None]:
-    """Return heading -> whether more is better, None if neither is, of `_own_cells`."""
+def _own_columns(field: Field) -> tuple[Column, ...]:
+    """Return the columns of `_own_cells`."""
     if field.question is CLUSTERING:
-        return {
-            "exactly right": True,
-            **dict.fromkeys(("clusters", "false splits", "95 %", "in families")),
-        }
-    held_out = {"held-out clients": True} if _has_held_out(field) else {}
-    return {
-        "worst tenth": True,
-        **held_out,
-        **{f"% worse than {baseline}": False for baseline in (SOLO, FINE_TUNED)},
-    }
+        return Column("exactly right", highest=True), Column("clusters"), *SPLIT_COLUMNS
+    return (
+        Column("worst tenth", highest=True),
+        *([Column("held-out clients", highest=True)] if _has_held_out(field) else []),
+        *(Column(f"% worse than {baseline}", highest=False) for baseline in (SOLO, FINE_TUNED)),
+    )
 
 
 def _own_cells(field: Field, method: str) -> list[Cell]:
@@ -185,22 +183,31 @@ def _number(value: float, digits: int = 3) -> Cell:
     return Cell(NONE) if isnan(value) else Cell(fixed(value, digits), value)
 
 
+SPLIT_COLUMNS = tuple(map(Column, ("false splits", "95 %", "in families")))
+
+
 def false_split_table(outcomes: Iterable[Outcome]) -> Table:
     """Return how often each method splits clients without groups; all outcomes are of such families."""
     rows = tuple(Row(method, tuple(_splits(own))) for method, own in group_by_method(outcomes).items())
-    columns = tuple(map(Column, ("false splits", "95 %", "in families")))
-    return Table("null", "False splits", _SPLITS, columns, rows, corner="method")
+    return Table("null", "False splits", _SPLITS, SPLIT_COLUMNS, rows, corner="method")
 
 
 def _splits(own: Sequence[Outcome]) -> list[Cell]:
-    splits = false_splits(own)
-    if splits is None:
-        return [Cell(NONE)] * 3
-    low, high = (fixed(100 * bound, 0) for bound in splits.interval)
+    """Return the cells of `SPLIT_COLUMNS`; all outcomes are of families without groups.
+
+    The interval of the share is exact (Clopper and Pearson 1934, Biometrika 26), for independent runs.
+    """
+    from scipy.stats import binomtest
+
+    if not own:
+        return [Cell(NONE)] * len(SPLIT_COLUMNS)
+    split = [outcome for outcome in own if outcome.clusters > 1]
+    interval = binomtest(len(split), len(own)).proportion_ci(LEVEL)
+    families, num_families = (len({one.block for one in some}) for some in (split, own))
     return [
-        Cell(f"{splits.runs}/{splits.num_runs}", splits.runs / splits.num_runs),
-        Cell(f"{low}–{high} %"),
-        Cell(f"{splits.families}/{splits.num_families}", splits.families / splits.num_families),
+        Cell(f"{len(split)}/{len(own)}", len(split) / len(own)),
+        Cell(f"{fixed(100 * interval.low, 0)}–{fixed(100 * interval.high, 0)} %"),
+        Cell(f"{families}/{num_families}", families / num_families),
     ]
 
 
@@ -248,6 +255,10 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
         rows.append(Row(name, (Cell(f"{sent:.3g}", sent), *by_bytes), is_reference=is_apart))
         if by_rounds != by_bytes:
             rows.append(Row(f"{method}, by rounds", (Cell(NONE), *by_rounds), is_reference=True))
+    columns = (
+        Column("MB"),
+        *(Column(f"{share:.0%}", words, highest=True) for words in fields for share in BUDGETS),
+    )
     return Table(
         "cost",
         "Accuracy within equal budgets",
@@ -255,8 +266,8 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
         "within that share of its rounds if this is another number. A round has the same passes over the "
         "clients' training images for all, and in ifca one more for each model to choose from. Clients of "
         "ifca and flis-dc get all models. –: no test by then.",
-        (Column("MB"), *(Column(f"{share:.0%}", words) for words in fields for share in BUDGETS)),
-        bold_columns(rows, [None, *(True for _ in fields for _ in BUDGETS)]),
+        columns,
+        bold_best(rows, columns),
         corner="method",
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.tables.formats import to_markdown
 from fedgrid.tracking.tables.significance import p_text
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_columns, fixed, signed
+from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table, bold_best, fixed, signed
 from fedgrid.tracking.verdicts.families import InFamily, by_family
 from fedgrid.tracking.verdicts.field import BNC, CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import Block
@@ -36,6 +36,7 @@ def table_of(verdict: Verdict, budget: int) -> Table:
     field = verdict.field
     against = {comparison.rival: comparison for comparison in verdict.against}
     shown = ("difference", "95 %", "effect", "p", "shows from", "verdict", "changes without")
+    columns = (*score_columns(field), *map(Column, shown))
     labels = field.labels
     rows = [
         Row(
@@ -49,8 +50,8 @@ def table_of(verdict: Verdict, budget: int) -> Table:
         f"verdict-{verdict.method}-{field.question.name}-{field.protocol}",
         f"{verdict.method}, {field.question.name}{_within(verdict, budget)}",
         _caption(verdict),
-        (*score_columns(field), *map(Column, shown)),
-        bold_columns(rows, [False, True, *(None for _ in shown)]),
+        columns,
+        bold_best(rows, columns),
         corner="method",
     )
 

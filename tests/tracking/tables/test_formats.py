@@ -16,7 +16,7 @@ from fedgrid.tracking.tables.table import (
     Column,
     Row,
     Table,
-    bold_columns,
+    bold_best,
     embolden,
     fixed,
     letter_notes,
@@ -86,7 +86,7 @@ def test_bold_is_by_section_and_never_where_neither_end_is_better():
         Row(name, (number([score]), number([score])), section)
         for name, score, section in [("x", 0.1, "mnist"), ("y", 0.2, "mnist"), ("x", 0.0, "digits")]
     ]
-    bold = bold_columns(rows, [True, None])
+    bold = bold_best(rows, [Column("best", highest=True), Column("none")])
     assert [row.cells[0].bold for row in bold] == [False, True, True]
     assert not any(row.cells[1].bold for row in bold)
 

@@ -11,10 +11,11 @@ from fedgrid.tracking import figures as drawn
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.tables.table import Table
 from fedgrid.tracking.verdicts import figures
-from fedgrid.tracking.verdicts.families import by_family, false_splits, harm, within_budget
+from fedgrid.tracking.verdicts.families import by_family, harm, within_budget
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, SOLO, field_of, ranks_without
 from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point, front
 from fedgrid.tracking.verdicts.page import latex, results, section_text
+from fedgrid.tracking.verdicts.tables import overall
 from fedgrid.tracking.verdicts.verdict import shown_pairs, verdict
 from tests.tracking.verdicts.test_verdict import SOME
 
@@ -126,17 +127,22 @@ def test_family_has_groups_found_and_accuracy_above_the_baselines():
 
 def test_false_splits_have_an_exact_interval_over_runs_and_the_number_of_families():
     """Of 0 in 4 the upper bound is 1 - 0.025^(1/4) = 0.602; of 4 in 4 the lower one is the rest."""
-    whole = of("whole", "W", 0.6, families={"rotated": True}, clusters=2.0, right=1.0)
+    rotated = {name: True for name, has_groups in FAMILIES.items() if has_groups}
+    whole = of("whole", "W", 0.6, families=rotated, clusters=2.0, right=1.0)
     whole += of("whole", "W", 0.6, families={"iid": False, "dirichlet": False})
-    field = field_of([*arena(), *whole], CLUSTERING, "served")
-    good = false_splits(field.without_groups.get("good", ()))
-    assert (good.runs, good.num_runs, good.families, good.num_families) == (4, 4, 2, 2)
-    assert good.interval == pytest.approx((0.025**0.25, 1))
-    field = field_of(
-        [*whole, *of("good", "G", 0.6, families={"rotated": True}, clusters=2.0)], CLUSTERING, "served"
-    )
-    assert false_splits(field.without_groups.get("whole", ())).interval == pytest.approx((0, 1 - 0.025**0.25))
-    assert false_splits(field.without_groups.get("good", ())) is None
+    without = of("none", "N", 0.6, families=rotated, clusters=2.0, right=1.0)
+    columns, rows = _overall([*arena(), *whole, *without])
+    places = [columns.index(name) for name in ("false splits", "95 %", "in families")]
+    splits = {name: [cells[place] for place in places] for name, cells in rows.items()}
+    assert splits["good"] == ["4/4", "40–100 %", "2/2"]
+    assert splits["whole"] == ["0/4", "0–60 %", "0/2"]
+    assert splits["none"] == ["–"] * 3
+
+
+def _overall(outcomes):
+    table = overall([field_of(outcomes, CLUSTERING, "served")], "name", "title")
+    rows = {row.name: [cell.text for cell in row.cells] for row in table.rows}
+    return [column.name for column in table.columns], rows
 
 
 def test_harm_is_the_share_of_clients_that_are_worse_off_than_alone():

@@ -27,7 +27,7 @@ from fedgrid.tracking.report.page import Choice, PageSection, Plate, add_words
 from fedgrid.tracking.report.ranks import Comparison, diagram, significance
 from fedgrid.tracking.scoring.study import plain, split_name
 from fedgrid.tracking.tables.cells import mean_over_scenarios
-from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_columns
+from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_best
 
 INTRODUCTION = (
     "Insertion rises, and deletion falls, if a map finds the pixels that a model's answer rests on; but both "
@@ -203,12 +203,16 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
                 for scores in by_score
             ]
             rows.append(Row(algorithm, tuple(cells), f"data sets: {name}" if len(parts) > 1 else ""))
+    columns = tuple(
+        Column(score.name, highest=None if score.name in NO_BEST else score.highest)
+        for score in chosen_scores
+    )
     return Table(
         f"explanations-{on}-{clients}",
         f"Explanations of {DISTRIBUTIONS[on]}, {clients} clients",
         CAPTION,
-        tuple(Column(score.name) for score in chosen_scores),
-        bold_columns(rows, [None if score.name in NO_BEST else score.highest for score in chosen_scores]),
+        columns,
+        bold_best(rows, columns),
         corner="algorithm",
         part="data sets",
     )

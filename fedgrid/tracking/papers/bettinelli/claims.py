@@ -23,7 +23,7 @@ from fedgrid.tracking.papers.shared.claim import (
     scores,
     values_of,
 )
-from fedgrid.tracking.papers.shared.paper import Paper, Run, Study
+from fedgrid.tracking.papers.shared.paper import Paper
 from fedgrid.tracking.scoring.measures import (
     FINAL_ARI,
     GA_LAST,
@@ -33,6 +33,8 @@ from fedgrid.tracking.scoring.measures import (
     SILHOUETTE_LAST,
     Measure,
 )
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.study import Study
 
 COMMUNITIES = has_name("Louvain", "Leiden")
 RESOLUTION, MAJORITY, RATE = "algorithm.resolution", "split.majority", "participation"

@@ -21,9 +21,11 @@ from fedgrid.tracking.papers.shared.claim import (
     largest,
     scores,
 )
-from fedgrid.tracking.papers.shared.paper import Paper, Run, Study
+from fedgrid.tracking.papers.shared.paper import Paper
 from fedgrid.tracking.scoring.cost import cost
 from fedgrid.tracking.scoring.measures import PA_LAST
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.study import Study
 
 PERSONAL = ("LG-FedAvg", "Per-FedAvg", "SCL", "IFCA")
 SKEWED = ("label-skew", "dirichlet")

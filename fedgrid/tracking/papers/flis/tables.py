@@ -9,17 +9,19 @@ runs in its setting: 100 clients, a tenth of them asked, its splits, tested on o
 megabits per client at 30 %, as many as the text at hand has.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter, methodcaller
 from pathlib import Path
 
-from fedgrid.tracking.papers.shared.paper import Run, Study, put_beside, table_beside
-from fedgrid.tracking.papers.shared.printed import csv_rows
+from fedgrid.tracking.papers.shared.paper import csv_rows, put_beside, table_beside
 from fedgrid.tracking.scoring.cost import Cost, cost
 from fedgrid.tracking.scoring.measures import Measure
-from fedgrid.tracking.tables.cells import over_seeds
-from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Column, Table, median
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.cells import StudyColumn, over_seeds
+from fedgrid.tracking.tables.table import ABSENT, FAR, NONE, Cell, Table, median
 
 FOLDER = Path(__file__).parent
 SETTING = {"clients": "100", "participation": "0.1", "split.tested_on": "official"}
@@ -116,9 +118,8 @@ def scenario_of(run: Run) -> str:
 
 
 def _accuracy(study: Study, scenario: str) -> Table:
-    def cells_of(part: Study) -> Iterator[Cell]:
-        for dataset in study.datasets:
-            yield _cell(part.of(dataset=dataset), scenario, dataset, str(part.runs[0].published))
+    def cell(own: Study, dataset: str) -> Cell:
+        return _cell(own.of(dataset=dataset), scenario, dataset, str(own.runs[0].published))
 
     return table_beside(
         study,
@@ -128,8 +129,7 @@ def _accuracy(study: Study, scenario: str) -> Table:
         "SCAFFOLD: of the global model, Per-FedAvg: of the adapted one) on the test images of its labels, "
         "mean over clients, ± standard deviation over runs. How many "
         "rounds and repetitions the published numbers are of is not stated.",
-        map(Column, study.datasets),
-        cells_of,
+        (StudyColumn(dataset, cell=partial(cell, dataset=dataset)) for dataset in study.datasets),
         NOTES,
         lambda run: OF_ROWS.get(str(run.published), ()),
     )
@@ -153,20 +153,17 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
 
 def _cost(study: Study) -> Table:
     """Return the rounds to the targets of Table 3, and the megabits per client, medians over seeds."""
-    parts: Mapping[str, tuple[str, int, Callable[[Cost], float]]] = {
-        "rounds, 20 % skew": (ROUNDS_OF, 0, lambda spent: spent.rounds),
-        "Mbit a client, 30 % skew": (MBIT_OF, 1, lambda spent: spent.sent("mbit-per-client")),
-    }
-    columns = [(dataset, heading) for dataset in study.datasets if dataset in TARGETS for heading in parts]
 
-    def cells_of(part: Study) -> Iterator[Cell]:
-        for dataset, heading in columns:
-            printed = printed_cost().get((dataset, str(part.runs[0].published)))
-            scenario, place, of = parts[heading]
-            own = _choose_scenario(part.of(dataset=dataset), scenario)
-            spent = [of(cost(result, curve_of(result), TARGETS[dataset])) for result in own.finished]
-            cell = median(spent, 2 * place, printed[place] if printed else None)
-            yield cell if own.runs else Cell(ABSENT)
+    def column(
+        dataset: str, name: str, scenario: str, place: int, number: Callable[[Cost], float]
+    ) -> StudyColumn:
+        def cell(of_algorithm: Study) -> Cell:
+            printed = printed_cost().get((dataset, str(of_algorithm.runs[0].published)))
+            own = _choose_scenario(of_algorithm.of(dataset=dataset), scenario)
+            spent = [number(cost(run, curve_of(run), TARGETS[dataset])) for run in own.finished]
+            return median(spent, 2 * place, printed[place] if printed else None) if own.runs else Cell(ABSENT)
+
+        return StudyColumn(name, dataset, cell=cell)
 
     return table_beside(
         study,
@@ -176,6 +173,13 @@ def _cost(study: Study) -> Table:
         "(CIFAR-100) or 75 % (SVHN), and megabits sent per client, medians over seeds. The published "
         "rounds are of 20 % label skew, the published traffic of 30 %, which counts 62,006 parameters for "
         f"every LeNet, also FMNIST's 44,426. {NONE}: not reached, or not stated.",
-        (Column(heading, dataset) for dataset, heading in columns),
-        cells_of,
+        (
+            column(dataset, *kind)
+            for dataset in study.datasets
+            if dataset in TARGETS
+            for kind in (
+                ("rounds, 20 % skew", ROUNDS_OF, 0, attrgetter("rounds")),
+                ("Mbit a client, 30 % skew", MBIT_OF, 1, methodcaller("sent", "mbit-per-client")),
+            )
+        ),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedgrid.tracking.papers.shared.printed import csv_rows
+from fedgrid.tracking.papers.shared.paper import csv_rows
 from fedgrid.tracking.scoring.partitions import PublishedClustering
 from fedgrid.tracking.scoring.run import Scenario
 

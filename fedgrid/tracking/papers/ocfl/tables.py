@@ -1,15 +1,16 @@
 """Our numbers beside the published ones, in the published conventions, with known reasons as footnotes."""
 
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from fedgrid.tracking.papers.ocfl import numbers, reasons
-from fedgrid.tracking.papers.shared.paper import Paper, Study, put_beside, split_name, table_beside
+from fedgrid.tracking.papers.shared.paper import Paper, put_beside, table_beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
-from fedgrid.tracking.tables.cells import over_scenarios
+from fedgrid.tracking.scoring.study import Study, split_name
+from fedgrid.tracking.tables.cells import StudyColumn, choose, over_scenarios
 from fedgrid.tracking.tables.clustering import published_cell, published_round
-from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, measure_of, untested
-from fedgrid.tracking.tables.table import NONE, Cell, Column, Table, fixed
+from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, SPANS, untested
+from fedgrid.tracking.tables.table import NONE, Cell, Table, fixed
 
 FAR_SCORE = 0.1
 FAR_ROUNDS = 5
@@ -44,14 +45,22 @@ def against_published(study: Study) -> tuple[Table, ...]:
 
 def _clustering(study: Study) -> Table:
     ((dataset, clients),) = study.blocks
-    columns = [(split, heading) for split in study.splits for heading in PUBLISHED_CLUSTERING]
+    columns = (
+        StudyColumn(
+            heading,
+            split_name(split),
+            reasons.column_notes(heading),
+            cell=choose(partial(_score, heading=heading), split=split),
+        )
+        for split in study.splits
+        for heading in PUBLISHED_CLUSTERING
+    )
     return table_beside(
         study,
         f"against-table1-{dataset}-{clients}",
         f"Table 1 beside the published one: {dataset}, {clients} clients",
         _caption(study, "–: one cluster in all rounds.", "first-50", "runs", "cnn"),
-        (Column(heading, split_name(split), reasons.column_notes(heading)) for split, heading in columns),
-        lambda part: (_score(part.of(split=split), heading) for split, heading in columns),
+        columns,
         reasons.texts(reasons.FAR_SCORE, archived=study.is_archived),
         reasons.row_notes,
     )
@@ -81,14 +90,18 @@ def _score(study: Study, heading: str) -> Cell:
 
 
 def _rounds(study: Study) -> Table:
-    columns = [(clients, split) for _, clients, split, *_ in study.scenarios]
+    columns = (
+        StudyColumn(
+            split_name(split), f"{clients} clients", cell=choose(_round, clients=clients, split=split)
+        )
+        for _, clients, split, *_ in study.scenarios
+    )
     return table_beside(
         study,
         f"against-table2-{study.datasets[0]}",
         f"Table 2 beside the published one: {study.datasets[0]}",
         _caption(study, "–: the labels never change.", "runs", "cnn"),
-        (Column(split_name(split), f"{clients} clients") for clients, split in columns),
-        lambda part: (_round(part.of(clients=clients, split=split)) for clients, split in columns),
+        columns,
         reasons.texts(reasons.FAR_ROUND, archived=study.is_archived),
         reasons.row_notes,
     )
@@ -107,13 +120,15 @@ def _personalisation(study: Study) -> Table:
     (dataset,) = study.datasets
     expected = numbers.SCENARIOS * len({run.seed for run in study.runs})
 
-    def cells_of(part: Study) -> Iterator[Cell]:
-        row = numbers.personalisation()[dataset, str(part.runs[0].published)]
-        for key, (span, heading) in MEASURES.items():
-            measure = measure_of(span, heading, PUBLISHED[heading])
-            cell = over_scenarios(part, measure, expected=expected)
-            text = fixed(row[key], measure.digits)
-            yield put_beside(cell, row[key], text, far=FAR_SCORE, highest=measure.highest)
+    def column(key: str, span: str, heading: str) -> StudyColumn:
+        measure = SPANS[span](heading, PUBLISHED[heading])
+
+        def cell(own: Study) -> Cell:
+            printed = numbers.personalisation()[dataset, str(own.runs[0].published)][key]
+            mean, text = over_scenarios(own, measure, expected=expected), fixed(printed, measure.digits)
+            return put_beside(mean, printed, text, far=FAR_SCORE, highest=measure.highest)
+
+        return StudyColumn(heading, span, reasons.column_notes(heading), cell=cell)
 
     words = (
         f"Means over the {numbers.SCENARIOS} published scenarios. Names as in the table of personalisation. "
@@ -124,8 +139,7 @@ def _personalisation(study: Study) -> Table:
         f"against-personalisation-{dataset}",
         f"Personalisation and generalisation beside the published: {dataset}",
         _caption(study, words.rstrip(), "runs", "noise", "cnn"),
-        (Column(heading, span, reasons.column_notes(heading)) for span, heading in MEASURES.values()),
-        cells_of,
+        (column(key, *place) for key, place in MEASURES.items()),
         reasons.texts(reasons.FAR_MEAN, archived=study.is_archived),
         reasons.row_notes,
     )

@@ -10,16 +10,17 @@ notebook, where the numbers are typed in; they are not those of Figure 4's text.
 the error of reconstructed class means.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from fedgrid.tracking.papers.shared.paper import Paper, Run, Study, table_beside
-from fedgrid.tracking.papers.shared.printed import csv_rows
-from fedgrid.tracking.scoring.cost import cost, sent
-from fedgrid.tracking.tables.cells import explain_cells
+from fedgrid.tracking.papers.shared.paper import Paper, csv_rows, table_beside
+from fedgrid.tracking.scoring.cost import Cost, cost, sent
+from fedgrid.tracking.scoring.run import Run
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.cells import StudyColumn, explain_cells
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, fixed, median
 
 FOLDER = Path(__file__).parent
@@ -44,7 +45,6 @@ NOTES: Mapping[str, str] = {
     "softmax": "The release's LeNet ends in a softmax, of which its loss takes another one.",
 }
 OF_ROWS = {"IFCA": ("ifca",), "LADD": ("ladd",)}
-Of = Callable[[Run], float]
 
 
 @cache
@@ -96,26 +96,18 @@ def _costs(study: Study, dataset: str) -> Table:
     of_fedavg = [float(run.curves["seconds"][-1]) for run in study.finished if run.published == FEDAVG]
     fedavg = float(np.median(of_fedavg)) if of_fedavg else np.nan
 
-    def until(result: Run) -> tuple[float, float, float]:
-        spent = cost(result, ACCURACY, target, "with-test")
-        return spent.rounds, spent.bytes / GIGA, spent.seconds / fedavg
+    def until(run: Run) -> Cost:
+        return cost(run, ACCURACY, target, "with-test")
 
-    columns: Sequence[tuple[str, str, int, Of]] = (
-        (f"rounds to {target:.0%}", "rounds", 0, lambda result: until(result)[0]),
-        ("accuracy, %", "accuracy", 2, lambda result: 100 * result.mean(ACCURACY, last=last)),
-        ("GB", "gb", 2, lambda result: float(sent(result, "with-test")[-1]) / GIGA),
-        ("time / FedAvg's", "seconds", 2, lambda result: float(result.curves["seconds"][-1]) / fedavg),
-        (f"GB to {target:.0%}", "gb_to_target", 2, lambda result: until(result)[1]),
-        (f"time to {target:.0%}", "seconds_to_target", 2, lambda result: until(result)[2]),
-    )
-
-    def cells_of(part: Study) -> Iterator[Cell]:
-        row, whole = (printed_tables()[dataset, name] for name in (_row_of(part.runs[0]), FEDAVG))
-        for _, key, digits, of in columns:
-            printed = row[key]
+    def column(name: str, key: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
+        def cell(own: Study) -> Cell:
+            printed = printed_tables()[dataset, _row_of(own.runs[0])][key]
             if printed and key.startswith("seconds"):
-                printed = fixed(float(printed) / float(whole["seconds"]), digits)
-            yield median([of(result) for result in part.finished], digits, printed)
+                whole = printed_tables()[dataset, FEDAVG]["seconds"]
+                printed = fixed(float(printed) / float(whole), digits)
+            return median([number(run) for run in own.finished], digits, printed)
+
+        return StudyColumn(name, cell=cell)
 
     def notes_of(run: Run) -> tuple[str, ...]:
         return ("sign", "flip") if encoder_of(run) else OF_ROWS.get(str(run.published), ())
@@ -129,8 +121,14 @@ def _costs(study: Study, dataset: str) -> Table:
         f"clients asked, mean over the last {last} rounds. GB: models down, up, and down to be tested, and "
         f"what was sent before training. Times: as a share of FedAvg's whole run. {NONE}: not reached. "
         f"{' '.join(NOTES[key] for key in of_all)}",
-        (Column(heading) for heading, *_ in columns),
-        cells_of,
+        (
+            column(f"rounds to {target:.0%}", "rounds", 0, lambda run: until(run).rounds),
+            column("accuracy, %", "accuracy", 2, lambda run: 100 * run.mean(ACCURACY, last=last)),
+            column("GB", "gb", 2, lambda run: float(sent(run, "with-test")[-1]) / GIGA),
+            column("time / FedAvg's", "seconds", 2, lambda run: float(run.curves["seconds"][-1]) / fedavg),
+            column(f"GB to {target:.0%}", "gb_to_target", 2, lambda run: until(run).bytes / GIGA),
+            column(f"time to {target:.0%}", "seconds_to_target", 2, lambda run: until(run).seconds / fedavg),
+        ),
         NOTES,
         notes_of,
     )

@@ -1,17 +1,16 @@
 """What a paper's folder provides, and reads and prints alike; `sections.PAPERS` lists them all."""
 
+import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fedgrid.tracking.names import name_in_papers
 from fedgrid.tracking.papers.shared.claim import Claim
 from fedgrid.tracking.scoring.run import Run
-from fedgrid.tracking.scoring.study import Study, split_name
-from fedgrid.tracking.tables.cells import explain_cells
-from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Column, Row, Table, Tone, letter_notes
-
-__all__ = ["Paper", "Run", "Study", "put_beside", "split_name", "table_beside"]
-"""A paper, and what its functions take."""
+from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.cells import StudyColumn, explain_cells
+from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Row, Table, Tone, letter_notes
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,12 @@ class Paper:
     """Whether `beside` takes one combination of a grid's further axes at a time."""
     claims: tuple[Claim, ...] = ()
     """What the paper says, as our runs can tell."""
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return a row for each line of a csv file of printed numbers, by the names of its columns."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def put_beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
@@ -54,21 +59,21 @@ def table_beside(
     name: str,
     title: str,
     caption: str,
-    columns: Iterable[Column],
-    cells_of: Callable[[Study], Iterable[Cell]],
+    columns: Iterable[StudyColumn],
     notes: Mapping[str, str] | None = None,
     notes_of: Callable[[Run], tuple[str, ...]] = lambda run: (),
 ) -> Table:
-    """Return a row an algorithm: cells of its runs, and the keys of those `notes` that apply to a run.
+    """Return a row an algorithm, with the keys of those `notes` that apply to its runs by `notes_of`.
 
     Rows have the papers' names, and the caption says what they are called here.
     """
-    parts = [study.of(algorithm=algorithm) for algorithm in study.algorithms]
-    rows = tuple(
-        Row(name_in_papers(run.algorithm, run.published), tuple(cells_of(part)), notes=notes_of(run))
-        for part in parts
-        for run in part.runs[:1]
-    )
+    columns = tuple(columns)
+    rows = []
+    for algorithm in study.algorithms:
+        own = study.of(algorithm=algorithm)
+        run = own.runs[0]
+        cells = tuple(column.cell(own) for column in columns)
+        rows.append(Row(name_in_papers(algorithm, run.published), cells, notes=notes_of(run)))
     caption = f"{caption} {study.names_line}".rstrip()
-    table = Table(name, title, caption, tuple(columns), rows, corner="algorithm", notes=notes or {})
+    table = Table(name, title, caption, columns, tuple(rows), corner="algorithm", notes=notes or {})
     return letter_notes(explain_cells(table, study))
