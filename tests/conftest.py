@@ -159,16 +159,6 @@ def in_mlflow(quick_stores: None) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def drawn_here() -> Iterator[None]:
-    """Draw the figures of a report in this process: the workers of a suite keep the cores busy."""
-    from fedgrid.tracking.report import draw
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(draw, "_cores", lambda: 1)
-        yield
-
-
 @pytest.fixture(scope="module")
 def unrendered() -> Iterator[None]:
     """Compose figures and leave their files without them: to render one takes longer than a small run."""

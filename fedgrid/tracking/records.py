@@ -7,7 +7,6 @@ column that a file lacks is all NaN. Which files a run has says its manifest. Sh
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -139,16 +138,15 @@ def read_records(run_folder: Path) -> Records:
     group_names = _group_names(clients.slice(0, shape[1]))
     by_name = dict(zip(clients.column_names, clients.columns, strict=True))
     del clients
-    by_round = _timings(run_folder)
-    of_messages = [name for name in OF_MESSAGES if any(name in row for row in by_round.values())]
-    numbers |= {name: _pick_rounds(by_round, whole_R, name) for name in of_messages}
+    timings = _timings(run_folder, whole_R)
+    numbers |= {name: timings[name] for name in OF_MESSAGES if name in timings}
     return Records(
         whole_R,
         Columns(shape[:1], numbers),
         *_split_off_held_out(
             {name: values.reshape(shape) for name, values in _client_columns(by_name).items()}
         ),
-        _pick_rounds(by_round, whole_R, "uncached_seconds"),
+        timings["uncached_seconds"],
         group_names,
     )
 
@@ -192,18 +190,18 @@ def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
     return arrays
 
 
-def _timings(run_folder: Path) -> Mapping[int, Mapping[str, Any]]:
-    """Return round -> its row of `timings.parquet`, with those columns that are read; empty without one."""
+def _timings(run_folder: Path, round_R: Array) -> Columns:
+    """Return those columns of `timings.parquet` that are read, at some rounds; none without such a file."""
+    columns = Columns(round_R.shape, {})
     try:
         timings = table(run_folder, "timings", columns=("uncached_seconds", *OF_MESSAGES))
     except NoRecords:
-        return {}
-    return {row["round"]: row for row in timings.to_pylist()}
-
-
-def _pick_rounds(by_round: Mapping[int, Mapping[str, Any]], rounds_R: Array, name: str) -> Array:
-    values = [_number(by_round.get(number, {}).get(name)) for number in rounds_R.tolist()]
-    return np.array(values, np.float64)
+        return columns
+    is_in, places = np.isin(timings["round"], round_R), np.searchsorted(round_R, timings["round"])
+    for name in timings.column_names[1:]:
+        columns[name] = np.full(round_R.shape, np.nan)
+        columns[name][places[is_in]] = timings[name].to_numpy()[is_in]
+    return columns
 
 
 def table(
@@ -266,7 +264,3 @@ def _read(
 def _keep_rounds(table: pa.Table, rounds_R: Array) -> pa.Table:
     is_in = np.isin(table["round"].to_numpy(), rounds_R)
     return table if is_in.all() else table.filter(pa.array(is_in))
-
-
-def _number(value: Any) -> Any:
-    return np.nan if value is None else value

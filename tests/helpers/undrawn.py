@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from fedgrid.tracking.report import draw
+from fedgrid.tracking.report import write
 from fedgrid.tracking.report.page import Drawing, Plate
 
 
@@ -17,5 +17,5 @@ def undrawn() -> Iterator[None]:
         for suffix in drawing.formats:
             (folder / f"{plate.name}.{suffix}").write_text('<svg viewBox="0 0 9 9"/>')
 
-    with patch.object(draw, "_draw", empty), patch.object(draw, "_cores", lambda: 1):
+    with patch.object(write, "draw", empty):
         yield

@@ -70,7 +70,7 @@ class ExplanationScore:
     name: str
     of: Callable[[Explained], float]
     highest: bool
-    """Whether more is better. These functions are getters of attributes, which another process may get."""
+    """Whether more is better."""
     weight: Callable[[Explained], float] = attrgetter("weight")
     """Of a model in the mean of its run."""
 

@@ -42,7 +42,6 @@ class Plate:
     caption: str
     """What the figure shows and how to read it, in a sentence or two."""
     draw: Callable[[], Figure]
-    """A `functools.partial` of a function of `tracking.figures`, since another process may call it."""
 
 
 @dataclass(frozen=True)

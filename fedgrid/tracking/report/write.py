@@ -4,12 +4,14 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fedgrid.tracking.report import draw, html
-from fedgrid.tracking.report.page import USUAL, Drawing, Page, PageSection
+from fedgrid.tracking import figures
+from fedgrid.tracking.report import html
+from fedgrid.tracking.report.page import USUAL, Drawing, Page, PageSection, Plate
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 
 INDEX = "index.html"
@@ -65,7 +67,10 @@ def write(
         shutil.rmtree(leftover)
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
         temporary = Path(name)
-        draw.draw(plates, temporary / "figures", drawn, drawing)
+        (temporary / "figures").mkdir()
+        for number, plate in enumerate(plates, start=1):
+            draw(plate, temporary / "figures", drawing)
+            drawn(number, len(plates))
         (temporary / "tables").mkdir()
         for table in tables:
             for suffix, text_of in WRITERS.items():
@@ -78,6 +83,18 @@ def write(
             (folder / file).parent.mkdir(exist_ok=True)
             (temporary / file).replace(folder / file)
     return Written(files, removed, len(plates))
+
+
+def draw(plate: Plate, folder: Path, drawing: Drawing) -> None:
+    """Write a figure into a folder, a file `<name>.<format>` of each format."""
+    try:
+        with figures.style_context(*drawing.styles) if drawing.styles else nullcontext():
+            figure = plate.draw()
+        for suffix in drawing.formats:
+            figures.save(figure, folder / f"{plate.name}.{suffix}")
+    except Exception as error:
+        error.add_note(f"while drawing {plate.name}")
+        raise
 
 
 def _check_names(page: Page) -> None:

@@ -127,7 +127,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     """
     whole = records.read_records(run_folder)
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
-    scores = by_round(whole)
+    scores = {**by_round(whole), **disturbances.score_drift(whole.clients)}
     score = "personalised_r2" if "personalised_r2" in whole.clients else "personalised_accuracy"
     tested = np.flatnonzero(~np.isnan(whole.clients[score]).all(axis=1))
     evaluated = int(tested[-1]) if len(tested) else -1
@@ -135,10 +135,6 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     published_means = compute_scores(PUBLISHED_CLIENTS, of_all)
     if _some_rounds_lack_server_tests(whole.clients):
         published_means |= {score.name: nan for score in PUBLISHED_CLIENTS if score.needs == LOCAL_SERVER}
-    of_disturbances = {
-        **disturbances.score_disturbances(whole.clients, whole.held_out_RH),
-        **disturbances.score_drift(whole.clients),
-    }
     found: dict[str, Any] = {
         "rounds": len(whole.round_R),
         "silhouette": last(whole.rounds["silhouette"]),
@@ -152,7 +148,11 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
         **{score.name: scores[score.name][evaluated] for score in of_clients(whole.clients)},
         **asdict(published_clustering(labels_RK, truth_RK, published)),
         **published_means,
-        **{name: last(values_R) for name, values_R in of_disturbances.items()},
+        **{
+            score.name: last(scores[score.name])
+            for score in (*HELD_OUT, *FAULTS, *DRIFT)
+            if score.name in scores
+        },
     }
     return finite({name: _number(value) for name, value in found.items()})
 

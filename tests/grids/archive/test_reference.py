@@ -32,8 +32,6 @@ TESTS = {
 }
 METRIC_FILES = ["training_metrics.csv", *(f"{name}.csv" for name in TESTS)]
 
-pytestmark = pytest.mark.usefixtures("drawn_here")
-
 
 @pytest.fixture(scope="module")
 def archive():

@@ -26,7 +26,6 @@ def root(tmp_path):
     return root
 
 
-@pytest.mark.usefixtures("drawn_here")
 @pytest.mark.parametrize(
     ("asked", "count"),
     [

@@ -16,7 +16,7 @@ from tests.helpers.manifests import finished_in, list_files
 from tests.helpers.small_archive import write_metrics, write_run
 from tests.helpers.undrawn import undrawn
 
-pytestmark = pytest.mark.usefixtures("in_mlflow", "drawn_here")
+pytestmark = pytest.mark.usefixtures("in_mlflow")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.ray_cluster import address_space
-from fedgrid.tracking.report import draw
 from tests.helpers.command_line import fedgrid
 
 
@@ -59,7 +58,3 @@ def test_a_command_that_lacks_memory_is_one_line(one_gb, tmp_path, monkeypatch):
     found = fedgrid("status", "--storage", tmp_path)
     assert (found.code, found.out, len(found.err.splitlines())) == (1, "", 1)
     assert "limited to 1.0 GB" in found.err
-
-
-def test_figures_are_drawn_in_one_process_where_a_pool_could_wait_for_ever(one_gb):
-    assert draw._cores() == 1

@@ -15,8 +15,6 @@ from tests.helpers.demo_page import ALGORITHMS, SPLITS, WORST_NAME, demo_page, p
 
 Element = ElementTree.Element
 
-pytestmark = pytest.mark.usefixtures("drawn_here")
-
 
 def parsed(folder: Path) -> Element:
     """Read the document as XML, which forgives nothing; style and script are not markup."""

@@ -1,9 +1,5 @@
 """A report's files: the same bytes, nothing of an earlier one left, nothing of anyone else's touched."""
 
-import os
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,12 +7,9 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from fedgrid.tracking.report import draw
 from fedgrid.tracking.report.page import Drawing, Page, PageSection, Plate
 from fedgrid.tracking.report.write import write
 from tests.helpers.demo_page import demo_page, plate, small_table
-
-ROOT = Path(__file__).parents[3]
 
 
 def page_of(*names: str) -> Page:
@@ -49,17 +42,10 @@ def test_the_same_page_gives_the_same_bytes(tmp_path):
     assert files_in(tmp_path / "first") == files_in(tmp_path / "second")
 
 
-@pytest.mark.slow
-def test_two_processes_draw_what_one_draws(tmp_path, monkeypatch):
-    page = demo_page("mnist")
-    every = Drawing(every=True)
-    for few, folder in ((0, "two"), (100, "one")):
-        monkeypatch.setattr(draw, "FEW", few)
-        monkeypatch.setattr(draw, "_cores", lambda: 2)
-        numbers: list[tuple[int, int]] = []
-        write(page, tmp_path / folder, lambda *done: numbers.append(done), every)  # noqa: B023
-        assert numbers == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
-    assert files_in(tmp_path / "one") == files_in(tmp_path / "two")
+def test_figures_are_counted_as_they_are_drawn(tmp_path):
+    numbers: list[tuple[int, int]] = []
+    write(demo_page("mnist"), tmp_path, lambda *done: numbers.append(done), Drawing(every=True))
+    assert numbers == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
 def test_files_that_the_report_no_longer_has_are_removed_and_other_files_stay(tmp_path):
@@ -92,11 +78,8 @@ def no_figure(error: str) -> Figure:
     raise ArithmeticError(error)
 
 
-@pytest.mark.parametrize("few", [100, pytest.param(0, marks=pytest.mark.slow)])
-def test_a_figure_that_fails_is_named_and_the_earlier_report_stays(tmp_path, monkeypatch, few):
+def test_a_figure_that_fails_is_named_and_the_earlier_report_stays(tmp_path):
     write(page_of("one"), tmp_path)
-    monkeypatch.setattr(draw, "FEW", few)
-    monkeypatch.setattr(draw, "PROCESSES", 1)
     before = files_in(tmp_path)
     bad = Plate("bad", "Bad", "Bad.", partial(no_figure, "no data"))
     page = page_of("one", "two")
@@ -124,30 +107,3 @@ def test_two_tables_with_the_same_name_are_refused(tmp_path):
 def test_a_name_that_cannot_be_a_file_name_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="tables cannot be called"):
         write(page_of(name), tmp_path)
-
-
-def wait_for_ever() -> Figure:
-    print("started", flush=True)
-    time.sleep(600)
-    return Figure()
-
-
-@pytest.mark.slow
-def test_drawing_processes_exit_when_their_parent_is_killed(tmp_path):
-    """They hold the pipe, which ends when all are gone; here one, as each waits for the parent."""
-    code = (
-        "from pathlib import Path; from test_write import wait_for_ever; "
-        "from fedgrid.tracking.report import draw; "
-        "from fedgrid.tracking.report.page import USUAL, Plate; draw.PROCESSES = 1; "
-        "draw.FEW = 0; plates = [Plate(str(n), '', '', wait_for_ever) for n in range(9)]; "
-        f"draw.draw(plates, Path({str(tmp_path / 'figures')!r}), print, USUAL)"
-    )
-    path = os.pathsep.join(map(str, (ROOT, Path(__file__).parent)))
-    writer = subprocess.Popen(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE
-    )
-    assert writer.stdout is not None
-    assert writer.stdout.readline() == b"started\n"
-    writer.kill()
-    rest, _ = writer.communicate(timeout=60)
-    assert rest.rstrip() in (b"", b"started")
