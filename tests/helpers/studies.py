@@ -66,7 +66,7 @@ def result_of(
     return replace(
         run,
         scores={
-            **asdict(clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None)),
+            **clustering(labels_RK, truth_K, np.isin(rounds, clustered) if clustered else None),
             **asdict(published_clustering(labels_RK, truth_K, run.published)),
         },
         round_R=rounds,

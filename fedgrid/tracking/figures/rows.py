@@ -38,7 +38,7 @@ from fedgrid.tracking.figures.style import (
     paper_style,
     styles,
 )
-from fedgrid.tracking.scoring.cost import AS_USUAL, Terms, adapt_terms, costs, scale
+from fedgrid.tracking.scoring.cost import DEFAULT, Target, adapt_target, costs, scale
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
 
@@ -49,20 +49,20 @@ BAR = 0.09
 
 
 @checked()
-def cost_to_target(study: Study, terms: Terms = AS_USUAL) -> Figure:
+def cost_to_target(study: Study, target: Target = DEFAULT) -> Figure:
     """Draw the rounds, and the traffic up and down, until a score reaches a target.
 
     There is one row per algorithm, one dot per run, and a bar at the median; the number of runs that never
     reach the target is at the right. There is no panel of traffic if that of a run is unknown.
     """
-    terms = adapt_terms(study, terms)
-    by_algorithm, target = costs(study, terms), terms.target
+    target = adapt_target(study, target)
+    by_algorithm = costs(study, target)
     every_cost = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
-    name, size = scale(every_cost, terms.unit)
+    name, size = scale(every_cost, target.unit)
     axis = {"rounds": {of: [cost.rounds for cost in of_runs] for of, of_runs in by_algorithm.items()}}
     if every_cost and not any(np.isnan(cost.bytes) for cost in every_cost):
         axis[f"sent up and down, {name}"] = {
-            of: [cost.sent(terms.unit) / size for cost in of_runs] for of, of_runs in by_algorithm.items()
+            of: [cost.sent(target.unit) / size for cost in of_runs] for of, of_runs in by_algorithm.items()
         }
     with paper_style():
         labels, left, height = name_rows(study.algorithms)

@@ -8,7 +8,7 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import is_recorded
 from fedgrid.tracking.names import AS_PUBLISHED
 from fedgrid.tracking.report.page import Choice, PageSection, Plate
-from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
+from fedgrid.tracking.scoring.cost import DEFAULT, Target
 from fedgrid.tracking.scoring.measures import own_curves, words_of
 from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables import clustering, personalisation
@@ -141,14 +141,14 @@ BY_ROUND = (
 """The figures of a number of clients; those of one tuple are alternatives."""
 
 
-def dataset_section(study: Study, terms: Terms = AS_USUAL, *, published: bool = False) -> PageSection:
-    """Return the section of a study of one data set; `terms` are those of the cost of a target score.
+def dataset_section(study: Study, target: Target = DEFAULT, *, published: bool = False) -> PageSection:
+    """Return the section of a study of one data set; `target` is the score whose cost is shown.
 
     With `published` the published conventions come first where there are others too.
     """
     (dataset,) = study.datasets
     whole = tuple(_over_clients(study, dataset, published))
-    blocks = [_block(study.of(clients=clients), terms, published) for _, clients in study.blocks]
+    blocks = [_block(study.of(clients=clients), target, published) for _, clients in study.blocks]
     if len(blocks) == 1:
         return PageSection(dataset, blocks[0].title, items=(*blocks[0].items, *whole))
     last = PageSection(f"{dataset}-all", f"{dataset}: all numbers of clients", items=whole)
@@ -205,7 +205,7 @@ def _communities(study: Study, dataset: str) -> Iterator[Choice]:
         yield Choice(tuple(plates.items()))
 
 
-def _block(study: Study, terms: Terms, published: bool) -> PageSection:
+def _block(study: Study, target: Target, published: bool) -> PageSection:
     ((dataset, clients),) = study.blocks
     name, title = f"{dataset}-{clients}", f"{dataset}, {clients} clients"
     tables = {
@@ -218,14 +218,14 @@ def _block(study: Study, terms: Terms, published: bool) -> PageSection:
         f"Cost of a target score: {title}",
         "Rounds, and bytes sent up and down, until a score first reaches the target: a dot for each run, "
         "bars at the medians.",
-        partial(figures.cost_to_target, study, terms),
+        partial(figures.cost_to_target, study, target),
     )
     maps = _maps(study, name, title)
     items = (
         *(_curves(study, kinds, name, title) for kinds in BY_ROUND),
         *([Choice(own)] if (own := tuple(_own_curves(study, name, title))) else []),
         Choice(maps, len(study.splits)) if len(maps) > 1 else maps[0][1],
-        Choice((("cost of a target score", spent), ("as a table", cost(study, terms)))),
+        Choice((("cost of a target score", spent), ("as a table", cost(study, target)))),
         *([before_training(study)] if has_messages(study) else []),
         _order_options(tables, published),
     )

@@ -10,7 +10,7 @@ from fedgrid.tracking.report.page import Choice, Page, PageSection, Plate, add_w
 from fedgrid.tracking.report.ranks import diagram
 from fedgrid.tracking.scoring import measures, statistics
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, setting_words, values_of
-from fedgrid.tracking.scoring.cost import AS_USUAL, Terms
+from fedgrid.tracking.scoring.cost import DEFAULT, Target
 from fedgrid.tracking.scoring.run import scored_on_line, stopped_line
 from fedgrid.tracking.scoring.study import Study, plain
 from fedgrid.tracking.tables import clustering, comparison, scenarios
@@ -39,7 +39,7 @@ def report_page(
     *,
     other: Study | None = None,
     published: bool = False,
-    terms: Terms = AS_USUAL,
+    target: Target = DEFAULT,
     papers: Sequence[PageSection] = (),
     analyses: Sequence[PageSection] = (),
 ) -> Page:
@@ -49,11 +49,11 @@ def report_page(
         study: the grid.
         other: another grid that it is compared with.
         published: whether figures and tables have the published numbers beside ours.
-        terms: those of the cost of a target score.
+        target: the score whose cost is shown.
         papers: sections on papers, shown at the beginning.
         analyses: sections on analyses of the runs.
     """
-    section_of = partial(dataset_section, terms=terms, published=published or study.is_archived)
+    section_of = partial(dataset_section, target=target, published=published or study.is_archived)
     sections = [
         _overview(study),
         *_axes(study),

@@ -9,8 +9,6 @@ from fedgrid.tracking.figures.style import OwnStyle
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.tables.table import Table
 
-__all__ = ["FORMATS", "SVG", "USUAL", "Choice", "Drawing", "Page", "Plate", "PageSection", "Table"]
-
 SVG = "svg"
 """Suffix of the file that each figure has, and that the page shows."""
 FORMATS = (SVG, "png", "pdf")

@@ -1,4 +1,4 @@
-"""A comparison in a report: its critical-difference diagram, and the table of its tests."""
+"""The critical-difference diagram of a comparison."""
 
 from functools import partial
 
@@ -6,9 +6,6 @@ from fedgrid.tracking.figures.rows import critical_difference
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.statistics import Comparison
-from fedgrid.tracking.tables.significance import significance
-
-__all__ = ["Comparison", "diagram", "significance"]
 
 
 def diagram(name: str, result: Comparison, first: str = "1 is best") -> Plate:

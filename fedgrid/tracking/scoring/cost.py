@@ -37,7 +37,7 @@ SCORES = tuple(
 
 @dataclass(frozen=True)
 class Target:
-    """A score to reach."""
+    """A score to reach, and the unit in which the traffic until then is shown."""
 
     curve: str
     """One of `SCORES`."""
@@ -46,9 +46,10 @@ class Target:
     is_share: bool = False
     """Whether the target is a share of the scenario's best last score: the mean over seeds of any algorithm
     but references."""
+    unit: Unit = "bytes"
 
     @classmethod
-    def parse(cls, text: str) -> "Target":
+    def parse(cls, text: str, unit: Unit = "bytes") -> "Target":
         """Return the target of `personalised_accuracy=0.7`, or `=95%` of the best.
 
         Raises:
@@ -68,7 +69,7 @@ class Target:
                 f"target '{text}': expected a score above 0 and up to 1, as in {curve}=0.7, or a share of "
                 f"the scenario's best last score, as in {curve}=95%"
             )
-        return cls(curve, number, is_share)
+        return cls(curve, number, is_share, unit)
 
     @property
     def goal(self) -> str:
@@ -91,17 +92,6 @@ DEFAULT = Target("personalised_f1", 0.95, is_share=True)
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What a cost is of, and in which unit its traffic is shown."""
-
-    target: Target = DEFAULT
-    unit: Unit = "bytes"
-
-
-AS_USUAL = Terms()
-
-
-@dataclass(frozen=True)
 class Cost:
     """The cost of one run: infinite if it never reaches the target, NaN if unknown."""
 
@@ -118,9 +108,9 @@ class Cost:
         return self.bytes if unit == "bytes" else self.bytes * 8 / 1e6 / self.clients
 
 
-def costs(study: Study, terms: Terms) -> Mapping[str, tuple[Cost, ...]]:
+def costs(study: Study, target: Target) -> Mapping[str, tuple[Cost, ...]]:
     """Return algorithm -> the cost of each of its finished runs that recorded the score."""
-    goals, curve = _goals(study, terms.target), terms.target.curve
+    goals, curve = _goals(study, target), target.curve
     return {
         algorithm: tuple(
             cost(result, curve, goals.get(result.scenario, np.inf))
@@ -153,16 +143,15 @@ def sent(result: Run, traffic: Traffic) -> Array:
     return np.asarray(bytes_R + np.cumsum(np.minimum(whole_R, result.curves["bytes_down"])))
 
 
-def adapt_terms(study: Study, terms: Terms) -> Terms:
-    """Return the terms; F1 is the published one if a run has no other, as those of the archive, or R2."""
-    target = terms.target
+def adapt_target(study: Study, target: Target) -> Target:
+    """Return the target; F1 is the published one if a run has no other, as those of the archive, or R2."""
     if target.curve != DEFAULT.curve:
-        return terms
+        return target
     lacking = [result for result in study.finished if not is_known(result, target.curve)]
     for curve in ("personalised_r2", "published_pf1"):
         if any(is_known(result, curve) for result in lacking):
-            return replace(terms, target=replace(target, curve=curve))
-    return terms
+            return replace(target, curve=curve)
+    return target
 
 
 def is_known(result: Run, curve: str) -> bool:

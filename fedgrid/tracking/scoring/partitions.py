@@ -97,16 +97,8 @@ PARTITION = (
 Computed from (truth_K, groups_K)."""
 
 
-@dataclass(frozen=True)
-class Clustering:
-    """When a run has found its partition; its scores are curves."""
-
-    clustering_round: int | None
-    """First round, from 1, in which the algorithm decided on a partition, even an unchanged one."""
-    last_change_round: int | None
-    """Last round in which the partition changed; renamed clusters are no change."""
-    exactly_right: bool | None
-    """Whether the last partition equals the hidden groups, None if there is but one: nothing to find."""
+WHEN_FOUND = ("clustering_round", "last_change_round", "exactly_right")
+"""The scores of `clustering`."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +141,15 @@ def score_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str
     return [scored[place] for place in np.cumsum(is_new_R) - 1]
 
 
-def clustering(labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None) -> Clustering:
+def clustering(
+    labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None
+) -> dict[str, int | bool | None]:
     """Return when a run has found its partition; `truth` as in `score_partitions`.
+
+    `clustering_round` is the first round, from 1, in which the algorithm decided on a partition, even an
+    unchanged one; `last_change_round` the last one in which it changed, renamed clusters being no change.
+    `exactly_right` is whether the last partition equals the hidden groups, None if there is but one: nothing
+    to find.
 
     `clustered_R` says in which rounds the algorithm decided on a partition; without it, these are the rounds
     in which the labels changed. Before the first round all clients are in one cluster.
@@ -159,11 +158,11 @@ def clustering(labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | 
     last_truth_K = np.broadcast_to(np.asarray(truth), labels_RK.shape)[-1]
     groups_RK = np.stack([_by_first_member(row_K) for row_K in labels_RK])
     is_right = np.array_equal(groups_RK[-1], _by_first_member(last_truth_K))
-    return Clustering(
-        clustering_round=clustering_round(labels_RK, clustered_R),
-        last_change_round=max(_rounds(_changes(groups_RK)), default=None),
-        exactly_right=is_right if len(np.unique(last_truth_K)) > 1 else None,
-    )
+    return {
+        "clustering_round": clustering_round(labels_RK, clustered_R),
+        "last_change_round": max(_rounds(_changes(groups_RK)), default=None),
+        "exactly_right": is_right if len(np.unique(last_truth_K)) > 1 else None,
+    }
 
 
 def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None) -> int | None:

@@ -144,7 +144,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
             f"mean_{name}": float(np.mean(scores[name]))
             for name in ("ari", "ami", "homogeneity", "completeness")
         },
-        **asdict(clustering(labels_RK, truth_RK, whole.rounds["clustered"])),
+        **clustering(labels_RK, truth_RK, whole.rounds["clustered"]),
         **{score.name: scores[score.name][evaluated] for score in of_clients(whole.clients)},
         **asdict(published_clustering(labels_RK, truth_RK, published)),
         **published_means,

@@ -5,7 +5,7 @@ Shapes: S runs, R rounds, K clients.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +16,7 @@ from fedgrid.arguments import checked
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.client_scores import HARM
-from fedgrid.tracking.scoring.partitions import Clustering
+from fedgrid.tracking.scoring.partitions import WHEN_FOUND
 from fedgrid.tracking.scoring.run import AxisValue, Run, Scenario, select
 from fedgrid.tracking.scoring.selection import Condition
 from fedgrid.tracking.trained import trained_line
@@ -288,7 +288,7 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _last_scores(run: Run) -> dict[str, Any]:
-    clustering = {column.name: run.scores[column.name] for column in fields(Clustering)}
+    clustering = {name: run.scores[name] for name in WHEN_FOUND}
     harm = {score.name: run.scores[score.name] for score in HARM if score.name in run.scores}
     return {
         "rounds": len(run.round_R),

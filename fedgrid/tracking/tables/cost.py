@@ -11,7 +11,7 @@ import numpy as np
 
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.axes import setting_words
-from fedgrid.tracking.scoring.cost import AS_USUAL, Cost, Terms, adapt_terms, costs, scale
+from fedgrid.tracking.scoring.cost import DEFAULT, Cost, Target, adapt_target, costs, scale
 from fedgrid.tracking.scoring.measures import EPSILON, FINAL_ARI, PA_LAST, scores_by_seed
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study, require_one
@@ -25,16 +25,16 @@ SENT = {
 }
 
 
-def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
+def cost(study: Study, target: Target = DEFAULT) -> Table:
     """Return how many runs of each algorithm reach the target, and their median rounds, traffic and seconds.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
     dataset, clients = require_one(study, "dataset", "clients")
-    terms = adapt_terms(study, terms)
-    by_algorithm, target = costs(study, terms), terms.target
-    name, size = scale(chain.from_iterable(by_algorithm.values()), terms.unit)
+    target = adapt_target(study, target)
+    by_algorithm = costs(study, target)
+    name, size = scale(chain.from_iterable(by_algorithm.values()), target.unit)
 
     def reached(own: Study) -> Cell:
         count = sum(bool(np.isfinite(spent.rounds)) for spent in by_algorithm[own.runs[0].algorithm])
@@ -52,12 +52,12 @@ def cost(study: Study, terms: Terms = AS_USUAL) -> Table:
         f"cost-{dataset}-{clients}",
         f"Cost of {target.score} {target.goal}: {dataset}, {clients} clients",
         f"Until {target.score} first reaches {target.goal}: how many runs reach it; medians over all runs "
-        f"of the rounds, of the {SENT[terms.unit]} (training only), and of the seconds, as "
+        f"of the rounds, of the {SENT[target.unit]} (training only), and of the seconds, as "
         f"without the round cache. {NEVER}: not reached by half of the runs. Least of a column in bold.",
         (
             StudyColumn("reached", cell=reached),
             until("rounds", lambda spent: spent.rounds, 0),
-            until(name, lambda spent: spent.sent(terms.unit) / size, 2),
+            until(name, lambda spent: spent.sent(target.unit) / size, 2),
             until("seconds", lambda spent: spent.seconds, 1),
         ),
     )

@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import KINDS
 from fedgrid.tracking.figures.style import styles
-from fedgrid.tracking.scoring.cost import Target, Terms
+from fedgrid.tracking.scoring.cost import Target
 from fedgrid.tracking.scoring.run import scored_on_line, stopped_line
 from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.reference import REFERENCE, rows_of
@@ -476,7 +476,7 @@ def test_the_cost_of_references_alone_has_no_target():
 def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
     both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
     results = [finished(curves=both), finished("sattler", curves={"published_pf1": (0.4, 0.5)})]
-    figure = figures.cost_to_target(study(*results), Terms(Target("personalised_f1", 0.5)))
+    figure = figures.cost_to_target(study(*results), Target("personalised_f1", 0.5))
     [axes] = figure.axes
     assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {
         "fedavg": [1],

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedgrid.tracking.scoring.cost import SCORES, Cost, Target, Terms, cost, costs, scale
+from fedgrid.tracking.scoring.cost import SCORES, Cost, Target, cost, costs, scale
 from fedgrid.tracking.tables.cost import cost as cost_table
 from tests.helpers.studies import result_of, run_of, study_of
 
@@ -34,7 +34,7 @@ def run(down, up, *, asked, clients, model, rounds, algorithm="fedavg", accuracy
 
 
 def only(result):
-    [[found]] = costs(study_of([result]), Terms(Target("personalised_accuracy", 0.8))).values()
+    [[found]] = costs(study_of([result]), Target("personalised_accuracy", 0.8)).values()
     return found
 
 
@@ -181,7 +181,7 @@ def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
         for seed, scores in enumerate(both)
         for result in [run(10, 10, asked=1, clients=2, model=10, rounds=3, algorithm=name, accuracy=scores)]
     ]
-    terms = Terms(Target("personalised_accuracy", 0.9), "mbit-per-client")
+    terms = Target("personalised_accuracy", 0.9, unit="mbit-per-client")
     table = cost_table(study_of(results), terms)
     assert [column.name for column in table.columns] == ["reached", "rounds", "Mbit a client", "seconds"]
     assert {row.name: [cell.text for cell in row.cells] for row in table.rows} == {
@@ -195,5 +195,5 @@ def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
 def test_a_cost_whose_bytes_are_unknown_is_a_dash():
     result = run(1, 1, asked=1, clients=2, model=1, rounds=2)
     result = replace(result, curves={**result.curves, "bytes": np.full(2, NAN)})
-    [row] = cost_table(study_of([result]), Terms(Target("personalised_accuracy", 0.5))).rows
+    [row] = cost_table(study_of([result]), Target("personalised_accuracy", 0.5)).rows
     assert [cell.text for cell in row.cells] == ["1/1", "2", "–", "2.0"]

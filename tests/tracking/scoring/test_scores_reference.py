@@ -92,7 +92,7 @@ def test_the_first_strict_rise_of_the_temperature_is_the_clustering_round(row):
     labels_RK = labels_of(row)
     truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], int(row["n"])])
     assert rises == [len(temperatures)] == [int(row["round_published"])]
-    assert clustering(labels_RK, truth_K).clustering_round == rises[0]
+    assert clustering(labels_RK, truth_K)["clustering_round"] == rises[0]
 
 
 def test_exactly_right_partitions_are_as_many_as_counted():
@@ -100,7 +100,7 @@ def test_exactly_right_partitions_are_as_many_as_counted():
     counts = dict.fromkeys(((dataset, name) for dataset in ("MNIST", "CIFAR10") for name in FOLDERS), 0)
     for row in published():
         truth_K = np.repeat([0, 1, 2], SIZES[row["balance"], int(row["n"])])
-        right = clustering(labels_of(row)[-1:], truth_K).exactly_right
+        right = clustering(labels_of(row)[-1:], truth_K)["exactly_right"]
         counts[row["dataset"], row["algorithm"]] += right
     assert list(counts.values()) == [0, 2, 0, 8, 0, 4, 8, 0, 0, 0, 2, 0, 0, 2]
 

@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ from fedgrid.tracking.papers.sections import NOTHING_PUBLISHED, paper_sections
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.report.page import SVG, Drawing, Page, PageSection, Plate
 from fedgrid.tracking.report.write import Written, write
-from fedgrid.tracking.scoring.cost import AS_USUAL, DEFAULT, Target, Terms, Unit
+from fedgrid.tracking.scoring.cost import DEFAULT, Target, Unit
 from fedgrid.tracking.scoring.study import Study, slug
 from fedgrid.tracking.tables.table import Table
 
@@ -49,14 +49,14 @@ LACKING_SHOWN = 10
 """How many unfinished runs are named on the terminal; the report names all."""
 
 
-def read_terms(target: str | None = None, unit: Unit = "bytes") -> Terms:
+def read_target(text: str | None = None, unit: Unit = "bytes") -> Target:
     """Return what `--target` and `--unit` ask for.
 
     Raises:
         ConfigError: if there is no such score, or the value cannot be reached.
     """
     try:
-        return Terms(DEFAULT if target is None else Target.parse(target), unit)
+        return replace(DEFAULT, unit=unit) if text is None else Target.parse(text, unit)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -65,7 +65,7 @@ def write_report(
     name: str,
     storage: Storage,
     against: str | None,
-    terms: Terms,
+    target: Target,
     to: Path | None,
     as_json: bool,
     console: Console,
@@ -98,7 +98,7 @@ def write_report(
     other = None if against in (None, PUBLISHED) else read_other(str(against), name, storage, steps)
     grid = GridFolder(storage, name)
     steps.say("Computing the tables")
-    page = build_page(study, other, grid, terms, plugins, analyses, published=against == PUBLISHED)
+    page = build_page(study, other, grid, target, plugins, analyses, published=against == PUBLISHED)
     folder = to or grid.path / "-".join(("report", *map(slug, filters)))
     written = _write(page, folder, steps, None if to else storage, drawing)
     if not filters:
@@ -123,7 +123,7 @@ def write_report(
         print(json.dumps(facts))
         return
     overview, *others = page.tables()
-    costs = [] if terms == AS_USUAL else [table for table in others if table.name.startswith("cost-")]
+    costs = [] if target == DEFAULT else [table for table in others if table.name.startswith("cost-")]
     for table in (overview, *costs):
         console.print(page_table(table))
     print_plain(console, f"{len(written.files)} files; open {folder / 'index.html'}")
@@ -149,7 +149,7 @@ def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
         ConfigError, RunError: as `write_report`.
     """
     study, grid = read_study(name, storage, steps), GridFolder(storage, name)
-    return build_page(study, None, grid, read_terms(), (), {}, published=False)
+    return build_page(study, None, grid, DEFAULT, (), {}, published=False)
 
 
 def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
@@ -202,7 +202,7 @@ def build_page(
     study: Study,
     other: Study | None,
     grid: GridFolder,
-    terms: Terms,
+    target: Target,
     plugins: Sequence[Path],
     analyses: Mapping[str, Analysis],
     *,
@@ -222,7 +222,7 @@ def build_page(
         study,
         other=other,
         published=published,
-        terms=terms,
+        target=target,
         papers=paper_sections(study) if published else (),
         analyses=(*explanation_sections([*rows]), *own),
     )

@@ -92,14 +92,14 @@ def report(
     with Steps(shown, quiet=as_json) as steps:
         steps.say("Starting")
         from fedgrid.grids.cli.actions.analyses import list_analyses
-        from fedgrid.grids.cli.actions.reports import read_drawing, read_terms, write_report
+        from fedgrid.grids.cli.actions.reports import read_drawing, read_target, write_report
 
-        terms, place = read_terms(target, unit), open_storage(storage)
+        goal, place = read_target(target, unit), open_storage(storage)
         write_report(
             grid,
             place,
             against,
-            terms,
+            goal,
             to,
             as_json,
             shown,

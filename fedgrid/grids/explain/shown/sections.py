@@ -24,9 +24,11 @@ from fedgrid.tracking.explained.scores import (
 )
 from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
 from fedgrid.tracking.report.page import Choice, PageSection, Plate, add_words
-from fedgrid.tracking.report.ranks import Comparison, diagram, significance
+from fedgrid.tracking.report.ranks import diagram
+from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import plain, split_name
 from fedgrid.tracking.tables.cells import mean_over_scenarios
+from fedgrid.tracking.tables.significance import significance
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_best
 
 INTRODUCTION = (
