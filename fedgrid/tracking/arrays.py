@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array: TypeAlias = NDArray[Any]
+Item, Key = TypeVar("Item"), TypeVar("Key")
 
 
 def mean(values: ArrayLike) -> Array:
@@ -24,6 +25,14 @@ def last(values: ArrayLike) -> float:
     values = np.asarray(values, np.float64)
     measured = values[~np.isnan(values)]
     return float(measured[-1]) if len(measured) else float("nan")
+
+
+def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return key -> the items that have it, both in their order."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 @dataclass(frozen=True)

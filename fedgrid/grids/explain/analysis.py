@@ -237,10 +237,10 @@ def metrics_of(read: JobRecords) -> dict[str, float]:
     style = "_as_published" if read.settings.as_published else ""
     metrics = {}
     for score in OWN_SCORES:
-        for scenarios in run_means(explained, read.settings.on, score).values():
-            for seeds in scenarios.values():
+        for means in run_means(explained, read.settings.on, score).values():
+            for value in means.values():
                 name = score.name.replace(" / p", "_by_p").replace(" ", "_")
-                metrics[f"explanations/{read.settings.on}_{name}{style}"] = next(iter(seeds.values()))
+                metrics[f"explanations/{read.settings.on}_{name}{style}"] = value
     return metrics
 
 

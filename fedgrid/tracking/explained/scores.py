@@ -10,7 +10,9 @@ from math import isnan, nan
 from operator import attrgetter
 from statistics import fmean
 
+from fedgrid.tracking.arrays import group_by
 from fedgrid.tracking.names import AS_PUBLISHED
+from fedgrid.tracking.scoring.measures import scenario_means
 from fedgrid.tracking.scoring.paired_tests import ALPHA
 from fedgrid.tracking.scoring.run import Scenario
 from fedgrid.tracking.scoring.statistics import Comparison, ScoresByAlgorithm, compare_scores
@@ -104,21 +106,18 @@ def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) 
 
     An algorithm without any score is there too, with no scenario.
     """
-    models: dict[tuple[str, Scenario, int], list[tuple[float, float]]] = {}
-    for model in explained:
-        if model.on == on:
-            run = model.algorithm, model.scenario, model.seed
-            models.setdefault(run, []).append((score.of(model), score.weight(model)))
-    means: dict[str, dict[Scenario, dict[int, float]]] = {model.algorithm: {} for model in explained}
-    for (algorithm, scenario, seed), of_run in models.items():
-        if not isnan(mean := _mean(of_run)):
-            means[algorithm].setdefault(scenario, {})[seed] = mean
+    means: dict[str, dict[tuple[Scenario, int], float]] = {model.algorithm: {} for model in explained}
+    shown = (model for model in explained if model.on == on)
+    runs = group_by(shown, attrgetter("algorithm", "scenario", "seed"))
+    for (algorithm, *place), models in runs.items():
+        if not isnan(mean := _mean(models, score)):
+            means[algorithm][tuple(place)] = mean
     return means
 
 
-def _mean(models: Sequence[tuple[float, float]]) -> float:
-    """Return the weighted mean of (score, weight); a model of no weight does not count, even if it is NaN."""
-    counted = [(value, weight) for value, weight in models if weight]
+def _mean(models: Sequence[Explained], score: ExplanationScore) -> float:
+    """Return the weighted mean of a score; a model of no weight does not count, even if it is NaN."""
+    counted = [(score.of(model), weight) for model in models if (weight := score.weight(model))]
     if not counted:
         return nan
     if all(weight == counted[0][1] for _, weight in counted):
@@ -154,9 +153,10 @@ def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
     from scipy.stats import rankdata
 
     ranks: dict[str, list[float]] = {algorithm: [] for algorithm in scores}
-    for scenario in dict.fromkeys(scenario for runs in scores.values() for scenario in runs):
-        present = [algorithm for algorithm, runs in scores.items() if scenario in runs]
-        placed = rankdata([-fmean(scores[algorithm][scenario].values()) for algorithm in present])
+    means = {name: scenario_means(own) for name, own in scores.items()}
+    for scenario in dict.fromkeys(scenario for own in means.values() for scenario in own):
+        present = [algorithm for algorithm, own in means.items() if scenario in own]
+        placed = rankdata([-means[algorithm][scenario] for algorithm in present])
         for algorithm, rank in zip(present, placed, strict=True):
             ranks[algorithm].append(float(rank))
     return {algorithm: fmean(own_ranks) if own_ranks else nan for algorithm, own_ranks in ranks.items()}

@@ -29,7 +29,7 @@ from fedgrid.tracking.figures.panels import (
 from fedgrid.tracking.figures.style import Style, paper_style, styles
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import numbers_of, runs_along, runs_at, runs_of_setting, values_of
-from fedgrid.tracking.scoring.measures import Measure, means_by
+from fedgrid.tracking.scoring.measures import Measure, scenario_means, seed_means
 from fedgrid.tracking.scoring.study import Study
 
 TITLES = {
@@ -198,8 +198,8 @@ def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
     scores = measures.scores_by_seed(study, measure)
     if not scores:
         return (np.nan,) * 3
-    scenarios, seeds = means_by(scores, 0), means_by(scores, 1)
-    return float(np.mean(scenarios)), min(seeds), max(seeds)
+    seeds = seed_means(scores)
+    return float(np.mean([*scenario_means(scores).values()])), min(seeds), max(seeds)
 
 
 def _level_ticks(axes: Axes) -> None:

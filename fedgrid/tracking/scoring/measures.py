@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isnan, nan
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Score, finite
+from fedgrid.tracking.arrays import Score, finite, group_by
 from fedgrid.tracking.names import SHORT_NAMES, nearest_score
 from fedgrid.tracking.scoring import scores
 from fedgrid.tracking.scoring.client_scores import HARM, RIVALS, latest, worse_share
@@ -126,12 +127,15 @@ def scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int],
     }
 
 
-def means_by(scores: Mapping[tuple[Any, int], float], place: int) -> list[float]:
-    """Return the mean for each scenario (`place` 0) or seed (1) of scores by scenario and seed."""
-    groups: dict[Any, list[float]] = {}
-    for key, value in scores.items():
-        groups.setdefault(key[place], []).append(value)
-    return [float(np.mean(values)) for values in groups.values()]
+def scenario_means(scores: Mapping[tuple[Any, int], float]) -> dict[Any, float]:
+    """Return scenario -> the mean over its seeds, of scores by scenario and seed."""
+    places = group_by(scores, itemgetter(0))
+    return {scenario: float(np.mean([scores[at] for at in own])) for scenario, own in places.items()}
+
+
+def seed_means(scores: Mapping[tuple[Any, int], float]) -> list[float]:
+    """Return the mean over scenarios for each seed, of scores by scenario and seed."""
+    return [float(np.mean([scores[at] for at in own])) for own in group_by(scores, itemgetter(1)).values()]
 
 
 def choose_recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:

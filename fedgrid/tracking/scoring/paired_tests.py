@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from math import sqrt
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.arrays import Array, group_by
 
 DIGITS = 12
 """Decimal digits to which scores are compared, so that equal means over seeds are ties despite rounding."""
@@ -237,10 +238,14 @@ def by_seed(one: Scores, other: Scores) -> Array:
     """
     shared = [key for key in one if key in other]
     scenarios = {scenario for scenario, _ in shared}
-    differences: dict[int, list[float]] = {}
-    for scenario, seed in shared:
-        differences.setdefault(seed, []).append(one[scenario, seed] - other[scenario, seed])
-    return np.array([np.mean(of_seed) for of_seed in differences.values() if len(of_seed) == len(scenarios)])
+    places_of = group_by(shared, itemgetter(1)).values()
+    return np.array(
+        [
+            np.mean([one[place] - other[place] for place in places])
+            for places in places_of
+            if len(places) == len(scenarios)
+        ]
+    )
 
 
 def seeds_test(differences_N: Array) -> float | None:

@@ -10,18 +10,20 @@ OCFL journal paper. Shapes: S scenarios, A algorithms, D data sets.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.scoring.measures import AGAINST_GROUPS, Measure
+from fedgrid.tracking.arrays import Array, group_by
+from fedgrid.tracking.scoring.measures import AGAINST_GROUPS, Measure, scores_by_seed
 from fedgrid.tracking.scoring.paired_tests import (
     ALPHA,
     DIGITS,
     LEAST_DATASETS,
     LEAST_DIFFERENCES,
     Pair,
+    Scores,
     average_ranks,
     cliques,
     compare_pairs,
@@ -30,8 +32,8 @@ from fedgrid.tracking.scoring.paired_tests import (
 )
 from fedgrid.tracking.scoring.study import Study
 
-ScoresByAlgorithm = Mapping[str, Mapping[Any, Mapping[int, float]]]
-"""Algorithm -> scenario -> seed -> score."""
+ScoresByAlgorithm = Mapping[str, Scores]
+"""Algorithm -> scenario and seed -> score."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,8 @@ def compare(study: Study, measure: Measure) -> Comparison:
         study = study.only(run for run in study.runs if run.algorithm not in unclustered)
         verb = "has" if len(unclustered) == 1 else "have"
         notes.append(f"{' and '.join(unclustered)} {verb} one cluster in every run, and no rank here.")
-    scores: dict[str, dict[Any, dict[int, float]]] = {algorithm: {} for algorithm in study.algorithms}
-    for result in study.finished:
-        value = measure.of(result)
-        if not np.isnan(value):
-            scores[result.algorithm].setdefault(result.scenario, {})[result.seed] = value
     compared = compare_scores(
-        scores,
+        {name: scores_by_seed(study.of(algorithm=name), measure) for name in study.algorithms},
         measure.name,
         highest=bool(measure.highest),
         num_scenarios=len(study.scenarios),
@@ -115,20 +112,25 @@ def compare_scores(
     scores are averaged over the seeds of a scenario. `dataset_of` returns the data set of a scenario; without
     it each scenario is of a data set of its own.
     """
-    scored = dict.fromkeys(scenario for by_scenario in scores.values() for scenario in by_scenario)
+    scored = dict.fromkeys(scenario for own in scores.values() for scenario, _ in own)
     asked = len(scored) if num_scenarios is None else num_scenarios
-    compared = {name: has for name, has in scores.items() if has and 2 * len(has) >= asked}
+    counts = {name: len({scenario for scenario, _ in own}) for name, own in scores.items()}
+    compared = {name: own for name, own in scores.items() if own and 2 * counts[name] >= asked}
     if len(compared) < 2:
         remark = f"Nothing to compare: fewer than two algorithms have a score in half of {asked} scenarios."
         return Comparison(measure, (), (), 0, None, (), (), (remark,))
     remarks = [
-        f"{name} is left out: it has a score in {len(has)} of {asked} scenarios."
-        for name, has in scores.items()
+        f"{name} is left out: it has a score in {count} of {asked} scenarios."
+        for name, count in counts.items()
         if name not in compared
     ]
-    cells = {scenario: [has.get(scenario, {}) for has in compared.values()] for scenario in scored}
-    seeds = {scenario: sorted(set.intersection(*map(set, has))) for scenario, has in cells.items()}
-    seeds = {scenario: shared for scenario, shared in seeds.items() if shared}
+    by_scenario = {name: group_by(own, itemgetter(0)) for name, own in compared.items()}
+    cells = {scenario: [own.get(scenario, []) for own in by_scenario.values()] for scenario in scored}
+    seeds = {
+        scenario: sorted(seed for _, seed in shared)
+        for scenario, places in cells.items()
+        if (shared := set.intersection(*map(set, places)))
+    }
     if not seeds:
         remarks.append("Nothing to compare: no scenario has a score of every algorithm.")
         return Comparison(measure, (), (), 0, None, (), (), tuple(remarks))
@@ -142,7 +144,10 @@ def compare_scores(
         remarks.append(f"In {where} only the seeds with a score of all algorithms are averaged.")
     scores_SA = np.array(
         [
-            [round(float(np.mean([cell[seed] for seed in shared])), DIGITS) for cell in cells[scenario]]
+            [
+                round(float(np.mean([own[scenario, seed] for seed in shared])), DIGITS)
+                for own in compared.values()
+            ]
             for scenario, shared in seeds.items()
         ]
     )
@@ -150,8 +155,8 @@ def compare_scores(
     result = _compare_losses(
         measure, tuple(compared), -scores_SA if highest else scores_SA, datasets_S, remarks
     )
-    counts = [len(shared) for shared in seeds.values()]
-    return replace(result, seeds=(min(counts), max(counts)))
+    num_seeds = [len(shared) for shared in seeds.values()]
+    return replace(result, seeds=(min(num_seeds), max(num_seeds)))
 
 
 def _compare_losses(

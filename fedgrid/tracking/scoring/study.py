@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from fedgrid.arguments import checked
-from fedgrid.tracking.arrays import Array
+from fedgrid.tracking.arrays import Array, group_by
 from fedgrid.tracking.names import names_line
 from fedgrid.tracking.scoring.client_scores import HARM
 from fedgrid.tracking.scoring.partitions import WHEN_FOUND
@@ -230,9 +231,7 @@ class Study:
 
     def cells(self) -> Mapping[tuple[Scenario, str], "Study"]:
         """Return (scenario, algorithm) -> the study of its runs, which differ in their seeds only."""
-        groups: dict[tuple[Scenario, str], list[Run]] = {}
-        for run in self.runs:
-            groups.setdefault((run.scenario, run.algorithm), []).append(run)
+        groups = group_by(self.runs, attrgetter("scenario", "algorithm"))
         return {key: self.only(runs) for key, runs in groups.items()}
 
 

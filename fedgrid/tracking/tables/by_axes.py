@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import isnan
 
+from fedgrid.tracking.arrays import group_by
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, value_on, values_of
 from fedgrid.tracking.scoring.client_scores import UNDEFINED
 from fedgrid.tracking.scoring.measures import Measure, measure_named, scores_by_seed, words_of
@@ -158,15 +159,12 @@ def _cells(
     study: Study, layout: TableAxes, measures: Sequence[Measure], rival: str | None
 ) -> Mapping[tuple[Place, Place, str], Cell]:
     """Return row, column and measure -> cell, the best among those compared in bold."""
-    runs: dict[tuple[Place, Place], list[Run]] = {}
-    for run in study.runs:
-        runs.setdefault(layout.places(run), []).append(run)
-    compared: dict[Place, dict[tuple[Place, Place], Study]] = {}
-    for places, members in runs.items():
-        compared.setdefault(layout.compared_within(*places), {})[places] = study.only(members)
+    runs = group_by(study.runs, layout.places)
+    compared = group_by(runs, lambda places: layout.compared_within(*places))
     by_place: dict[tuple[Place, Place, str], Cell] = {}
     num_tests = 0
-    for parts in compared.values():
+    for places in compared.values():
+        parts = {at: study.only(runs[at]) for at in places}
         expected = max(len(part.runs) for part in parts.values())
         for measure in measures:
             cells = {at: over_scenarios(part, measure, expected=expected) for at, part in parts.items()}

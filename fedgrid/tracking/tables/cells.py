@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedgrid.tracking.scoring.client_scores import coverage_line
-from fedgrid.tracking.scoring.measures import Measure, means_by, scores_by_seed
+from fedgrid.tracking.scoring.measures import Measure, scenario_means, scores_by_seed, seed_means
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold_best, dash, mean, number
 
@@ -46,7 +46,7 @@ def mean_over_scenarios(
     if not scores:
         return dash(expected=expected, finished=finished)
     return mean(
-        float(np.mean(means_by(scores, 0))),
+        float(np.mean([*scenario_means(scores).values()])),
         spread_over_seeds(scores, expected),
         count=len(scores),
         expected=expected,
@@ -109,7 +109,7 @@ def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) ->
     None for one seed, and unless all `expected` scores are there, by (scenario, seed): means of different
     scenarios differ for another reason than their seeds.
     """
-    of_seeds = means_by(scores, 1)
+    of_seeds = seed_means(scores)
     num_scenarios = len({scenario for scenario, _ in scores})
     is_whole = len(scores) == num_scenarios * len(of_seeds) == expected
     return float(np.std(of_seeds, ddof=1)) if is_whole and len(of_seeds) > 1 else None

@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
+from fedgrid.tracking.arrays import group_by
 from fedgrid.tracking.scoring.axes import scenario_words
 from fedgrid.tracking.scoring.measures import (
     CLUSTERING_ROUND,
@@ -179,13 +181,10 @@ def _differing(pairs: Sequence[GridPair]) -> list[str]:
 def _measure_table(
     measure: Measure, pairs: Sequence[GridPair], names: tuple[str, str], remarks: str
 ) -> Table:
-    groups: dict[str, dict[str, list[GridPair]]] = {}
-    for pair in pairs:
-        groups.setdefault(pair.scenario[0], {}).setdefault(pair.algorithm, []).append(pair)
     rows = (
-        Row(algorithm, _cells(of_algorithm, measure), dataset)
-        for dataset, of_dataset in groups.items()
-        for algorithm, of_algorithm in of_dataset.items()
+        Row(algorithm, _cells(own, measure), dataset)
+        for dataset, of_dataset in group_by(pairs, lambda pair: pair.scenario[0]).items()
+        for algorithm, own in group_by(of_dataset, attrgetter("algorithm")).items()
     )
     return Table(
         f"compare-{slug(measure.name)}",

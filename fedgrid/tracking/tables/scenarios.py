@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from statistics import fmean
 
 from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.axes import scenario_words
@@ -126,11 +125,7 @@ def harm(study: Study) -> Table | None:
         return None
 
     def most(own: Study, measure: Measure) -> Cell:
-        by_seed = measures.scores_by_seed(own, measure)
-        shares = {
-            scenario: fmean(v for (at, _), v in by_seed.items() if at == scenario)
-            for scenario in dict.fromkeys(scenario for scenario, _ in by_seed)
-        }
+        shares = measures.scenario_means(measures.scores_by_seed(own, measure))
         worst = max(shares, key=shares.__getitem__, default=None)
         return Cell(NONE if worst is None else f"{shares[worst]:.2f} {scenario_words(worst)}")
 

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
 from html import escape
+from operator import attrgetter
 from string import ascii_lowercase
 from typing import Literal
 
 import numpy as np
+
+from fedgrid.tracking.arrays import group_by
 
 NONE = "–"
 """Printed where the finished runs have no such number: no clustering, no score."""
@@ -184,11 +187,8 @@ def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]
 
 def bold_best(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Return the rows with the best of each column in bold, by section; none without columns."""
-    sections: dict[str, list[Row]] = {}
-    for row in rows if columns else ():
-        sections.setdefault(row.section, []).append(row)
     bold: list[Row] = []
-    for members in sections.values():
+    for members in group_by(rows if columns else (), attrgetter("section")).values():
         compared = [row for row in members if not row.is_reference]
         by_column = zip(*(row.cells for row in compared), strict=True)
         chosen = [

@@ -5,8 +5,9 @@ accuracy within equal budgets.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
+from operator import attrgetter
 
-from fedgrid.tracking.arrays import mean
+from fedgrid.tracking.arrays import group_by, mean
 from fedgrid.tracking.scoring.client_scores import worse_share
 from fedgrid.tracking.verdicts.field import BNC, Field, block_means
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place
@@ -32,9 +33,8 @@ class InFamily:
 
 def by_family(field: Field, method: str) -> dict[Block, InFamily]:
     """Return block -> the method in it; of clustering also in families without groups."""
-    families: dict[Block, list[Outcome]] = {}
-    for outcome in (*field.outcomes[method], *field.without_groups.get(method, ())):
-        families.setdefault(outcome.block, []).append(outcome)
+    outcomes = (*field.outcomes[method], *field.without_groups.get(method, ()))
+    families = group_by(outcomes, attrgetter("block"))
     return {block: _in_family(field, own) for block, own in families.items()}
 
 

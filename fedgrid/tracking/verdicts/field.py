@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedgrid.tracking.arrays import Array, mean
+from fedgrid.tracking.arrays import Array, group_by, mean
 from fedgrid.tracking.scoring.statistics import Comparison, compare_scores
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place, Protocol, Told
 
@@ -167,19 +167,16 @@ def _in_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _compare(outcomes: Iterable[Outcome], question: Question) -> Comparison:
-    scores: dict[str, dict[Block, dict[int, float]]] = {}
-    for outcome in outcomes:
-        of_block = scores.setdefault(outcome.method, {}).setdefault(outcome.block, {})
-        of_block[outcome.seed] = getattr(outcome, question.score)
+    scores = {
+        method: {one.place: getattr(one, question.score) for one in own}
+        for method, own in group_by_method(outcomes).items()
+    }
     return compare_scores(scores, question.name, dataset_of=itemgetter(0))
 
 
 def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
     """Return method -> its outcomes."""
-    by_method: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_method.setdefault(outcome.method, []).append(outcome)
-    return by_method
+    return group_by(outcomes, attrgetter("method"))
 
 
 def clustering_methods(outcomes: Iterable[Outcome]) -> set[str]:
@@ -189,10 +186,8 @@ def clustering_methods(outcomes: Iterable[Outcome]) -> set[str]:
 
 def block_means(outcomes: Iterable[Outcome], number: Number) -> dict[Block, float]:
     """Return block -> mean over its seeds, NaN if none of them has a number."""
-    values: dict[Block, list[float]] = {}
-    for outcome in outcomes:
-        values.setdefault(outcome.block, []).append(number(outcome))
-    return {block: float(mean(of_block)) for block, of_block in values.items()}
+    blocks = group_by(outcomes, attrgetter("block"))
+    return {block: float(mean([*map(number, own)])) for block, own in blocks.items()}
 
 
 def labels_of(blocks: Iterable[Block]) -> dict[Block, str]:

@@ -26,7 +26,7 @@ BY_NAME = {score.name: score for score in SCORES}
 
 def test_score_of_a_run_is_the_plain_mean_over_its_clusters():
     found = run_means([explained("sattler", 0.75, 0.5), explained("sattler", 0.25, 0.25)], "members", GAP)
-    assert found == {"sattler": {("mnist", 15, "overlapping-balanced"): {0: 0.125}}}
+    assert found == {"sattler": {(("mnist", 15, "overlapping-balanced"), 0): 0.125}}
 
 
 def test_algorithm_without_a_score_has_no_scenario_and_nan_is_none():
@@ -36,7 +36,7 @@ def test_algorithm_without_a_score_has_no_scenario_and_nan_is_none():
 
 def test_published_ranks_pass_over_missing_scores():
     """Highest first: b, a in the first scenario; c, a in the second. Nothing is known of d."""
-    scores = {"a": {1: {0: 0.1}, 2: {0: 0.2}}, "b": {1: {0: 0.3}}, "c": {2: {0: 0.9}}, "d": {}}
+    scores = {"a": {(1, 0): 0.1, (2, 0): 0.2}, "b": {(1, 0): 0.3}, "c": {(2, 0): 0.9}, "d": {}}
     found = published_ranks(scores)
     assert {name: found[name] for name in "abc"} == {"a": 2.0, "b": 1.0, "c": 1.0}
     assert isnan(found["d"])

@@ -1,5 +1,7 @@
 """Paired tests between algorithms, by examples that can be worked out by hand."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -12,10 +14,10 @@ from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 AB = (("a", 1.0), ("b", 0.0))
 
 
-def scores(**columns: list[float]) -> dict[str, dict[int, dict[int, float]]]:
+def scores(**columns: list[float]) -> dict[str, dict[tuple[int, int], float]]:
     """One score a scenario, of one seed; NaN leaves the scenario out."""
     return {
-        name: {index: {0: value} for index, value in enumerate(values) if not np.isnan(value)}
+        name: {(index, 0): value for index, value in enumerate(values) if not np.isnan(value)}
         for name, values in columns.items()
     }
 
@@ -124,28 +126,28 @@ def test_a_remark_says_that_there_is_nothing_to_compare():
     assert remark.startswith("Nothing to compare")
     assert "4 scenarios" in remark
     assert compare_scores({}, "score").algorithms == ()
-    apart = compare_scores({"a": {0: {0: 1.0}}, "b": {1: {0: 1.0}}}, "score")
+    apart = compare_scores({"a": {(0, 0): 1.0}, "b": {(1, 0): 1.0}}, "score")
     assert apart.algorithms == ()
     assert apart.remarks[-1].startswith("Nothing to compare: no scenario")
 
 
 def test_only_seeds_that_all_algorithms_have_are_averaged():
     """Seed 1 of `a` has no partner: without it the two are alike."""
-    result = compare_scores({"a": {0: {0: 0.5, 1: 0.9}}, "b": {0: {0: 0.5}}}, "score")
+    result = compare_scores({"a": {(0, 0): 0.5, (0, 1): 0.9}, "b": {(0, 0): 0.5}}, "score")
     assert result.ranks == (1.5, 1.5)
     assert "1 scenario only the seeds" in result.remarks[0]
 
 
 def test_a_block_is_a_scenario_and_not_a_seed_of_one():
     """Five scenarios with five seeds each are five blocks, too few for a test."""
-    columns = {name: {index: dict.fromkeys(range(5), score) for index in range(5)} for name, score in AB}
+    columns = {name: dict.fromkeys(product(range(5), range(5)), score) for name, score in AB}
     result = compare_scores(columns, "score")
     assert (result.num_scenarios, result.pairs) == (5, ())
     assert "each the mean of 5 seeds" in significance(result).caption
 
 
 def test_scenarios_of_different_numbers_of_seeds_say_so():
-    columns = {name: {0: {0: score}, 1: dict.fromkeys(range(3), score)} for name, score in AB}
+    columns = {name: dict.fromkeys([(0, 0), (1, 0), (1, 1), (1, 2)], score) for name, score in AB}
     assert "each the mean of 1 to 3 seeds" in compare_scores(columns, "score").where
     assert "seed" not in compare_scores(scores(a=[1.0], b=[0.0]), "score").where
 
@@ -187,8 +189,8 @@ def of_datasets(*differences: float) -> Comparison:
     """Compare `a`, which is better by so much in each data set of four scenarios, with `b`."""
     names = [f"{dataset}-{split}" for dataset in range(len(differences)) for split in range(4)]
     columns = {
-        "a": {name: {0: differences[int(name[0])] + int(name[2]) / 8} for name in names},
-        "b": {name: {0: int(name[2]) / 8} for name in names},
+        "a": {(name, 0): differences[int(name[0])] + int(name[2]) / 8 for name in names},
+        "b": {(name, 0): int(name[2]) / 8 for name in names},
     }
     return compare_scores(columns, "score", dataset_of=lambda name: name[0])
 
@@ -213,7 +215,7 @@ def test_friedmans_test_over_data_sets_ranks_their_means():
     """`a`, `b`, `c` rank alike in four data sets: 12 n / (k (k + 1)) x 2 = 8, two degrees: p = exp(-4)."""
     scenarios = [(dataset, split) for dataset in range(4) for split in range(2)]
     columns = {
-        name: {(dataset, split): {0: better + dataset / 10 + split} for dataset, split in scenarios}
+        name: {(scenario, 0): better + scenario[0] / 10 + scenario[1] for scenario in scenarios}
         for better, name in enumerate("cba")
     }
     result = compare_scores(columns, "score", dataset_of=lambda scenario: str(scenario[0]))

@@ -25,6 +25,7 @@ from fedgrid.tracking.explained.scores import (
 from fedgrid.tracking.papers.ocfl.explanations import ranks, scores
 from fedgrid.tracking.report.page import Choice, PageSection, Plate, add_words
 from fedgrid.tracking.report.ranks import diagram
+from fedgrid.tracking.scoring.paired_tests import Scores
 from fedgrid.tracking.scoring.statistics import Comparison
 from fedgrid.tracking.scoring.study import plain, split_name
 from fedgrid.tracking.tables.cells import mean_over_scenarios
@@ -220,6 +221,5 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
     )
 
 
-def _own_cell(by_seed: Mapping[Any, Mapping[int, float]], expected: Collection[tuple[Any, int]]) -> Cell:
-    values = {(scenario, seed): value for scenario, seeds in by_seed.items() for seed, value in seeds.items()}
-    return mean_over_scenarios(values, expected=len(expected), finished=0, digits=DIGITS)
+def _own_cell(scores: Scores, expected: Collection[tuple[Any, int]]) -> Cell:
+    return mean_over_scenarios(scores, expected=len(expected), finished=0, digits=DIGITS)

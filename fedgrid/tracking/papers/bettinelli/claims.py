@@ -8,9 +8,11 @@ comparable.
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
+from operator import itemgetter
 
 import numpy as np
 
+from fedgrid.tracking.arrays import group_by
 from fedgrid.tracking.papers.shared.claim import (
     Check,
     Claim,
@@ -115,11 +117,8 @@ def _smoother(study: Study) -> Iterator[Check]:
 
 
 def _deviations(aris: ScoreBySeed) -> ScoreBySeed:
-    scenarios = {scenario for scenario, _ in aris}
-    middle = {
-        place: float(np.median([ari for (scenario, _), ari in aris.items() if scenario == place]))
-        for place in scenarios
-    }
+    places = group_by(aris, itemgetter(0))
+    middle = {scenario: float(np.median([aris[at] for at in own])) for scenario, own in places.items()}
     return {(scenario, seed): abs(ari - middle[scenario]) for (scenario, seed), ari in aris.items()}
 
 

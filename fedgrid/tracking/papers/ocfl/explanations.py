@@ -18,6 +18,7 @@ from fedgrid.tracking.names import AS_PUBLISHED, name_in_papers, names_line
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.tables import FAR_SCORE
 from fedgrid.tracking.papers.shared.paper import put_beside
+from fedgrid.tracking.scoring.measures import scenario_means
 from fedgrid.tracking.tables.significance import rank_cell
 from fedgrid.tracking.tables.table import (
     ABSENT,
@@ -106,10 +107,7 @@ def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
     rows = {model.scenario: model.published for model in explained if model.algorithm == algorithm}
     for on in DISTRIBUTIONS:
         for score in SCORES:
-            by_scenario = {
-                scenario: float(np.mean(list(seeds.values())))
-                for scenario, seeds in run_means(explained, on, score)[algorithm].items()
-            }
+            by_scenario = scenario_means(run_means(explained, on, score)[algorithm])
             if not by_scenario:
                 is_there = any(model.on == on for model in explained)
                 yield dash(expected=expected, finished=0) if is_there else Cell(ABSENT)

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from fedgrid.tracking.arrays import group_by
 from fedgrid.tracking.scoring.paired_tests import mean_and_half
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.selection import number_of
@@ -82,11 +83,9 @@ def scores(
 
     `without` is an axis that is no part of the scenario, because its values are compared.
     """
-    by_seed: dict[tuple[str, int], list[float]] = {}
-    for result in study.finished:
-        if where(result) and not isnan(value := of(result)):
-            by_seed.setdefault((_words(result, without), result.seed), []).append(value)
-    return {key: float(np.mean(values)) for key, values in by_seed.items()}
+    scored = (result for result in study.finished if where(result) and not isnan(of(result)))
+    by_seed = group_by(scored, lambda result: (_words(result, without), result.seed))
+    return {key: float(np.mean([*map(of, results)])) for key, results in by_seed.items()}
 
 
 def _words(run: Run, without: str) -> str:

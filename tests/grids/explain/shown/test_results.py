@@ -52,7 +52,7 @@ def test_sentence_says_which_algorithms_gain_and_which_lose():
 def test_score_of_an_own_run_is_the_mean_over_images_and_a_diverged_model_leaves_it_without_one():
     """3 images of gap 0.5 and 1 of gap 0.1."""
     rows = [model("sattler", 0.75, 0.25, weight=3), model("sattler", 0.3, 0.2, weight=1)]
-    assert run_means(rows, "members", GAP)["sattler"][SCENARIO][0] == pytest.approx(0.4)
+    assert run_means(rows, "members", GAP)["sattler"][SCENARIO, 0] == pytest.approx(0.4)
     assert run_means([*rows, model("sattler", nan, nan, weight=1)], "members", GAP) == {"sattler": {}}
 
 
