@@ -27,6 +27,7 @@ from fedgrid.tracking.figures.panels import (
     title,
 )
 from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, Style, paper_style, styles
+from fedgrid.tracking.names import AS_PUBLISHED
 from fedgrid.tracking.scoring.measures import own_curves, words_of
 from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
@@ -41,34 +42,118 @@ class PanelRow:
     """Whether the y axis ends at 1, at the number of clients, or above the largest value."""
 
 
-KINDS: Mapping[str, Sequence[PanelRow]] = {
-    "ari": [PanelRow("ari", "adjusted Rand index")],
-    "accuracy": [
-        PanelRow("personalised_accuracy", "personalised accuracy"),
-        PanelRow("generalised_accuracy", "generalised accuracy"),
-    ],
-    "r2": [PanelRow("personalised_r2", "personalised R2"), PanelRow("generalised_r2", "generalised R2")],
-    "f1": [PanelRow("personalised_f1", "personalised F1"), PanelRow("generalised_f1", "generalised F1")],
-    "f1-published": [
-        PanelRow("published_pf1", "PF1, as published"),
-        PanelRow("published_gf1", "GF1, as published"),
-    ],
-    "fairness": [
-        PanelRow("worst_client_accuracy", "worst client's accuracy"),
-        PanelRow("jain_index", "Jain's index"),
-    ],
-    "gap": [PanelRow("learning_gap", "learning gap (accuracy)")],
-    "gap-loss": [PanelRow("learning_gap_loss", "learning gap (loss, nats)", "amount")],
-    "gap-published": [PanelRow("published_learning_gap", "learning gap (DIST)")],
-    "global": [
-        PanelRow("global_accuracy", "accuracy, server's images"),
-        PanelRow("global_own_accuracy", "accuracy, own images"),
-    ],
-    "silhouette": [PanelRow("silhouette", "silhouette")],
-    "sizes": [
-        PanelRow("smallest_cluster", "smallest cluster, clients", "clients"),
-        PanelRow("clients_alone", "clients alone", "clients"),
-    ],
+@dataclass(frozen=True)
+class FigureKind:
+    """A figure by round."""
+
+    label: str
+    """Its name beside its alternatives in a report."""
+    title: str
+    caption: str
+    rows: tuple[PanelRow, ...]
+    is_optional: bool = True
+    """Whether a report leaves it out if no run has its first curve."""
+
+
+OF_MODELS = (
+    "of the clusters' models, mean over clients: on the clients' own test sets (personalised), and on the "
+    "server's (generalised)."
+)
+GAP = "Mean over clients of the absolute difference between personalised"
+
+
+KINDS: Mapping[str, FigureKind] = {
+    "accuracy": FigureKind(
+        "accuracy",
+        "Accuracy",
+        f"Accuracy {OF_MODELS}",
+        (
+            PanelRow("personalised_accuracy", "personalised accuracy"),
+            PanelRow("generalised_accuracy", "generalised accuracy"),
+        ),
+        is_optional=False,
+    ),
+    "r2": FigureKind(
+        "R2",
+        "R2",
+        f"R2 {OF_MODELS}",
+        (PanelRow("personalised_r2", "personalised R2"), PanelRow("generalised_r2", "generalised R2")),
+    ),
+    "f1": FigureKind(
+        "F1",
+        "F1",
+        f"Macro F1 {OF_MODELS}",
+        (PanelRow("personalised_f1", "personalised F1"), PanelRow("generalised_f1", "generalised F1")),
+        is_optional=False,
+    ),
+    "f1-published": FigureKind(
+        f"F1 {AS_PUBLISHED}",
+        "F1",
+        "F1 over the union of true and predicted classes; generalised is of the local models.",
+        (PanelRow("published_pf1", "PF1, as published"), PanelRow("published_gf1", "GF1, as published")),
+    ),
+    "fairness": FigureKind(
+        "fairness",
+        "Fairness",
+        "Least accuracy of a cluster's model on the own test set of one of its clients; Jain's index of the "
+        "accuracies of all clients, 1 if all are equal.",
+        (
+            PanelRow("worst_client_accuracy", "worst client's accuracy"),
+            PanelRow("jain_index", "Jain's index"),
+        ),
+        is_optional=False,
+    ),
+    "global": FigureKind(
+        "global model",
+        "Accuracy of the global model",
+        "Accuracy of the algorithm's global model: on the server's test set, and on the clients' own, mean "
+        "over clients.",
+        (
+            PanelRow("global_accuracy", "accuracy, server's images"),
+            PanelRow("global_own_accuracy", "accuracy, own images"),
+        ),
+    ),
+    "gap": FigureKind(
+        "learning gap",
+        "Learning gap",
+        f"{GAP} and generalised accuracy, both of the clusters' models.",
+        (PanelRow("learning_gap", "learning gap (accuracy)"),),
+    ),
+    "gap-loss": FigureKind(
+        "gap in loss",
+        "Learning gap in loss",
+        f"{GAP} and generalised loss (cross-entropy), both of the clusters' models.",
+        (PanelRow("learning_gap_loss", "learning gap (loss, nats)", "amount"),),
+    ),
+    "gap-published": FigureKind(
+        f"gap {AS_PUBLISHED}",
+        "Learning gap",
+        f"{GAP} accuracy and accuracy of the local model on the server's test set (the notebooks' DIST).",
+        (PanelRow("published_learning_gap", "learning gap (DIST)"),),
+    ),
+    "ari": FigureKind(
+        "ARI",
+        "ARI",
+        "Adjusted Rand index of each round's partition.",
+        (PanelRow("ari", "adjusted Rand index"),),
+    ),
+    "sizes": FigureKind(
+        "sizes of clusters",
+        "Sizes of clusters",
+        "Number of clients in the smallest cluster; below, if there are any, of clients whose cluster has no "
+        "other client.",
+        (
+            PanelRow("smallest_cluster", "smallest cluster, clients", "clients"),
+            PanelRow("clients_alone", "clients alone", "clients"),
+        ),
+    ),
+    "silhouette": FigureKind(
+        "silhouette",
+        "Silhouette",
+        "Mean silhouette of each round's partition, on the distances that the algorithm uses; it needs no "
+        "hidden groups, and is missing for one cluster.",
+        (PanelRow("silhouette", "silhouette"),),
+    ),
 }
 
 
@@ -91,15 +176,13 @@ def per_round(study: Study, kind: str) -> Figure:
     Raises:
         ValueError: there is no such kind, or the study has several data sets or numbers of clients.
     """
-    own = own_curves(study)
-    check_choice("kind", kind, (*KINDS, *own))
+    check_choice("kind", kind, (*KINDS, *own_curves(study)))
     require_one(study, "dataset", "clients")
-    kinds = {**KINDS, **{name: [PanelRow(name, words_of(name), "amount")] for name in own}}
-
-    def recorded(of: str) -> list[PanelRow]:
-        return [score for score in kinds[of] if is_recorded(study, score.curve)]
-
-    rows = recorded(kind) or (recorded("f1-published") if kind == "f1" else []) or kinds[kind][:1]
+    every = KINDS[kind].rows if kind in KINDS else (PanelRow(kind, words_of(kind), "amount"),)
+    rows = [row for row in every if study.has(row.curve)]
+    if kind == "f1" and not rows:
+        rows = [row for row in KINDS["f1-published"].rows if study.has(row.curve)]
+    rows = rows or [*every[:1]]
     if kind == "sizes" and not any((result.curves["clients_alone"] > 0).any() for result in study.finished):
         rows = rows[:1]
     splits = study.splits
@@ -120,12 +203,6 @@ def per_round(study: Study, kind: str) -> Figure:
         if not splits:
             say(places[0], NO_RUN)
     return figure
-
-
-def is_recorded(study: Study, curve: str) -> bool:
-    """Return whether any finished run has a value of a curve."""
-    # Numbers of an algorithm's own are curves of its runs alone.
-    return any(curve in run.curves and np.isfinite(run.curves[curve]).any() for run in study.finished)
 
 
 def deviation(values_SR: Array) -> Array:

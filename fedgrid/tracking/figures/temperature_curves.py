@@ -54,7 +54,7 @@ def temperatures(study: Study) -> Figure:
         for axes, split in zip(row, splits, strict=False):
             title(axes, split)
             results = study.of(split=split).finished
-            measured = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
+            measured = [result for result in results if result.has("temperature")]
             if measured:
                 _draw_runs(axes, measured, style)
             else:
@@ -160,7 +160,7 @@ def _choose_runs(results: Sequence[Run]) -> tuple[list[Run], float]:
 
     Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.
     """
-    measured = [result for result in results if not np.isnan(result.curves["temperature"]).all()]
+    measured = [result for result in results if result.has("temperature")]
     whole = {
         (result.scenario, result.seed): result
         for result in reversed(measured)

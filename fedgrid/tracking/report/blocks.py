@@ -1,11 +1,10 @@
 """The sections of a data set in a grid's report, and within them of each number of clients."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.figures.curves import is_recorded
+from fedgrid.tracking.figures.curves import KINDS, FigureKind
 from fedgrid.tracking.names import AS_PUBLISHED
 from fedgrid.tracking.report.page import Choice, PageSection, Plate
 from fedgrid.tracking.scoring.cost import DEFAULT, Target
@@ -23,122 +22,23 @@ R2 = "personalised_r2"
 """A curve of runs that predict numbers alone."""
 OF_CLASSES = ("accuracy", "f1", "fairness")
 """Figures that those have not."""
-GAP = "Mean over clients of the absolute difference between personalised"
-
-
-@dataclass(frozen=True)
-class FigureKind:
-    """A figure by round that each number of clients has."""
-
-    label: str
-    """Its name beside the alternatives."""
-    name: str
-    """A key of `figures.curves.KINDS`, or `temperature`."""
-    title: str
-    caption: str
-    curve: str = ""
-    """The curve without which it is left out; empty: it never is."""
-
-    def plate(self, study: Study, name: str, title: str) -> Plate:
-        """Return the figure of a study of one number of clients, `name` and `title`."""
-        draw, caption = partial(figures.per_round, study, self.name), self.caption
-        if self.name == "temperature":
-            draw = partial(figures.temperatures, study)
-        elif len({run.seed for run in study.finished}) > 1:
-            caption += " Lines: means over seeds; bands: their standard deviation (n - 1) to either side."
-        if any(run.stopped for run in study.finished):
-            caption += " Runs that stopped early have no later rounds: means there are over the others."
-        return Plate(f"{self.name}-{name}", f"{self.title} by round: {title}", caption, draw)
-
-
+TEMPERATURE = "temperature"
+FIGURES = {
+    **KINDS,
+    TEMPERATURE: FigureKind(
+        "temperature",
+        "Temperature",
+        "Half the root mean square of the cosine distances between the clients' updates. Markers: rounds of "
+        "the first clustering.",
+        (),
+        is_optional=False,
+    ),
+}
 BY_ROUND = (
-    (
-        FigureKind(
-            "accuracy",
-            "accuracy",
-            "Accuracy",
-            "Accuracy of the clusters' models, mean over clients: on the clients' own test sets "
-            "(personalised), and on the server's (generalised).",
-        ),
-        FigureKind(
-            "R2",
-            "r2",
-            "R2",
-            "R2 of the clusters' models, mean over clients: on the clients' own test sets (personalised), "
-            "and on the server's (generalised).",
-            R2,
-        ),
-        FigureKind(
-            "F1",
-            "f1",
-            "F1",
-            "Macro F1 of the clusters' models, mean over clients: on the clients' own test sets "
-            "(personalised), and on the server's (generalised).",
-        ),
-        FigureKind(
-            "fairness",
-            "fairness",
-            "Fairness",
-            "Least accuracy of a cluster's model on the own test set of one of its clients; Jain's index of "
-            "the accuracies of all clients, 1 if all are equal.",
-        ),
-        FigureKind(
-            "global model",
-            "global",
-            "Accuracy of the global model",
-            "Accuracy of the algorithm's global model: on the server's test set, and on the clients' own, "
-            "mean over clients.",
-            "global_accuracy",
-        ),
-        FigureKind(
-            "learning gap",
-            "gap",
-            "Learning gap",
-            f"{GAP} and generalised accuracy, both of the clusters' models.",
-            "learning_gap",
-        ),
-        FigureKind(
-            "gap in loss",
-            "gap-loss",
-            "Learning gap in loss",
-            f"{GAP} and generalised loss (cross-entropy), both of the clusters' models.",
-            "learning_gap_loss",
-        ),
-        FigureKind(
-            f"gap {AS_PUBLISHED}",
-            "gap-published",
-            "Learning gap",
-            f"{GAP} accuracy and accuracy of the local model on the server's test set (the notebooks' DIST).",
-            "published_learning_gap",
-        ),
-    ),
-    (
-        FigureKind("ARI", "ari", "ARI", "Adjusted Rand index of each round's partition.", "ari"),
-        FigureKind(
-            "sizes of clusters",
-            "sizes",
-            "Sizes of clusters",
-            "Number of clients in the smallest cluster; below, if there are any, of clients whose cluster "
-            "has no other client.",
-        ),
-        FigureKind(
-            "silhouette",
-            "silhouette",
-            "Silhouette",
-            "Mean silhouette of each round's partition, on the distances that the algorithm uses; it needs "
-            "no hidden groups, and is missing for one cluster.",
-            "silhouette",
-        ),
-        FigureKind(
-            "temperature",
-            "temperature",
-            "Temperature",
-            "Half the root mean square of the cosine distances between the clients' updates. Markers: rounds "
-            "of the first clustering.",
-        ),
-    ),
+    ("accuracy", "r2", "f1", "fairness", "global", "gap", "gap-loss", "gap-published"),
+    ("ari", "sizes", "silhouette", TEMPERATURE),
 )
-"""The figures of a number of clients; those of one tuple are alternatives."""
+"""The figures by round of a number of clients; those of one tuple are alternatives."""
 
 
 def dataset_section(study: Study, target: Target = DEFAULT, *, published: bool = False) -> PageSection:
@@ -160,7 +60,7 @@ def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table
     rounds = {"first and last": clustering.rounds(study), AS_PUBLISHED: clustering.published_rounds(study)}
     yield _order_options(rounds, published)
     yield from _communities(study, dataset)
-    if is_recorded(study, R2):
+    if study.has(R2):
         yield personalisation.predicted(study)
         return
     scores: dict[str, Table | Plate] = {
@@ -168,7 +68,7 @@ def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table
         AS_PUBLISHED: personalisation.published_personalisation(study),
         "fairness and sizes of clusters": personalisation.fairness(study),
     }
-    if is_recorded(study, "personalised_auc"):
+    if study.has("personalised_auc"):
         scores["AUC and calibration"] = personalisation.probabilities(study)
     if len((definitions := personalisation.definitions(study)).columns) > 1:
         scores["by each paper's definition"] = definitions
@@ -201,7 +101,7 @@ def _communities(study: Study, dataset: str) -> Iterator[Choice]:
         )
         for label, server in (("on their members' images", False), ("on the server's images", True))
     }
-    if is_recorded(study, "global_accuracy"):
+    if study.has("global_accuracy"):
         yield Choice(tuple(plates.items()))
 
 
@@ -237,23 +137,36 @@ def _order_options(options: Mapping[str, Table], published: bool) -> Choice:
     return Choice(tuple(sorted(options.items(), key=lambda one: published and one[0] != AS_PUBLISHED)))
 
 
-def _curves(study: Study, kinds: Sequence[FigureKind], name: str, title: str) -> Choice:
+def _curves(study: Study, kinds: Sequence[str], name: str, title: str) -> Choice:
     """Return the kinds that the runs have numbers for."""
-    left_out = OF_CLASSES if is_recorded(study, R2) else ()
-    shown = (
-        kind
-        for kind in kinds
-        if kind.name not in left_out and (not kind.curve or is_recorded(study, kind.curve))
+    left_out = OF_CLASSES if study.has(R2) else ()
+    shown = {kind: FIGURES[kind] for kind in kinds if kind not in left_out}
+    return Choice(
+        tuple(
+            (figure.label, _by_round(study, kind, name, f"{figure.title} by round: {title}", figure.caption))
+            for kind, figure in shown.items()
+            if not figure.is_optional or study.has(figure.rows[0].curve)
+        )
     )
-    return Choice(tuple((kind.label, kind.plate(study, name, title)) for kind in shown))
 
 
 def _own_curves(study: Study, name: str, title: str) -> Iterator[tuple[str, Plate]]:
     """Yield the curves of the numbers that algorithms declare of their own."""
+    caption = "As the algorithm declares it. Meaning: `fedgrid list algorithms NAME`."
     for curve in own_curves(study):
-        caption = "As the algorithm declares it. Meaning: `fedgrid list algorithms NAME`."
-        kind = FigureKind(words_of(curve), curve, words_of(curve).capitalize(), caption)
-        yield kind.label, kind.plate(study, name, title)
+        words = words_of(curve)
+        yield words, _by_round(study, curve, name, f"{words.capitalize()} by round: {title}", caption)
+
+
+def _by_round(study: Study, kind: str, name: str, title: str, caption: str) -> Plate:
+    draw = partial(figures.per_round, study, kind)
+    if kind == TEMPERATURE:
+        draw = partial(figures.temperatures, study)
+    elif len({run.seed for run in study.finished}) > 1:
+        caption += " Lines: means over seeds; bands: their standard deviation (n - 1) to either side."
+    if any(run.stopped for run in study.finished):
+        caption += " Runs that stopped early have no later rounds: means there are over the others."
+    return Plate(f"{kind}-{name}", title, caption, draw)
 
 
 def _maps(study: Study, name: str, title: str) -> tuple[tuple[str, Plate], ...]:
@@ -271,7 +184,7 @@ def _maps(study: Study, name: str, title: str) -> tuple[tuple[str, Plate], ...]:
             partial(figures.cluster_maps, part),
         )
         maps.append((f"clusters{of_split}", plate))
-        if not is_recorded(part, R2) and all(
+        if not part.has(R2) and all(
             run.accuracy_RK.size and run.clients <= MOST_CURVES for run in part.finished
         ):
             plate = Plate(

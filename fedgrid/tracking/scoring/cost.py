@@ -115,7 +115,7 @@ def costs(study: Study, target: Target) -> Mapping[str, tuple[Cost, ...]]:
         algorithm: tuple(
             cost(result, curve, goals.get(result.scenario, np.inf))
             for result in study.of(algorithm=algorithm).finished
-            if is_known(result, curve)
+            if result.has(curve)
         )
         for algorithm in study.algorithms
     }
@@ -147,16 +147,11 @@ def adapt_target(study: Study, target: Target) -> Target:
     """Return the target; F1 is the published one if a run has no other, as those of the archive, or R2."""
     if target.curve != DEFAULT.curve:
         return target
-    lacking = [result for result in study.finished if not is_known(result, target.curve)]
+    lacking = [result for result in study.finished if not result.has(target.curve)]
     for curve in ("personalised_r2", "published_pf1"):
-        if any(is_known(result, curve) for result in lacking):
+        if any(result.has(curve) for result in lacking):
             return replace(target, curve=curve)
     return target
-
-
-def is_known(result: Run, curve: str) -> bool:
-    """Return whether a run has a value of a curve."""
-    return not np.isnan(result.curves[curve]).all()
 
 
 def scale(spent: Iterable[Cost], unit: Unit) -> tuple[str, float]:
@@ -173,7 +168,7 @@ def _goals(study: Study, target: Target) -> dict[Scenario, float]:
         return dict.fromkeys(study.scenarios, target.value)
     best: dict[Scenario, float] = {}
     for (scenario, _), cell in study.competitors.cells().items():
-        final = [result.last(target.curve) for result in cell.finished if is_known(result, target.curve)]
+        final = [result.last(target.curve) for result in cell.finished if result.has(target.curve)]
         if final:
             best[scenario] = max(best.get(scenario, -np.inf), target.value * float(np.mean(final)))
     return best

@@ -228,6 +228,11 @@ class Run:
         """Return the value of the last round that has one, NaN if none has."""
         return last(self.curves[curve])
 
+    def has(self, curve: str) -> bool:
+        """Return whether any round has a value of a curve."""
+        # Numbers of an algorithm's own are curves of its runs alone.
+        return curve in self.curves and not bool(np.isnan(self.curves[curve]).all())
+
 
 def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
     """Return a run with its result: these final scores, and what is computed from its records.

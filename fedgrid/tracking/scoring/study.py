@@ -157,6 +157,10 @@ class Study:
         """The finished runs, in the order of the runs."""
         return tuple(run for run in self.runs if run.is_finished)
 
+    def has(self, curve: str) -> bool:
+        """Return whether any finished run has a value of a curve."""
+        return any(run.has(curve) for run in self.finished)
+
     @property
     def unfinished(self) -> tuple[Run, ...]:
         """The runs without a result."""

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isnan
 
 from fedgrid.tracking.arrays import group_by
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, value_on, values_of
@@ -118,8 +117,7 @@ def by_axes(
 def _usual_scores(study: Study) -> tuple[str, ...]:
     """Return the scores of a table for which none is named."""
     of_numbers, *_ = USUAL_OF_NUMBERS
-    is_recorded = (of_numbers in run.curves and not isnan(run.last(of_numbers)) for run in study.finished)
-    return USUAL_OF_NUMBERS if all(is_recorded) else (USUAL,)
+    return USUAL_OF_NUMBERS if all(run.has(of_numbers) for run in study.finished) else (USUAL,)
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> TableAxes:
