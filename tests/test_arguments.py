@@ -114,7 +114,7 @@ CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"unknown kind 'ARI'; did you mean 'ari'": lambda study, root: figures.per_round(study, "ARI"),
     r"per_round: study = 'mine': expected Study": lambda study, root: figures.per_round("mine", "ari"),
     r"study = a Run": lambda study, root: figures.segments(study.runs[0]),
-    r"records = a Run: expected Records": lambda study, root: figures.temperature(study.runs[0]),
+    r"records = a Run: expected Records": lambda study, root: figures.run_figure(study.runs[0]),
     r"figure = 'x.png': expected Figure": lambda study, root: figures.save("x.png", None),
     r"format of a figure 'bmp'": lambda study, root: figures.save(figures.segments(study), "x.bmp"),
     r"no figure 'per_rounds'; did you mean 'per_round'": lambda study, root: figures.per_rounds,

@@ -11,7 +11,7 @@ from fedgrid.tracking.figures.axes import over_axis, over_epsilon, sweep
 from fedgrid.tracking.figures.curves import per_round, update_norms
 from fedgrid.tracking.figures.maps import class_counts, client_curves, cluster_maps
 from fedgrid.tracking.figures.rows import communities, cost_to_target, critical_difference, segments
-from fedgrid.tracking.figures.runs import cluster_map, run_figure, temperature, write
+from fedgrid.tracking.figures.runs import cluster_map, run_figure, write
 from fedgrid.tracking.figures.style import PaperFigure, save, style_context
 from fedgrid.tracking.figures.temperature_curves import temperature_bands, temperatures
 
@@ -32,7 +32,6 @@ __all__ = [
     "segments",
     "style_context",
     "sweep",
-    "temperature",
     "temperature_bands",
     "temperatures",
     "update_norms",

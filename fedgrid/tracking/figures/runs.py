@@ -1,4 +1,4 @@
-"""The figure of a run: temperature by round above the cluster of each client by round; and either alone.
+"""The figure of a run: temperature by round above the cluster of each client by round.
 
 Shapes: R rounds, K clients.
 """
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from fedgrid.arguments import checked
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.figures.maps import by_group, draw_map
-from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, say, scale_y
+from fedgrid.tracking.figures.panels import Margins, number_rounds, panels, scale_y
 from fedgrid.tracking.figures.style import GRID, HUES, INK, SMALL, paper_style, save
 from fedgrid.tracking.records import Records, read_records
 from fedgrid.tracking.scoring.partitions import clustering_round
@@ -25,17 +25,6 @@ ROW = 0.1
 """Height of a client in the map, in inches, as long as there is room."""
 TALLEST = 8.0
 """Height of a map at most, in inches: one of thousands of clients would take gigabytes to draw."""
-
-
-@checked()
-def temperature(records: Records) -> Figure:
-    """Draw the temperature of each round, with the clustering round marked."""
-    with paper_style():
-        figure, [axes] = panels(1, 1, 1.5, margins=Margins(head=HEAD))
-        _draw_temperature(axes, records)
-        if axes.lines:
-            _name_clustering(axes, records)
-    return figure
 
 
 @checked()
@@ -93,10 +82,6 @@ def _height(records: Records) -> float:
 def _draw_temperature(axes: Axes, records: Records) -> None:
     temperature_R = records.rounds["temperature"]
     axes.set_ylabel("temperature")
-    if np.isnan(temperature_R).all():
-        axes.set_yticks([])
-        say(axes, "no temperature was recorded")
-        return
     axes.plot(records.round_R, temperature_R, color=HUES[0], marker="o", markersize=2.8)
     axes.margins(y=0.12)
     axes.grid(axis="y", color=GRID, linewidth=0.6)

@@ -72,23 +72,23 @@ DRIFT = (
     Score(
         "with_new_group",
         "Share of the moved clients that sit with their new group.",
-        lambda clients: mean(sits_with_new_group(clients["cluster"], clients["true_cluster"])),
+        mean,
     ),
     Score(
         "moved_found",
         "Share of the moved clients that have sat with their new group in some round since their move.",
-        lambda clients: mean(_was_found(clients)),
+        lambda sits_RK: mean(np.where(np.isnan(sits_RK), np.nan, was_found(sits_RK))),
         heading="moved,\nfound",
     ),
     Score(
         "moved",
         "Rounds from the move until a client sits with its new group, 0 if it does at once: mean over the "
         "moved clients that have been found.",
-        lambda clients: mean(rounds_until_found(clients["cluster"], clients["true_cluster"])),
+        lambda sits_RK: mean(rounds_until_found(sits_RK)),
         heading="rounds",
     ),
 )
-"""Scores of the clients whose data have changed by a round, computed from `Clients`."""
+"""Scores of the clients whose data have changed by a round, computed from `sits_with_new_group`."""
 
 
 HELD_OUT = (
@@ -112,8 +112,9 @@ def score_disturbances(clients: Clients, held_out_RH: Array) -> dict[str, Array]
 
 def score_drift(clients: Clients) -> dict[str, Array]:
     """Return name -> score of each round, shape (R,), of a run with moved clients; they need all rounds."""
-    has_moved = (clients["true_cluster"] != clients["true_cluster"][0]).any()
-    return compute_scores(DRIFT, clients) if has_moved else {}
+    labels_RK, truth_RK = clients["cluster"], clients["true_cluster"]
+    has_moved = (truth_RK != truth_RK[0]).any()
+    return compute_scores(DRIFT, sits_with_new_group(labels_RK, truth_RK)) if has_moved else {}
 
 
 def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
@@ -130,14 +131,13 @@ def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     return sits_RK
 
 
-def rounds_until_found(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
+def was_found(sits_RK: Array) -> Array:
+    """Return whether a client has sat with its new group by a round, shape (R, K)."""
+    return np.asarray(np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1)
+
+
+def rounds_until_found(sits_RK: Array) -> Array:
     """Return, for each client found by a round, the rounds from its move until then; else NaN; (R, K)."""
-    sits_RK = sits_with_new_group(labels_RK, truth_RK)
-    found_RK = np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1
+    found_RK = was_found(sits_RK)
     waited_RK = np.cumsum(~np.isnan(sits_RK) & ~found_RK, axis=0)
     return np.where(found_RK, waited_RK, np.nan)
-
-
-def _was_found(clients: Clients) -> Array:
-    sits_RK = sits_with_new_group(clients["cluster"], clients["true_cluster"])
-    return np.where(np.isnan(sits_RK), np.nan, np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0))

@@ -205,7 +205,7 @@ class Run:
 
     @property
     def records(self) -> Records:
-        """The records as arrays, as `figures.temperature` and `figures.cluster_map` take them."""
+        """The records as arrays, as `figures.run_figure` and `figures.cluster_map` take them."""
         return read_records(self.folder)
 
     def mean(self, curve: str, *, last: int = 0) -> float:

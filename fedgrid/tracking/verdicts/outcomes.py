@@ -120,36 +120,23 @@ def outcome_of(
     Of one that has diverged no client has a model: accuracies and the ARI are 0. Without it the family would
     be lost for all methods, and the worst result of this one would not count.
     """
+    tested: list[tuple[int, float, float]] = []
+    clients: list[float] = []
     if has_diverged(run):
         missing = [] if has_held_out else ["held_out_accuracy"]
         missing += ["clusters", "megabytes", *(() if row.has_groups else ("ari", "exactly_right"))]
-        return _outcome(row, run, {name: nan if name in missing else 0.0 for name in SCORES}, made_with)
-    accuracy_R = run.curves["personalised_accuracy"]
-    sent_R = run.curves["bytes"] / 1e6
-    measured = np.flatnonzero(~np.isnan(accuracy_R)).tolist()
-    is_right = run.scores["exactly_right"]
-    last = (name for name in SCORES if name not in ("exactly_right", "megabytes"))
-    numbers: dict[str, Any] = {name: _rounded(run.last(name)) if name in run.curves else nan for name in last}
-    numbers["exactly_right"] = nan if is_right is None else is_right
-    numbers["megabytes"] = _rounded(sent_R[-1])
-    tested = ((int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at])) for at in measured)
-    clients = (_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1])
-    return _outcome(row, run, numbers, made_with, tuple(tested), tuple(clients))
-
-
-def has_diverged(run: Run) -> bool:
-    """Return whether a run stopped since no client had a finite update."""
-    return "every update is NaN or infinite" in run.cause
-
-
-def _outcome(
-    row: RowOfArena,
-    run: Run,
-    numbers: Mapping[str, Any],
-    made_with: Mapping[str, str],
-    tested: tuple[tuple[int, float, float], ...] = (),
-    clients: tuple[float, ...] = (),
-) -> Outcome:
+        numbers: dict[str, Any] = {name: nan if name in missing else 0.0 for name in SCORES}
+    else:
+        accuracy_R, sent_R = run.curves["personalised_accuracy"], run.curves["bytes"] / 1e6
+        is_right = run.scores["exactly_right"]
+        numbers = {name: _rounded(run.last(name)) if name in run.curves else nan for name in SCORES}
+        numbers["exactly_right"] = nan if is_right is None else is_right
+        numbers["megabytes"] = _rounded(sent_R[-1])
+        tested = [
+            (int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at]))
+            for at in np.flatnonzero(~np.isnan(accuracy_R)).tolist()
+        ]
+        clients = [_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1]]
     return Outcome(
         **asdict(row),
         **numbers,
@@ -157,10 +144,15 @@ def _outcome(
         dataset=run.dataset,
         seed=run.seed,
         run_id=run.run_id,
-        tested=tested,
-        clients=clients,
+        tested=tuple(tested),
+        clients=tuple(clients),
         made_with={name: made_with[name] for name in MADE_WITH if name in made_with},
     )
+
+
+def has_diverged(run: Run) -> bool:
+    """Return whether a run stopped since no client had a finite update."""
+    return "every update is NaN or infinite" in run.cause
 
 
 def _rounded(number: float, digits: int = 6) -> float:

@@ -29,22 +29,22 @@ def colours(axes):
 
 def test_the_temperature_is_drawn_by_round_from_1_with_the_clustering_round(write_run):
     folder = write_run(LABELS, TRUTH, temperature_R=[0.4, 0.2, 0.3], clustered=[3])
-    axes = figures.temperature(read_records(folder)).axes[0]
+    axes = figures.run_figure(read_records(folder)).axes[0]
     curve, mark = axes.lines
     assert curve.get_xydata().tolist() == [[1, 0.4], [2, 0.2], [3, 0.3]]
     assert list(mark.get_xdata()) == [3, 3]
     assert texts(axes) == ["clustered in round 3"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("round", "temperature")
+    assert axes.get_ylabel() == "temperature"
 
 
 def test_a_tiny_temperature_is_numbered_in_units_of_a_power_of_ten(write_run):
     folder = write_run(LABELS, TRUTH, temperature_R=[4e-6, 2e-6, 3e-6])
-    formatter = figures.temperature(read_records(folder)).axes[0].yaxis.get_major_formatter()
+    formatter = figures.run_figure(read_records(folder)).axes[0].yaxis.get_major_formatter()
     assert (formatter(2.5e-6), formatter.get_offset()) == ("2.5", "×10⁻⁶")
 
 
 def test_a_run_that_never_clusters_has_no_clustering_mark(write_run):
-    axes = figures.temperature(read_records(write_run(LABELS[:1], TRUTH))).axes[0]
+    axes = figures.run_figure(read_records(write_run(LABELS[:1], TRUTH))).axes[0]
     assert len(axes.lines) == 1
     assert not axes.texts
 
@@ -101,7 +101,6 @@ def test_figure_of_a_run_without_a_temperature_has_the_clusters_alone(write_run)
     folder = write_run(LABELS, TRUTH, temperature_R=[np.nan] * 3)
     [axes] = figures.run_figure(read_records(folder)).axes
     assert axes.get_ylabel() == "client, by hidden group"
-    assert texts(figures.temperature(read_records(folder)).axes[0]) == ["no temperature was\nrecorded"]
 
 
 def test_a_run_without_records_leaves_no_figures(tmp_path: Path):

@@ -47,11 +47,11 @@ class TestMovedClients:
     def test_rounds_until_found_count_from_the_move_and_stay_when_it_leaves_again(self):
         """Not in rounds 2 and 3, in round 4, not in round 5: found after 2 rounds."""
         old, new = [0, 0, 0, 1, 1, 1], [1, 0, 0, 1, 1, 1]
-        waited_RK = rounds_until_found([new, old, old, new, old], self.TRUTH)
+        waited_RK = rounds_until_found(sits_with_new_group([new, old, old, new, old], self.TRUTH))
         np.testing.assert_equal(waited_RK[:, 0], [NAN, NAN, NAN, 2, 2])
 
     def test_a_client_that_is_found_at_once_has_waited_for_no_round(self):
-        waited_RK = rounds_until_found([[1, 0, 0, 1, 1, 1]] * 5, self.TRUTH)
+        waited_RK = rounds_until_found(sits_with_new_group([[1, 0, 0, 1, 1, 1]] * 5, self.TRUTH))
         np.testing.assert_equal(waited_RK[:, 0], [NAN, 0, 0, 0, 0])
 
 
