@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal
+from html import escape
 from operator import attrgetter
 from string import ascii_lowercase
 from typing import Literal
@@ -91,11 +92,22 @@ class Table:
     part: str = "part"
     """The kind of the sections, as `data set`: heading of their column in a csv file."""
 
-    def _repr_markdown_(self) -> str:
+    def _repr_html_(self) -> str:
         """Return the table for a cell of a notebook; a report's page has more."""
-        from fedgrid.tracking.tables.formats import to_markdown
+        names = [column.heading for column in self.columns]
+        lines = [_html_row("th", [self.corner, *names])]
+        section = ""
+        for row in self.rows:
+            if row.section != section:
+                lines.append(_html_row("th", [row.section, *[""] * len(names)]))
+                section = row.section
+            lines.append(_html_row("td", [row.name, *(cell.text for cell in row.cells)]))
+        title = f"<b>{escape(self.title)}</b>. {escape(self.caption)}"
+        return f"<p>{title}</p><table>{''.join(lines)}</table>"
 
-        return to_markdown(self)
+
+def _html_row(kind: str, texts: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{kind}>{escape(text)}</{kind}>" for text in texts) + "</tr>"
 
 
 def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Cell:

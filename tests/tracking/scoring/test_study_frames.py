@@ -76,6 +76,9 @@ def test_notebook_unfolds_the_runs_below_the_means():
     assert "&lt;r&gt;" in study_of([result_of(run_of("<r>"), ONE)])._repr_html_()
 
 
-def test_notebook_shows_a_table_as_markdown():
-    table = Table("t", "A", "c", (Column("x"),), (Row("r", (Cell("1.5"),)),), "row")
-    assert table._repr_markdown_() == "**A.** c\n\n| row |   x |\n| --- | --: |\n| r   | 1.5 |\n"
+def test_html_of_a_table_is_escaped():
+    table = Table("t", "A & B", "c", (Column("x", "group"),), (Row("<r>", (Cell("1.5"),), "part"),))
+    assert table._repr_html_() == (
+        "<p><b>A &amp; B</b>. c</p><table><tr><th></th><th>group: x</th></tr>"
+        "<tr><th>part</th><th></th></tr><tr><td>&lt;r&gt;</td><td>1.5</td></tr></table>"
+    )
