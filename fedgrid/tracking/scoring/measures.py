@@ -101,11 +101,6 @@ def recorded_number(name: str) -> Measure:
     return Measure(words_of(name), lambda run: run.last(name) if name in run.curves else nan, None)
 
 
-def own_numbers(study: Study) -> tuple[Measure, ...]:
-    """Return the numbers that algorithms of a study declare of their own."""
-    return tuple(map(recorded_number, own_curves(study)))
-
-
 def own_curves(study: Study) -> tuple[str, ...]:
     """Return the names of the numbers that algorithms of a study declare of their own."""
     names = (name for result in study.finished for name in scores.own_numbers(result.curves))
