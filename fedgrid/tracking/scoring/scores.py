@@ -127,7 +127,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     """
     whole = records.read_records(run_folder)
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
-    scores = {**by_round(whole), **disturbances.score_drift(whole.clients)}
+    scores: dict[str, Any] = {**by_round(whole), **disturbances.score_drift(whole.clients)}
     score = "personalised_r2" if "personalised_r2" in whole.clients else "personalised_accuracy"
     tested = np.flatnonzero(~np.isnan(whole.clients[score]).all(axis=1))
     evaluated = int(tested[-1]) if len(tested) else -1

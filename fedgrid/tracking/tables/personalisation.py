@@ -3,7 +3,7 @@
 And where some attack, or their data move: whether the partition sets these apart, and what they cost others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import isnan
 
 from fedgrid.tracking.scoring import measures
@@ -43,7 +43,7 @@ OF_NUMBERS = {
     "gen. MSE": "generalised_loss",
 }
 MEAN, LAST = "mean over rounds", "last round"
-SPANS = {MEAN: mean_over_rounds, LAST: last_round}
+SPANS: Mapping[str, Callable[[str, str], Measure]] = {MEAN: mean_over_rounds, LAST: last_round}
 """Group of columns -> the measure of a curve."""
 
 
