@@ -294,6 +294,7 @@ class TestUnwritableFolder:
         blocked.parent.mkdir(parents=True, exist_ok=True)
         blocked.write_text("a file")
         locks = [taken(path), taken(path)]
+        assert all(lock.held for lock in locks)
         for lock in locks:
             lock.release()
             lock.release()
