@@ -106,7 +106,7 @@ class SplitKind(ABC):
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
         """Return the expected number of images that all clients hold, with classes of equal size.
 
-        As long as a kind does not say otherwise every image has a client.
+        Unless a kind says otherwise, every image has a client.
 
         Raises:
             ConfigError: the pool has too few images.
@@ -114,8 +114,8 @@ class SplitKind(ABC):
         return float(facts.pool_size)
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return each client's hidden group at the start, known without any image; one for all."""
-        return [0] * scenario.num_clients
+        """Return each client's hidden group at the start, known without any image; needed if `CAN_MOVE`."""
+        raise NotImplementedError
 
     def draw_again(
         self,

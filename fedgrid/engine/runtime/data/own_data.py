@@ -1,8 +1,8 @@
 """The user's own data, by their format: what is known of what lies at a path, and how it is read.
 
-To open data tells what is known of them, and begins to read them: a folder's list, an npz file's labels, all
-of a table. What is known is remembered by the process until a file changes, and what was opened until it is
-read; no image is decoded before that but the first.
+Opening data begins to read them: a folder's list and its first image, an npz file's labels, all of a table.
+That gives what is known of them, which the process remembers until a file changes; reading the examples goes
+on from there.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -51,7 +51,7 @@ def find_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
 
 
 def read_examples(kind: str, mark: str, called: str, path: Path) -> Pair:
-    """Return the examples of such data, pool and server's test set; raises what `own_facts` raises."""
+    """Return the examples of such data, pool and server's test set; raises what `find_facts` raises."""
     if kind == FOLDER:
         return _open(kind, path, mark, called)[1]()
     _, read = _open_once(kind, path, mark, called, _stamp(kind, path))
