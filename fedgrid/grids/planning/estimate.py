@@ -29,7 +29,7 @@ from fedgrid.grids.ray_cluster.cluster import num_to_place, placements
 
 RoundsLeft = Sequence[tuple[RunConfig, int]]
 """Each run with its number of rounds still to compute, 0 if it is finished."""
-FEW, MORE, MANY = 2, 24, 160
+FEW, MORE, MANY = 2, 24, 320
 """Images of the timed trainings: `FEW`, then `MORE`, or `MANY` of a model that needs less than `SHORT`."""
 SHORT = 0.1
 """Seconds of the first training."""
