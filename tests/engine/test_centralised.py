@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
-from fedgrid.grids.epsilons.analysis import epochs_of
+from fedgrid.grids.epsilons.analysis import read_epochs
 from tests.helpers.small_grid import NOWHERE
 from tests.helpers.small_runs import play
 
@@ -72,7 +72,7 @@ def plain_loop(training, seed, epochs):
 def test_epochs_equal_a_plain_torch_loop_with_one_optimizer(tmp_path):
     """Momentum is kept between epochs; the norms are those of the plain loop's weights."""
     config = centralised(seed=3, training={"rounds": 3, "momentum": 0.5, "learning_rate": 0.05})
-    epochs = epochs_of(play(config, tmp_path, cache=None))
+    epochs = read_epochs(play(config, tmp_path, cache=None))
     assert epochs["epoch"].tolist() == [1, 2, 3]
     before = initial_vector(*DIGITNET, config.root_seed).astype(np.float64)
     for place, (scores, after) in enumerate(plain_loop(config.training, config.root_seed, 3)):
@@ -94,7 +94,7 @@ def test_state_norm_includes_batchnorm_buffers(tiny, tmp_path):
     after = checkpoint.load(folder, 1).state.models[0]
     update = after.astype(np.float64) - before
     [l2], [l2_state], [change] = (
-        epochs_of(folder)[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")
+        read_epochs(folder)[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")
     )
     assert l2 == pytest.approx(np.linalg.norm(update[:size]), rel=1e-5)
     assert l2_state == pytest.approx(np.linalg.norm(update), rel=1e-5)
@@ -125,5 +125,5 @@ def test_groups_of_images_make_no_difference(tiny, tmp_path):
     for name in (tiny, f"npz:{tmp_path / 'again' / 'tiny.npz'}"):
         run = centralised(dataset=name, model="digitnet", training={"rounds": 2})
         play(run, tmp_path / "runs", cache=None)
-    one, other = (epochs_of(folder) for folder in (tmp_path / "runs").glob("npz_tiny-1-centralised-*"))
+    one, other = (read_epochs(folder) for folder in (tmp_path / "runs").glob("npz_tiny-1-centralised-*"))
     assert {name: one[name].tolist() for name in one} == {name: other[name].tolist() for name in other}

@@ -235,12 +235,12 @@ class Analysis(ABC):
         metrics = [(result.run, self.finite(result)) for result in results]
         names = dict.fromkeys(name for _, values in metrics for name in values)
         columns = {name: Column(name.removeprefix(f"{self.name}/")) for name in names}
-        return table_of_means(
+        return means_table(
             f"analysis-{self.name}", self.name.capitalize(), "Means over seeds.", columns, metrics
         )
 
 
-def table_of_means(
+def means_table(
     name: str,
     title: str,
     caption: str,

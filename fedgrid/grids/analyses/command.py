@@ -18,7 +18,7 @@ from fedgrid.grids.analyses.choose import find_runs, split_finished
 from fedgrid.grids.analyses.execute import Stopped, run_here, run_on_ray
 from fedgrid.grids.analyses.mlflow_log import log_to_mlflow
 from fedgrid.grids.analyses.report import describe_runs, find_results, select_for_report
-from fedgrid.grids.analyses.show import ProgressView, facts_of, show_plan, show_results
+from fedgrid.grids.analyses.show import ProgressView, result_facts, show_plan, show_results
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.planning.checks import check_origins
 from fedgrid.grids.planning.keys import make_result_keys
@@ -104,7 +104,7 @@ def analyse(
         summary = analysis.summary(results, missing, options, grid)
     if as_json:
         counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo), **vars(result)}
-        print(json.dumps({**counts, "mlflow": in_mlflow, **facts_of(analysis, results, summary)}))
+        print(json.dumps({**counts, "mlflow": in_mlflow, **result_facts(analysis, results, summary)}))
     else:
         show_results(analysis, summary, jobs, todo, grid, console)
     return result

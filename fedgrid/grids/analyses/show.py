@@ -101,7 +101,7 @@ class ProgressView:
             )
 
 
-def facts_of(analysis: Analysis, results: Sequence[JobResult], summary: Summary) -> dict[str, Any]:
+def result_facts(analysis: Analysis, results: Sequence[JobResult], summary: Summary) -> dict[str, Any]:
     """Return what `--json` prints of results: the metrics of each job, and the lines of the summary."""
     rows = [
         {

@@ -65,7 +65,7 @@ def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
         grid.write(FILE, parquet_bytes(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
 
 
-def of_grid(grid: GridFolder) -> list[dict[str, Any]]:
+def load_rows(grid: GridFolder) -> list[dict[str, Any]]:
     """Return the rows of an imported grid, none if it has no such file.
 
     Raises:
@@ -85,7 +85,7 @@ def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
     """Return the rows of an imported grid that are of its runs, as a report needs them.
 
     Raises:
-        RunError, ConfigError: as `of_grid`.
+        RunError, ConfigError: as `load_rows`.
     """
     return tuple(
         Explained(
@@ -96,7 +96,7 @@ def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
             insertion=row["insertion_mean"],
             deletion=row["deletion_mean"],
         )
-        for row in of_grid(grid)
+        for row in load_rows(grid)
         if row["algorithm"] != CENTRALISED
     )
 

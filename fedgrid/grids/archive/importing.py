@@ -66,7 +66,7 @@ class ArchivedGrid:
     def take(self, archived: FoundRun, path: Path) -> str:
         """Import a run of the archive in `path`; return in words what was done."""
         run = one_run.read_run(archived, published_truth=self._published_truth)
-        config = config_of(archived, run.rounds.num_rows)
+        config = archived_config(archived, run.rounds.num_rows)
         source = Path(path.resolve().name) / archived.folder.relative_to(path)
         log = [f"read from {source.as_posix()}", *(f"absent: {name}" for name in run.absent)]
         is_new = self.grid.take(config, {"rounds": run.rounds, "clients": run.clients}, log)
@@ -149,7 +149,7 @@ def import_archive(
         _show(grids, of_trainings, len(rows), storage, console)
 
 
-def config_of(run: FoundRun, num_rounds: int) -> RunConfig:
+def archived_config(run: FoundRun, num_rounds: int) -> RunConfig:
     """Return the run of the preset with this scenario and algorithm, with the archive's model and rounds."""
     values = _published()[run.scenario.name, run.algorithm].model_dump()
     values["model"] = MODELS[run.scenario.dataset]

@@ -88,7 +88,7 @@ def keep(trainings: Iterable[ArchivedTraining], grid: GridFolder) -> None:
     grid.write(FILE, seal({"trainings": [training.model_dump(mode="json") for training in trainings]}))
 
 
-def of_dataset(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
+def load_trainings(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
     """Return grid and training of every training of a data set that was imported into the storage at `root`.
 
     Raises:
@@ -203,11 +203,12 @@ def tables_beside(config: RunConfig, epochs: Mapping[str, Array], run_folder: Pa
     Raises:
         RunError: what was imported is damaged.
     """
-    if imported := of_dataset(config.dataset, run_folder.parent):
+    if imported := load_trainings(config.dataset, run_folder.parent):
         epoch = PUBLISHED_EPOCH.get(config.dataset, 0)
         shown = {name: COLUMNS[name] for name in COLUMNS if epoch or name != "weights_l1_change"}
-        rows = {"this one": (config.model, _own(config, epochs, epoch))} | {
-            _name(grid, training): (training.model or "", _of(training, epoch)) for grid, training in imported
+        rows = {"this one": (config.model, _own_cells(config, epochs, epoch))} | {
+            _name(grid, training): (training.model or "", _archived_cells(training, epoch))
+            for grid, training in imported
         }
         yield Table(
             f"beside-{config.name}",
@@ -227,7 +228,7 @@ def _name(grid: str, training: ArchivedTraining) -> str:
     return f"{grid}: {name}" if inner else grid
 
 
-def _own(config: RunConfig, epochs: Mapping[str, Array], epoch: int) -> dict[str, float]:
+def _own_cells(config: RunConfig, epochs: Mapping[str, Array], epoch: int) -> dict[str, float]:
     changes = epochs["weights_l1_change"]
     return {
         "learning_rate": config.training.learning_rate,
@@ -241,7 +242,7 @@ def _own(config: RunConfig, epochs: Mapping[str, Array], epoch: int) -> dict[str
     }
 
 
-def _of(training: ArchivedTraining, epoch: int) -> dict[str, float]:
+def _archived_cells(training: ArchivedTraining, epoch: int) -> dict[str, float]:
     validation, test = training.last_on("validation"), training.last_on("test")
     change = training.l1_change(epoch)
     return {

@@ -10,7 +10,7 @@ from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job, JobResult, Summary
 from fedgrid.grids.attack.pictures import Picture, draw_pictures
 from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
-from fedgrid.grids.attack.show import means_of, numbers_of, table_beside_published, table_of
+from fedgrid.grids.attack.show import attack_means, attack_table, read_numbers, table_beside_published
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.redaction import csv_text
@@ -85,7 +85,7 @@ class Attack(Analysis):
         at = "" if settings.round is None else f"_round_{settings.round}"
         return {
             "attack/" + f"{settings.kind} {name}".lower().replace("'s", "").replace(" ", "_") + at: value
-            for name, value in means_of(result).items()
+            for name, value in attack_means(result).items()
         }
 
     def sections(
@@ -95,8 +95,8 @@ class Attack(Analysis):
         tables = []
         for kind in ATTACK_KINDS:
             if of_kind := [result for result in results if result.job.settings.kind == kind]:
-                numbers = numbers_of(of_kind)
-                tables.append(table_of(kind, numbers))
+                numbers = read_numbers(of_kind)
+                tables.append(attack_table(kind, numbers))
                 if published and kind == "reconstruction" and (beside := table_beside_published(numbers)):
                     tables.append(beside)
         yield PageSection("attacks", "Attacks", TEXT, items=tuple(tables))
@@ -107,9 +107,11 @@ class Attack(Analysis):
         """Return a table for each scenario; all rows go to a csv file in the grid's folder."""
         name = f"{self.folder}/{options.key}.csv"
         grid.write(name, _csv(results))
-        numbers = numbers_of(results)
+        numbers = read_numbers(results)
         tables = [
-            table_of(options.kind, [pair for pair in numbers if pair[0].scenario == scenario], options.round)
+            attack_table(
+                options.kind, [pair for pair in numbers if pair[0].scenario == scenario], options.round
+            )
             for scenario in dict.fromkeys(run.scenario for run, _ in numbers)
         ]
         return Summary(tables, [f"Every client: {grid.path / name}"])

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedgrid.grids.analyses.analysis import JobResult, table_of_means
+from fedgrid.grids.analyses.analysis import JobResult, means_table
 from fedgrid.grids.attack.settings import AttackKind
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.results.study import readable_results
@@ -90,13 +90,13 @@ CAPTIONS: Mapping[AttackKind, str] = {
 }
 
 
-def means_of(result: JobResult) -> dict[str, float]:
+def attack_means(result: JobResult) -> dict[str, float]:
     """Return the numbers of a run by group and heading, as `updates AUC`; NaN where there is none."""
     columns = COLUMNS[result.job.settings.kind]
     return {" ".join(heading): mean(result.about["rows"]) for heading, mean in columns.items()}
 
 
-def numbers_of(results: Sequence[JobResult]) -> AttackNumbers:
+def read_numbers(results: Sequence[JobResult]) -> AttackNumbers:
     """Return each run with its numbers, beside the ARI of its clusters and how many of its clients are alone.
 
     A warning names the runs whose records do not fit together, and are left out.
@@ -110,7 +110,7 @@ def numbers_of(results: Sequence[JobResult]) -> AttackNumbers:
             {
                 "partition ARI": runs[run.run_id].last("ari"),
                 ALONE: runs[run.run_id].last("clients_alone"),
-                **means_of(result),
+                **attack_means(result),
             },
         )
         for result in results
@@ -118,10 +118,10 @@ def numbers_of(results: Sequence[JobResult]) -> AttackNumbers:
     ]
 
 
-def table_of(kind: AttackKind, numbers: AttackNumbers, after: int | None = None) -> Table:
+def attack_table(kind: AttackKind, numbers: AttackNumbers, after: int | None = None) -> Table:
     """Return the table of one kind; `after` is the round that was attacked, None the last one."""
     headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
-    return table_of_means(
+    return means_table(
         f"attack-{kind}",
         f"Attack: {kind}" + (f", after round {after}" if after else ""),
         CAPTIONS[kind] + " Alone: clients whose cluster has no other. –: none. Means over clients and seeds.",
@@ -135,12 +135,12 @@ def table_beside_published(numbers: AttackNumbers) -> Table | None:
     """Return Prigent et al.'s Table II beside our errors of messages; None without runs of its setting."""
     errors: dict[str, list[float]] = {}
     for run, of_run in numbers:
-        if (level := level_of(run)) and not np.isnan(error := of_run["error from messages MSE"]):
+        if (level := find_level(run)) and not np.isnan(error := of_run["error from messages MSE"]):
             errors.setdefault(level, []).append(error)
     return against_attack(errors)
 
 
-def level_of(run: Run) -> str | None:
+def find_level(run: Run) -> str | None:
     """Return a run's row of Prigent et al.'s Table II: `none` or a flip probability; None if it has none."""
     if run.dataset != "mnist" or not is_in_setting(run) or encoder_of(run) != "federated":
         return None

@@ -182,7 +182,9 @@ def check_bundle(
             (run, before[run.run_id] or _verdict_after(run, bundle, place, failures.get(run.run_id)))
             for run in drawn
         ]
-        older = {run.run_id: made_by for run in bundle.runs if (made_by := _version_of(run, bundle)) != HERE}
+        older = {
+            run.run_id: made_by for run in bundle.runs if (made_by := _find_version(run, bundle)) != HERE
+        }
         scores = [
             line
             for run in bundle.runs
@@ -299,7 +301,7 @@ def _check_plugins(bundle: Bundle, runs: Iterable[RunConfig], *, trust: bool, sh
         )
 
 
-def _missing_for(run: RunConfig, bundle: Bundle) -> str:
+def _find_obstacle(run: RunConfig, bundle: Bundle) -> str:
     """Return why a run cannot be computed here; empty if it can. Its plugins are in use from now on."""
     if is_archived(run):
         return "it was imported from the authors' archive, whose models are not published"
@@ -315,7 +317,7 @@ def _missing_for(run: RunConfig, bundle: Bundle) -> str:
 
 def _verdict_before(run: RunConfig, bundle: Bundle, data_dir: Path) -> Verdict | None:
     """Return why a run is not computed, None if it can be."""
-    if why := _missing_for(run, bundle):
+    if why := _find_obstacle(run, bundle):
         return Verdict("not tried", why)
     parts = parts_of(folder_of(bundle.storage.root, run))
     then = parts[-1].made_with.get(IMAGES, "none") if parts else "none"
@@ -370,7 +372,7 @@ def _place(run: RunConfig) -> str:
     return folder_of(Path(STORAGE), run).as_posix()
 
 
-def _version_of(run: RunConfig, bundle: Bundle) -> str:
+def _find_version(run: RunConfig, bundle: Bundle) -> str:
     """Return the version of fedgrid that made a run, as the bundle says; this one if it does not."""
     parts = parts_of(folder_of(bundle.storage.root, run))
     return parts[-1].made_with.get("fedgrid", HERE) if parts else HERE

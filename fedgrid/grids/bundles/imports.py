@@ -59,7 +59,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
                 f"{len(others)} runs, such as {others[0]}, are here with other records; the bundle's "
                 "are not taken: another --storage takes them"
             )
-        _warn_of_scores(bundle)
+        _warn_about_scores(bundle)
     there = len(bundle.runs) - len(new)
     on_word, left_out = _files_on_word(bundle)
     if as_json:
@@ -75,7 +75,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
     print_plain(console, f"Next:  {command(storage, 'report', name)}")
 
 
-def _warn_of_scores(bundle: Bundle) -> None:
+def _warn_about_scores(bundle: Bundle) -> None:
     """Warn if final scores that the author wrote do not follow from the records, and are left out."""
     names: dict[str, None] = {}
     count = 0

@@ -62,7 +62,7 @@ class Epsilons(Analysis):
 
     def compute(self, job: Job, context: Context) -> Artifacts:
         """Return the proposal, and a preset of it."""
-        epochs = epochs_of(context.folder(job.config))
+        epochs = read_epochs(context.folder(job.config))
         proposal = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
         return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
 
@@ -75,7 +75,7 @@ class Epsilons(Analysis):
     ) -> Iterator[PageSection]:
         """Yield a section for each training."""
         for result in results:
-            epochs, proposal = epochs_of(result.run.folder), Proposal(**result.about)
+            epochs, proposal = read_epochs(result.run.folder), Proposal(**result.about)
             plate = Plate(
                 f"epsilons-{result.run.run_id}",
                 "Loss and norms by epoch",
@@ -99,7 +99,7 @@ class Epsilons(Analysis):
         """Return the epochs, the proposal and options to paste; beside them further trainings."""
         tables, lines = [], []
         for result in results:
-            epochs, proposal = epochs_of(result.run.folder), Proposal(**result.about)
+            epochs, proposal = read_epochs(result.run.folder), Proposal(**result.about)
             tables += [
                 epochs_table(result.run.name, epochs, SHOWN),
                 *self._beside(result.job.config, epochs, result.run.folder),
@@ -110,10 +110,10 @@ class Epsilons(Analysis):
     def figures(self, result: JobResult) -> Mapping[str, Figure]:
         """Draw loss and norms."""
         settings = Proposal(**result.about).settings
-        return {"update_norms": figures.update_norms(epochs_of(result.run.folder), **settings)}
+        return {"update_norms": figures.update_norms(read_epochs(result.run.folder), **settings)}
 
 
-def epochs_of(run_folder: Path) -> dict[str, Array]:
+def read_epochs(run_folder: Path) -> dict[str, Array]:
     """Return the columns of a centralised training, each of shape (E,).
 
     Raises:

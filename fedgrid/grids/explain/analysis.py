@@ -134,7 +134,7 @@ class Explain(Analysis):
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
         """Return the means over a run's images by name, as `explanations/members_gap`."""
-        return metrics_of(read_result(result))
+        return image_means(read_result(result))
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
@@ -150,7 +150,7 @@ class Explain(Analysis):
         tables = [
             own_scores(part.explained, on)
             for clients in sorted({one.scenario[1] for one in explained.explained})
-            for part in [explained.of_clients(clients)]
+            for part in [explained.select_clients(clients)]
             for on in DISTRIBUTIONS
             if any(one.on == on for one in part.explained)
         ]
@@ -231,7 +231,7 @@ def styles(results: Sequence[JobResult], missing: Sequence[Job] = ()) -> dict[st
     }
 
 
-def metrics_of(read: JobRecords) -> dict[str, float]:
+def image_means(read: JobRecords) -> dict[str, float]:
     """Return the means over a run's images by name, as `explanations/members_gap`."""
     explained = summarise([read]).explained
     style = "_as_published" if read.settings.as_published else ""

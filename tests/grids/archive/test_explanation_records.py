@@ -12,7 +12,7 @@ from fedgrid.engine.federation.errors import DataError, RunError
 from fedgrid.engine.runtime.storage.format import OtherVersion
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, of_grid, read_explanations
+from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, load_rows, read_explanations
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE, FOLDERS, OVERLAPS, published_explanations
@@ -100,7 +100,7 @@ def stored(tmp_path):
 
 
 def test_stored_rows_are_read_back_with_nothing_where_they_have_no_value(tmp_path):
-    rows = of_grid(stored(tmp_path))
+    rows = load_rows(stored(tmp_path))
     assert [(row["cluster"], row["deletion_median"], row["epoch"]) for row in rows] == [
         ("AB", 0.25, None),
         ("AA", 0.125, None),
@@ -111,7 +111,7 @@ def test_grid_without_explanations_has_no_file(tmp_path):
     grid = GridFolder(Storage(tmp_path / "runs"), "mine")
     keep([], grid)
     assert not grid.path.exists()
-    assert of_grid(grid) == []
+    assert load_rows(grid) == []
 
 
 def test_damaged_file_says_to_import_again(tmp_path):
@@ -120,14 +120,14 @@ def test_damaged_file_says_to_import_again(tmp_path):
     data[100] ^= 1
     (grid.path / FILE).write_bytes(data)
     with pytest.raises(RunError, match=rf"{FILE} is damaged .*: import the archive again"):
-        of_grid(grid)
+        load_rows(grid)
 
 
 def test_file_of_a_newer_fedgrid_is_left_alone(tmp_path, monkeypatch):
     grid = stored(tmp_path)
     monkeypatch.setattr("fedgrid.engine.runtime.storage.format.FORMAT", 0)
     with pytest.raises(OtherVersion):
-        of_grid(grid)
+        load_rows(grid)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.archive.explanation_records import of_grid
+from fedgrid.grids.archive.explanation_records import load_rows
 from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
@@ -293,7 +293,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
     assert counts(output) == {"imported": 0, "unchanged": 2}
     assert output["centralised"] == ["mnist: centralised_test", "bloodmnist: centralised_test/first"]
     assert output["explanations"] == 1
-    [row] = of_grid(GridFolder(Storage(storage), "theirs"))
+    [row] = load_rows(GridFolder(Storage(storage), "theirs"))
     assert (row["algorithm"], row["on"], row["insertion_mean"]) == (
         "ocfl-hdbscan-as-published",
         "members",

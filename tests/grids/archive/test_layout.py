@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.archive import layout
-from fedgrid.grids.archive.importing import config_of
+from fedgrid.grids.archive.importing import archived_config
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import is_archived
 from tests.helpers.small_archive import SCENARIO, write_run
@@ -52,7 +52,7 @@ def test_archived_runs_equal_the_preset_but_for_the_model():
     for run in ours:
         scenario = layout.SCENARIOS[run.scenario]
         found = layout.FoundRun(scenario, run.algorithm.name, None, None, measures_temperature=False)
-        archived = config_of(found, run.training.rounds)
+        archived = archived_config(found, run.training.rounds)
         model = "archive-cnn" if run.dataset in ("mnist", "fmnist") else "archive-resnet34"
         assert archived.model_dump() == run.model_dump() | {"model": model}
         assert archived.run_id != run.run_id
@@ -121,15 +121,15 @@ def test_temperature_run_differs_from_the_run_of_the_tables(tmp_path):
     touch(tmp_path.joinpath("temperature_experiments", *SCENARIO))
     write_run(tmp_path, "baseline")
     of_tables, of_temperatures = (
-        config_of(*layout.experiments(tmp_path), 50),
-        config_of(*layout.temperatures(tmp_path), 50),
+        archived_config(*layout.experiments(tmp_path), 50),
+        archived_config(*layout.temperatures(tmp_path), 50),
     )
     assert of_temperatures.model_dump() == of_tables.model_dump() | {"seed": 1}
 
 
 def test_temperature_run_of_cifar10_has_its_own_training(tmp_path):
     touch(tmp_path.joinpath("temperature_experiments", "CIFAR10", *SCENARIO[1:]))
-    training = config_of(*layout.temperatures(tmp_path), 50).training
+    training = archived_config(*layout.temperatures(tmp_path), 50).training
     assert (training.learning_rate, training.momentum, training.weight_decay) == (0.005, 0.85, 5e-4)
 
 

@@ -9,7 +9,7 @@ from fedgrid.grids.archive.training_records import (
     ArchivedTraining,
     SetScores,
     keep,
-    of_dataset,
+    load_trainings,
     read_training,
 )
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -131,9 +131,9 @@ def test_stored_trainings_are_found_by_data_set_with_their_grid(tmp_path):
     write_centralised(tmp_path, "BLOODMNIST", "trial")
     trainings = [read_training(each) for each in layout.trainings(tmp_path)]
     keep(trainings, GridFolder(storage, "theirs"))
-    assert of_dataset("mnist", storage.root) == [("theirs", trainings[0])]
-    assert of_dataset("bloodmnist", storage.root) == [("theirs", trainings[1])]
-    assert of_dataset("cifar10", storage.root) == []
+    assert load_trainings("mnist", storage.root) == [("theirs", trainings[0])]
+    assert load_trainings("bloodmnist", storage.root) == [("theirs", trainings[1])]
+    assert load_trainings("cifar10", storage.root) == []
 
 
 @pytest.fixture(scope="module")

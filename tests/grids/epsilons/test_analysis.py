@@ -8,7 +8,7 @@ import pytest
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep, tables_beside
-from fedgrid.grids.epsilons.analysis import epochs_of
+from fedgrid.grids.epsilons.analysis import read_epochs
 from fedgrid.grids.epsilons.rules import propose
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -50,7 +50,7 @@ def proposed(finished):
 
 def test_the_proposal_is_that_of_the_rules_of_thumb(finished, proposed):
     [folder] = finished.glob("digits-*")
-    epochs = epochs_of(folder)
+    epochs = read_epochs(folder)
     assert epochs["epoch"].tolist() == [1, 2, 3]
     rules = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
     assert {name: proposed[name] for name in rules.settings} == rules.settings
@@ -141,7 +141,7 @@ def test_damaged_records_of_a_training_are_named(finished, tmp_path):
     copytree(path.parent, tmp_path / path.parent.name)
     (tmp_path / path.parent.name / path.name).write_bytes(b"no table")
     with pytest.raises(RunError, match=f"cannot read .*{path.parent.name}/rounds.parquet: "):
-        epochs_of(tmp_path / path.parent.name)
+        read_epochs(tmp_path / path.parent.name)
 
 
 def test_a_run_with_clients_is_refused(tmp_path):

@@ -85,7 +85,7 @@ class ExplainedGrid:
     lacking: tuple[str, ...] = ()
     """What is missing, a sentence each."""
 
-    def of_clients(self, clients: int) -> "ExplainedGrid":
+    def select_clients(self, clients: int) -> "ExplainedGrid":
         """Return those of scenarios with this many clients."""
         return ExplainedGrid(
             tuple(one for one in self.explained if one.scenario[1] == clients),
@@ -189,7 +189,7 @@ def _models(job: JobRecords) -> Iterator[Explained]:
     published = run.published or ""
     area = {name: job.column(name) for name in CURVES}
     p_N = job.column("p_full")
-    excess_N = _excess_of(area)
+    excess_N = _compute_excess(area)
     gap_N = area["insertion"] - area["deletion"]
     unseen_N = job.column("trained_on") == 0
     right_N = (job.column("label") == job.column("prediction")).astype(float)
@@ -228,7 +228,7 @@ def _models(job: JobRecords) -> Iterator[Explained]:
         )
 
 
-def _excess_of(area: Mapping[str, Array]) -> Array:
+def _compute_excess(area: Mapping[str, Array]) -> Array:
     by_map, by_chance = (area[f"{order}insertion"] - area[f"{order}deletion"] for order in ("", "random_"))
     return np.asarray(by_map - by_chance)
 
@@ -236,7 +236,7 @@ def _excess_of(area: Mapping[str, Array]) -> Array:
 def _excess(read: Sequence[JobRecords]) -> dict[tuple[str, str], dict[ImageKey, float]]:
     excess: dict[tuple[str, str], dict[ImageKey, float]] = {}
     for job in read:
-        areas = _excess_of({name: job.column(name) for name in CURVES})
+        areas = _compute_excess({name: job.column(name) for name in CURVES})
         values = (areas / job.column("p_full")).tolist()
         of_run = excess.setdefault((job.settings.on, job.run.algorithm), {})
         for row, value in zip(

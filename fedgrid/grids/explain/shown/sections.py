@@ -129,7 +129,7 @@ def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterat
     """
     for style, grid in own.items():
         for clients in sorted({model.scenario[1] for model in grid.explained}):
-            part = grid.of_clients(clients)
+            part = grid.select_clients(clients)
             beside = scores_section(part.explained, clients)
             compared = beside.items if published else beside.items[1:]
             section = PageSection(

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.explain.analysis import metrics_of
+from fedgrid.grids.explain.analysis import image_means
 from fedgrid.grids.explain.compute.records import CURVES, SCHEMA
 from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.grids.explain.shown.results import JobRecords, summarise
@@ -64,7 +64,7 @@ def test_image_without_scores_leaves_its_model_without_any(tmp_path):
     assert isnan(found.explained[0].insertion)
     assert len(found.excess["members", "fedavg"]) == 1
     assert found.bands[0].images == 1
-    assert "explanations/members_insertion" not in metrics_of(read([row(0.5) | diverged], tmp_path))
+    assert "explanations/members_insertion" not in image_means(read([row(0.5) | diverged], tmp_path))
 
 
 def test_bands_are_means_and_quartiles_of_the_images(tmp_path):
@@ -93,11 +93,11 @@ def test_different_settings_within_a_scenario_are_not_to_be_compared(tmp_path):
 def test_metrics_are_named_by_distribution_score_and_style(tmp_path):
     """The gap of two images is 0.25; both are seen, so that there is no gap of unseen ones."""
     rows = [row(0.5, 0.25, trained_on=True), row(0.25, 0.0, place=1, trained_on=True)]
-    found = metrics_of(read(rows, tmp_path))
+    found = image_means(read(rows, tmp_path))
     assert found["explanations/members_gap"] == 0.25
     assert "explanations/members_excess_by_p" in found
     assert "explanations/members_gap_of_unseen" not in found
-    assert "explanations/members_gap_as_published" in metrics_of(read(rows, tmp_path, as_published=True))
+    assert "explanations/members_gap_as_published" in image_means(read(rows, tmp_path, as_published=True))
 
 
 def test_maps_are_of_the_first_the_middle_and_the_last_client(tmp_path):
