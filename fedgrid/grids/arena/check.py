@@ -1,7 +1,6 @@
 """`fedgrid arena --check N`: compute some of the kept results again, and say how far they differ."""
 
 from dataclasses import replace
-from math import isnan
 from typing import TypeVar
 
 from fedgrid.engine.federation.errors import ConfigError
@@ -41,7 +40,7 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
     before = {outcome.key: outcome for outcome in outcomes}
     again = read_outcomes(grid.name, chosen, launcher.storage)
     words = [difference(before[outcome.key], outcome) for outcome in again]
-    equal = _exact(before, again)
+    equal = sum(not _list_differing(before[outcome.key], outcome) for outcome in again)
     launcher.event("check", results=len(again), equal=equal, differences=words)
     launcher.say(*words, f"{equal} of {len(again)} results are the kept ones in every digit")
     return result
@@ -57,8 +56,7 @@ def difference(before: Outcome, now: Outcome) -> str:
     """Return in words how far a result is from the kept one."""
     parts = [
         f"{name} {getattr(before, name):.6g}, now {getattr(now, name):.6g}"
-        for name in SCORES
-        if not _equal(getattr(before, name), getattr(now, name))
+        for name in _list_differing(before, now)
     ]
     run = f"{now.method} ({now.settings}, {now.protocol}), {now.family}, seed {now.seed}"
     made = [
@@ -69,12 +67,6 @@ def difference(before: Outcome, now: Outcome) -> str:
     return "; ".join([f"{run}: {', '.join(parts) or 'the same'}", *made])
 
 
-def _equal(one: float, other: float) -> bool:
-    return (isnan(one) and isnan(other)) or f"{one:.6g}" == f"{other:.6g}"
-
-
-def _exact(before: dict[tuple[str, str, str, str, str, int], Outcome], again: list[Outcome]) -> int:
-    return sum(
-        all(_equal(getattr(before[outcome.key], name), getattr(outcome, name)) for name in SCORES)
-        for outcome in again
-    )
+def _list_differing(before: Outcome, now: Outcome) -> list[str]:
+    """Return the scores in which two outcomes differ, as they are kept: with six digits."""
+    return [name for name in SCORES if f"{getattr(before, name):.6g}" != f"{getattr(now, name):.6g}"]
