@@ -183,10 +183,8 @@ def _check_model(run: RunConfig, options: ExplainOptions, context: Context) -> N
     dataset.check_kind("explain", ("pixels",), "dataset")
     named_layer(run.model, dataset.inputs)
     _, height, width = dataset.inputs.shape
-    try:
+    with at("steps"):
         options.settings("members", 1, 1).pixels(height * width)
-    except ConfigError as error:
-        raise ConfigError(f"steps: {error}") from error
 
 
 def _images(
