@@ -17,5 +17,5 @@ def undrawn() -> Iterator[None]:
         for suffix in drawing.formats:
             (folder / f"{plate.name}.{suffix}").write_text('<svg viewBox="0 0 9 9"/>')
 
-    with patch.object(write, "draw", empty):
+    with patch.object(write, "draw_plate", empty):
         yield

@@ -354,7 +354,10 @@ def _curves(study: Study, kinds: Sequence[str], name: str, title: str) -> Choice
     shown = {kind: FIGURES[kind] for kind in kinds if kind not in left_out}
     return Choice(
         tuple(
-            (figure.label, _by_round(study, kind, name, f"{figure.title} by round: {title}", figure.caption))
+            (
+                figure.label,
+                _plate_by_round(study, kind, name, f"{figure.title} by round: {title}", figure.caption),
+            )
             for kind, figure in shown.items()
             if not figure.is_optional or study.has(figure.rows[0].curve)
         )
@@ -366,10 +369,10 @@ def _own_curves(study: Study, name: str, title: str) -> Iterator[tuple[str, Plat
     caption = "As the algorithm declares it. Meaning: `fedgrid list algorithms NAME`."
     for curve in measures.own_curves(study):
         words = measures.words_of(curve)
-        yield words, _by_round(study, curve, name, f"{words.capitalize()} by round: {title}", caption)
+        yield words, _plate_by_round(study, curve, name, f"{words.capitalize()} by round: {title}", caption)
 
 
-def _by_round(study: Study, kind: str, name: str, title: str, caption: str) -> Plate:
+def _plate_by_round(study: Study, kind: str, name: str, title: str, caption: str) -> Plate:
     draw = partial(figures.per_round, study, kind)
     if kind == TEMPERATURE:
         draw = partial(figures.temperatures, study)

@@ -69,7 +69,7 @@ def write(
         temporary = Path(name)
         (temporary / "figures").mkdir()
         for number, plate in enumerate(plates, start=1):
-            draw(plate, temporary / "figures", drawing)
+            draw_plate(plate, temporary / "figures", drawing)
             drawn(number, len(plates))
         (temporary / "tables").mkdir()
         for table in tables:
@@ -85,7 +85,7 @@ def write(
     return Written(files, removed, len(plates))
 
 
-def draw(plate: Plate, folder: Path, drawing: Drawing) -> None:
+def draw_plate(plate: Plate, folder: Path, drawing: Drawing) -> None:
     """Write a figure into a folder, a file `<name>.<format>` of each format."""
     try:
         with figures.style_context(*drawing.styles) if drawing.styles else nullcontext():

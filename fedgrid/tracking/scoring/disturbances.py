@@ -77,7 +77,7 @@ DRIFT = (
     Score(
         "moved_found",
         "Share of the moved clients that have sat with their new group in some round since their move.",
-        lambda sits_RK: mean(np.where(np.isnan(sits_RK), np.nan, was_found(sits_RK))),
+        lambda sits_RK: mean(np.where(np.isnan(sits_RK), np.nan, find_moved(sits_RK))),
         heading="moved,\nfound",
     ),
     Score(
@@ -131,13 +131,13 @@ def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
     return sits_RK
 
 
-def was_found(sits_RK: Array) -> Array:
+def find_moved(sits_RK: Array) -> Array:
     """Return whether a client has sat with its new group by a round, shape (R, K)."""
     return np.asarray(np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1)
 
 
 def rounds_until_found(sits_RK: Array) -> Array:
     """Return, for each client found by a round, the rounds from its move until then; else NaN; (R, K)."""
-    found_RK = was_found(sits_RK)
+    found_RK = find_moved(sits_RK)
     waited_RK = np.cumsum(~np.isnan(sits_RK) & ~found_RK, axis=0)
     return np.where(found_RK, waited_RK, np.nan)

@@ -68,7 +68,7 @@ def measure_column(measure: Measure, name: str = "", group: str = "") -> StudyCo
     return StudyColumn(name or measure.name, group, highest=measure.highest, cell=cell)
 
 
-def choose(cell: Callable[[Study], Cell], **values: Any) -> Callable[[Study], Cell]:
+def restrict(cell: Callable[[Study], Cell], **values: Any) -> Callable[[Study], Cell]:
     """Return the same cell of those of the runs whose fields have these values."""
     return lambda study: cell(study.of(**values))
 

@@ -14,7 +14,7 @@ from fedgrid.tracking.scoring import measures
 from fedgrid.tracking.scoring.measures import Measure
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS
 from fedgrid.tracking.scoring.study import Study, require_one, split_name
-from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, choose, explain_cells, over_seeds
+from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, explain_cells, over_seeds, restrict
 from fedgrid.tracking.tables.table import ABSENT, NONE, Cell, Column, Row, Table, dash, number, share
 
 ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
@@ -74,7 +74,7 @@ def published_rounds(study: Study) -> Table:
             StudyColumn(
                 split_name(split),
                 f"{clients} clients",
-                cell=choose(published_round, clients=clients, split=split),
+                cell=restrict(published_round, clients=clients, split=split),
             )
             for clients, split in _scenarios(study)
         ),
@@ -160,7 +160,7 @@ def _by_split(
             heading,
             split_name(split),
             highest=True,
-            cell=choose(partial(cell_of, measure=measure), split=split),
+            cell=restrict(partial(cell_of, measure=measure), split=split),
         )
         for split in study.splits
         for heading, measure in headings.items()

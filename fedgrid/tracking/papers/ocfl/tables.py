@@ -7,7 +7,7 @@ from fedgrid.tracking.papers.ocfl import numbers, reasons
 from fedgrid.tracking.papers.shared.paper import Paper, put_beside, table_beside
 from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
 from fedgrid.tracking.scoring.study import Study, split_name
-from fedgrid.tracking.tables.cells import StudyColumn, choose, over_scenarios
+from fedgrid.tracking.tables.cells import StudyColumn, over_scenarios, restrict
 from fedgrid.tracking.tables.clustering import published_cell, published_round
 from fedgrid.tracking.tables.personalisation import LAST, MEAN, PUBLISHED, SPANS, untested
 from fedgrid.tracking.tables.table import NONE, Cell, Table, fixed
@@ -50,7 +50,7 @@ def _clustering(study: Study) -> Table:
             heading,
             split_name(split),
             reasons.column_notes(heading),
-            cell=choose(partial(_score, heading=heading), split=split),
+            cell=restrict(partial(_score, heading=heading), split=split),
         )
         for split in study.splits
         for heading in PUBLISHED_CLUSTERING
@@ -92,7 +92,7 @@ def _score(study: Study, heading: str) -> Cell:
 def _rounds(study: Study) -> Table:
     columns = (
         StudyColumn(
-            split_name(split), f"{clients} clients", cell=choose(_round, clients=clients, split=split)
+            split_name(split), f"{clients} clients", cell=restrict(_round, clients=clients, split=split)
         )
         for _, clients, split, *_ in study.scenarios
     )
