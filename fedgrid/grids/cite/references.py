@@ -10,7 +10,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 
 RELEASED = "2026"
-"""The year of this version, as CITATION.cff has it."""
+"""The year of this version, as CITATION.cff has it once there is a tag."""
 KEY = re.compile(r"^@\w+\{([^,]+),", re.MULTILINE)
 
 

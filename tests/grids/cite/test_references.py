@@ -92,7 +92,8 @@ def test_fedgrid_is_cited_as_citation_cff_says():
     assert re.sub(r"[{}]", "", ours["title"]) == file["title"]
     assert ours["author"] == f"{{{' and '.join(author['name'] for author in file['authors'])}}}"
     assert ours["note"] == f"Version {file['version']}"
-    assert ours["year"] == str(file["date-released"].year)
+    if "date-released" in file:  # Not before the version is tagged.
+        assert ours["year"] == str(file["date-released"].year)
 
 
 def test_what_local_can_name_is_an_algorithm_with_a_citation():
