@@ -7,7 +7,7 @@ from secrets import token_hex
 from stat import S_IMODE
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.leases.held_file import create_file
+from fedgrid.engine.runtime.storage.atomic import create_file
 
 DEFAULT = "~/.ray/auth_token"
 NUM_BYTES = 32

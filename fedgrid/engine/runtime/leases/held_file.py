@@ -11,7 +11,6 @@ client of Linux 6.1 may repeat its LOCK request for ever, and all that want the 
 import json
 import os
 from contextlib import suppress
-from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
@@ -19,7 +18,6 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import FedgridError
 from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_here
-from fedgrid.engine.runtime.storage.atomic import PARTIAL, flush
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
 EXPIRES_AFTER = 60.0
@@ -125,42 +123,3 @@ def read_holder(data: bytes) -> dict[str, Any]:
         if isinstance(content, dict):
             return content
     return {}
-
-
-def create_file(path: Path, text: str, mode: int = 0o666, *, flushed: bool = True) -> bool:
-    """Create a whole file; return False if there is one of that name, which stays.
-
-    A process that is killed meanwhile leaves no empty file of that name.
-    """
-    temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
-    try:
-        temporary.touch(mode)
-        temporary.write_text(text)
-        if flushed:
-            flush(temporary)
-        link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink(missing_ok=True)
-    return True
-
-
-def link(temporary: Path, path: Path) -> None:
-    """Give a finished file another name; write it there on a file system without hard links.
-
-    Raises:
-        FileExistsError: there is another file of that name.
-    """
-    try:
-        os.link(temporary, path)
-    except OSError as error:
-        # A network file system may have made the link although its reply was lost.
-        with suppress(OSError):
-            if samefile(temporary, path):
-                return
-        if isinstance(error, FileExistsError):
-            raise
-        text = temporary.read_bytes()
-        with path.open("xb") as file:
-            file.write(text)

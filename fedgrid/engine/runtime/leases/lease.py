@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, FedgridError, RunError
-from fedgrid.engine.runtime.leases.driver import FOLDER, NO_KEYS, SETTLED, Driver, Keys, name_file, read_files
+from fedgrid.engine.runtime.leases.driver import NO_KEYS, SETTLED, Driver, Keys, name_file, read_files
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER, HeldFile, Observer
 from fedgrid.engine.runtime.leases.processes import user_name
-from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group, write_text
+from fedgrid.engine.runtime.storage.atomic import disk_errors, share_with_group
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
@@ -71,7 +71,6 @@ class Lease(HeldFile):
         try:
             with disk_errors(root):
                 share_with_group(root)
-                (root / FOLDER).mkdir(parents=True, exist_ok=True)
                 try:
                     while not self._try_to_settle():
                         pass
@@ -136,8 +135,7 @@ class Lease(HeldFile):
     def _write(self, *, settled: bool) -> None:
         with self._writing:
             self.content |= {SETTLED: int(settled), **self._keys.as_json()}
-            write_text(self.path, self.text())
-            self._storage.push(self._name)
+            self._storage.put({self._name: self.text().encode()})
 
     def _renew_file(self) -> bool:
         """Renew the file; return False if another driver has deleted it."""
@@ -187,9 +185,8 @@ class Lease(HeldFile):
 
     def _delete(self, gone: Driver) -> None:
         """Delete the file of a driver that is gone, unless it has changed. If that fails, it stays."""
-        with suppress(PermissionError):
+        with suppress(PermissionError, DeniedError):
             if self._storage.read(gone.name) == gone.data:
-                (self._storage.root / gone.name).unlink(missing_ok=True)
                 self._storage.remove(gone.name)
 
     def _refusal(self, other: Driver) -> ConfigError:

@@ -8,8 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.leases.held_file import create_file
-from fedgrid.engine.runtime.storage.atomic import disk_errors
+from fedgrid.engine.runtime.storage.atomic import create_file, disk_errors
 from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.sealed_json import seal
@@ -27,13 +26,11 @@ def claim(storage: Storage) -> str:
         RunError: the storage cannot be reached.
     """
     storage.refresh(NAME)
-    is_new = not (storage.root / NAME).exists()
-    storage_id = id_of(storage.root)
-    if is_new:
-        storage.push(NAME)
+    if storage.uri and not (storage.root / NAME).exists():
+        with disk_errors(storage.root):
+            storage.put({NAME: _draw_id().encode()})
         storage.refresh(NAME)
-        storage_id = id_of(storage.root)
-    return storage_id
+    return id_of(storage.root)
 
 
 def id_of(root: Path) -> str:
@@ -47,8 +44,12 @@ def id_of(root: Path) -> str:
     if not path.exists():
         with disk_errors(root):
             root.mkdir(parents=True, exist_ok=True)
-            create_file(path, seal({"id": token_hex(8)}))
+            create_file(path, _draw_id())
     try:
         return str(unseal(path)["id"])
     except (OSError, DamagedFile, KeyError) as error:
         raise ConfigError(f"{path} is damaged; delete it, and MLflow gets these runs anew") from error
+
+
+def _draw_id() -> str:
+    return seal({"id": token_hex(8)})

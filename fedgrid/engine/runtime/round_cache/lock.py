@@ -8,7 +8,8 @@ round: the lock saves time, and no result depends on it.
 from contextlib import suppress
 from pathlib import Path
 
-from fedgrid.engine.runtime.leases.held_file import HeldFile, Observer, create_file
+from fedgrid.engine.runtime.leases.held_file import HeldFile, Observer
+from fedgrid.engine.runtime.storage.atomic import create_file
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
 

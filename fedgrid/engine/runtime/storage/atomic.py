@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from errno import EDQUOT, ENOSPC
+from os.path import samefile
 from pathlib import Path
 from secrets import token_hex
 from shutil import copyfile
@@ -70,6 +71,45 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Replace a small file."""
     with replacing(path) as (temporary,):
         temporary.write_bytes(data)
+
+
+def create_file(path: Path, text: str, mode: int = 0o666, *, flushed: bool = True) -> bool:
+    """Create a whole file; return False if there is one of that name, which stays.
+
+    A process that is killed meanwhile leaves no empty file of that name.
+    """
+    temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
+    try:
+        temporary.touch(mode)
+        temporary.write_text(text)
+        if flushed:
+            flush(temporary)
+        link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    return True
+
+
+def link(temporary: Path, path: Path) -> None:
+    """Give a finished file another name; write it there on a file system without hard links.
+
+    Raises:
+        FileExistsError: there is another file of that name.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        # A network file system may have made the link although its reply was lost.
+        with suppress(OSError):
+            if samefile(temporary, path):
+                return
+        if isinstance(error, FileExistsError):
+            raise
+        text = temporary.read_bytes()
+        with path.open("xb") as file:
+            file.write(text)
 
 
 def unlink_copies(path: Path) -> None:

@@ -1,15 +1,12 @@
-"""Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme; and of its mirror."""
+"""Files at a URI: pyarrow's file systems, as in Ray, and fsspec for every other scheme."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from shutil import copyfileobj
-from time import time
 
 import pyarrow as pa
 from pyarrow import fs
@@ -18,8 +15,6 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
-PUSH_SECONDS = 60.0
-"""An upload may not have reached a file of the mirror that is younger."""
 
 
 @lru_cache(maxsize=4)
@@ -131,29 +126,3 @@ def one_line(error: Exception) -> str:
     """Return the first line of a library's error message."""
     text = str(error) or type(error).__name__
     return text.splitlines()[0]
-
-
-@contextmanager
-def uploading(root: Path) -> Iterator[None]:
-    """Tell this machine's other processes that files of the mirror `root` are being sent in the block."""
-    # NFS gives a shared lock only on a file that is open for reading, and an exclusive one for writing.
-    with _lock(root).open("a+") as file:
-        flock(file, LOCK_SH)
-        yield
-
-
-def is_deletable(root: Path, path: Path) -> bool:
-    """Return whether a file of the mirror `root` that is missing at the URI has been deleted there."""
-    try:
-        if path.stat().st_mtime >= time() - PUSH_SECONDS:
-            return False
-        with _lock(root).open("a+") as file:
-            flock(file, LOCK_EX | LOCK_NB)
-    except (FileNotFoundError, BlockingIOError):
-        return False
-    return True
-
-
-def _lock(root: Path) -> Path:
-    root.parent.mkdir(parents=True, exist_ok=True)
-    return root.with_name(f"{root.name}.uploading")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from pyarrow import fs
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, RunError, StorageError, is_denied
 from fedgrid.engine.runtime.storage.atomic import ASIDE, PARTIAL, disk_errors, flush, replacing
 from fedgrid.engine.runtime.storage.clock import Patience
-from fedgrid.engine.runtime.storage.remote import Remote, is_deletable, one_line, uploading
+from fedgrid.engine.runtime.storage.remote import Remote, one_line
 from fedgrid.engine.runtime.storage.user_files import absolute, cache_folder
 from fedgrid.manifest import MANIFEST, FileEntry
 from fedgrid.redaction import redacted
@@ -50,9 +50,10 @@ T = TypeVar("T")
 class Storage:
     """A folder of runs and grids: bytes by name, which is relative to `root`, with slashes.
 
-    With a URI, `root` is a mirror of it: new files are pushed, files of other machines are pulled. Object
-    stores replace files atomically. On other file systems a process that is killed during a push may leave
-    a truncated file.
+    With a URI, `root` is a mirror of it: new files are sent there before they get their names here, and files
+    of other machines are pulled. So a file here that was here before the URI was listed, and is not in that
+    list, has been deleted there. Object stores replace files atomically. On other file systems a process that
+    is killed while it sends a file may leave a truncated one.
     """
 
     root: Path
@@ -121,10 +122,10 @@ class Storage:
             raise RunError(f"{self}: {one_line(error)}; run the same command again to continue") from error
 
     def put(self, files: Mapping[str, Content], *, is_flushed: bool = True) -> dict[str, FileEntry]:
-        """Write files, here and then at the URI; folders on the way to them are made.
+        """Write files, at the URI and here; folders on the way to them are made.
 
         Each is the old or the new one, whole, whenever this process is killed. They take their places in the
-        given order, so that one that makes the others count comes last.
+        given order, first at the URI, so that one that makes the others count comes last.
 
         Args:
             files: name -> its bytes, or what writes them to a path.
@@ -135,7 +136,7 @@ class Storage:
 
         Raises:
             OSError: one cannot be written here; none is there then, unless it happens between two renames.
-            RunError: the URI cannot be written.
+            RunError: the URI cannot be written; here all files are as before.
         """
         paths = [self.root / name for name in files]
         folders = {path.parent for path in paths}
@@ -150,21 +151,24 @@ class Storage:
                 else:
                     content(path)
                     entries[name] = FileEntry.of_file(path)
+            for name, path in zip(files, temporaries, strict=True):
+                self._send(path, name)
         for folder in folders if is_flushed else ():
             flush(folder)
-        self.push(*files)
         return entries
 
     def push(self, *names: str) -> None:
-        """Copy files to the URI, in the given order; a file that marks the others as valid comes last.
+        """Copy files that were not written by `put` to the URI, in the given order.
 
         Raises:
             RunError: the URI cannot be written.
         """
+        for name in names:
+            self._send(self.root / name, name)
+
+    def _send(self, path: Path, name: str) -> None:
         if self.uri:
-            with uploading(self.root):
-                for name in names:
-                    self._repeat("written", partial(self._remote.send, self.root / name, name))
+            self._repeat("written", partial(self._remote.send, path, name))
 
     def remove(self, *names: str) -> None:
         """Delete files, or folders with their content, at the URI and here; missing ones are ignored.
@@ -181,6 +185,10 @@ class Storage:
                 else:
                     path.unlink(missing_ok=True)
 
+    def name_path(self, path: Path) -> str:
+        """Return the name of a file or folder below `root`."""
+        return path.relative_to(self.root).as_posix()
+
     def refresh(self, *names: str) -> None:
         """Fetch these files from the URI; delete those in the mirror that are missing there.
 
@@ -188,7 +196,11 @@ class Storage:
             RunError: the URI cannot be read.
         """
         if self.uri:
-            self._repeat("read", lambda: self._mirror(self._remote.find(names), names))
+            self._repeat("read", partial(self._refresh, names))
+
+    def _refresh(self, names: Sequence[str]) -> None:
+        here = [name for name in names if (self.root / name).exists()]
+        self._mirror(self._remote.find(names), here)
 
     def pull(self, folder: str, skip: tuple[str, ...] = (), only: tuple[str, ...] = ("",)) -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
@@ -216,10 +228,10 @@ class Storage:
         for _ in range(PULLS):
             if before == now:
                 break
+            here = [name for name in self._files(folder) if concerns(name)]
             files = {name: info for name, info in self._remote.list_files(folder).items() if concerns(name)}
             last = {manifest: files.pop(manifest)} if manifest in files else {}
-            here = [name for name in self._files(folder) if concerns(name) and name not in last]
-            self._mirror(files, here)
+            self._mirror(files, [name for name in here if name not in last])
             self._mirror(last, [])
             before, now = now, self._remote.read(manifest)
 
@@ -257,7 +269,7 @@ class Storage:
             with suppress(FileNotFoundError):  # It has just been deleted.
                 about = (self.root / name).stat()
                 facts[name] = about.st_size, about.st_mtime_ns
-        return {name: facts[name] for name in facts if PARTIAL not in name}
+        return facts
 
     def pull_marks(self) -> None:
         """Pull the small files with the progress of each run and grid.
@@ -269,10 +281,10 @@ class Storage:
             self._repeat("read", self._pull_marks)
 
     def _pull_marks(self) -> None:
-        files = {name: info for name, info in self._remote.list_files("").items() if MARKS.fullmatch(name)}
         paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
-        marks = [path for path in paths if MARKS.fullmatch(self._name(path))]
-        self._mirror(files, [self._name(path) for path in marks if is_deletable(self.root, path)])
+        here = [name for name in self._complete(paths) if MARKS.fullmatch(name)]
+        files = {name: info for name, info in self._remote.list_files("").items() if MARKS.fullmatch(name)}
+        self._mirror(files, here)
 
     def check_rights(self) -> None:
         """Check that a run could be stored here, as far as that is known without a write.
@@ -327,11 +339,11 @@ class Storage:
             raise RunError(f"{error}; run the same command again to continue") from error.__cause__
 
     def _files(self, folder: str) -> list[str]:
-        paths = (self.root / folder).rglob("*")
-        return [self._name(path) for path in paths if path.is_file()]
+        return self._complete((self.root / folder).rglob("*"))
 
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
+    def _complete(self, paths: Iterable[Path]) -> list[str]:
+        names = [self.name_path(path) for path in paths if path.is_file()]
+        return [name for name in names if PARTIAL not in name]
 
     def _mirror(self, files: Mapping[str, fs.FileInfo], here: Sequence[str]) -> None:
         """Fetch files of the URI that differ; delete those `here` that are not among them."""

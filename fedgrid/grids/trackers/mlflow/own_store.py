@@ -14,8 +14,7 @@ from shutil import copyfile
 from tempfile import TemporaryDirectory
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.leases.held_file import link
-from fedgrid.engine.runtime.storage.atomic import unlink_copies
+from fedgrid.engine.runtime.storage.atomic import link, unlink_copies
 from fedgrid.engine.runtime.storage.user_files import cache_folder
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.trackers.mlflow.store import connect, database_file, default_uri, one_line

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.leases import held_file
 from fedgrid.engine.runtime.leases.storage_id import claim, id_of
+from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.format import OtherVersion
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.sealed_json import LAYOUT
@@ -29,14 +29,14 @@ def test_every_machine_sees_the_id_of_a_uri(tmp_path, monkeypatch):
 
 def test_drivers_that_start_together_get_one_id(tmp_path, monkeypatch):
     """The second has written its file as the first is about to."""
-    link, second = held_file.link, []
+    link, second = atomic.link, []
 
     def late(temporary, path):
-        monkeypatch.setattr(held_file, "link", link)
+        monkeypatch.setattr(atomic, "link", link)
         second.append(id_of(tmp_path))
         link(temporary, path)
 
-    monkeypatch.setattr(held_file, "link", late)
+    monkeypatch.setattr(atomic, "link", late)
     assert id_of(tmp_path) == second[0]
     assert [path.name for path in tmp_path.iterdir()] == ["storage.json"]
 

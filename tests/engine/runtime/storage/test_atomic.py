@@ -12,8 +12,10 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.storage.atomic import (
     ABANDONED_AFTER,
     PARTIAL,
+    create_file,
     delete_abandoned,
     delete_partial,
+    link,
     replacing,
     share_with_group,
 )
@@ -90,3 +92,28 @@ def test_files_of_killed_writers_in_a_folder_are_deleted(tmp_path):
         (tmp_path / name).write_text("text")
     delete_partial(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["rounds.parquet"]
+
+
+def test_file_is_created_once(tmp_path):
+    assert create_file(tmp_path / "file", "mine")
+    assert not create_file(tmp_path / "file", "other")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_link_whose_reply_was_lost_is_ours(tmp_path, monkeypatch):
+    """A network file system makes the link, loses the reply and asks again: then the name exists."""
+    make = os.link
+
+    def twice(source, target):
+        make(source, target)
+        make(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    (mine := tmp_path / "mine").write_text("a")
+    link(mine, tmp_path / "taken")
+    (tmp_path / "other").write_text("b")
+    with pytest.raises(FileExistsError):
+        link(mine, tmp_path / "other")
+    assert (tmp_path / "taken").read_text() == "a"
+    assert (tmp_path / "other").read_text() == "b"

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, DeniedError, is_final
-from fedgrid.engine.runtime.leases import lease as lease_module
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.clock import Clock
@@ -59,10 +58,10 @@ def test_other_errors_of_a_disk_may_pass():
 
 
 def test_a_lease_on_a_read_only_storage_is_refused_as_bad_input(tmp_path, monkeypatch):
-    def write(path, content):
+    def write(storage, files):
         raise error_of(errno.EROFS)
 
-    monkeypatch.setattr(lease_module, "write_text", write)
+    monkeypatch.setattr(Storage, "put", write)
     with pytest.raises(ConfigError, match=f"--storage {tmp_path} cannot be written: Read-only file system"):
         Lease(Storage(tmp_path), "mine", clock=Clock()).__enter__()
 

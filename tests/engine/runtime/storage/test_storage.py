@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 from dataclasses import replace
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -53,13 +54,11 @@ def machine(tmp_path, monkeypatch, uri):
     return storage
 
 
-def write(storage, name, text, age=0.0):
-    """Write a file to the mirror, as if `age` seconds ago."""
+def write(storage, name, text):
+    """Write a file to the mirror alone."""
     path = storage.root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    now = path.stat().st_mtime
-    os.utime(path, (now - age, now - age))
 
 
 def files(folder):
@@ -216,35 +215,49 @@ def test_marks_are_pulled_without_the_records(machine):
     assert set(files(there.root)) == marks
 
 
-def test_old_marks_missing_at_the_uri_are_deleted(machine):
-    """A new mark may be missing at the URI because another process of this machine is still pushing it."""
+def test_marks_missing_at_the_uri_are_deleted(machine):
     here = machine("here")
-    write(here, "old/failed.json", "retried elsewhere", age=3600)
-    write(here, "new/manifest.json", "just written")
-    write(here, "old/rounds.parquet", "no mark", age=3600)
-    write(here, "mlartifacts/1/run/config.json", "no mark", age=3600)
+    others = {"run/rounds.parquet", "mlartifacts/1/run/config.json", "grids/paper/figures/a.svg"}
+    for name in ("run/failed.json", "grids/paper/stop", *others):
+        write(here, name, "text")
     here.pull_marks()
-    assert set(files(here.root)) == {
-        "new/manifest.json",
-        "old/rounds.parquet",
-        "mlartifacts/1/run/config.json",
-    }
+    assert set(files(here.root)) == others
 
 
-def test_status_during_a_slow_upload_leaves_its_marks_alone(machine, monkeypatch):
-    """The state is large: its mark is older than a minute before the upload gets to it."""
+LOOKS = {
+    "pull_marks": lambda storage: storage.pull_marks(),
+    "pull": lambda storage: storage.pull("run"),
+    "refresh": lambda storage: storage.refresh("run/config.json", "run/manifest.json"),
+}
+"""What other processes on this machine do with the mirror that they share."""
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_files_that_are_being_sent_stay_here(machine, monkeypatch, look):
     here = machine("here")
-    names = ("run/state-000002.safetensors", "run/manifest.json")
-    for name in names:
-        write(here, name, name, age=3600)
 
-    def upload(remote, path, name, send=Remote.send):
-        here.pull_marks()
+    def send_late(remote, path, name, send=Remote.send):
+        look(here)
         send(remote, path, name)
 
-    monkeypatch.setattr(Remote, "send", upload)
-    here.push(*names)
-    assert set(files(here.root)) == set(names)
+    monkeypatch.setattr(Remote, "send", send_late)
+    here.put({"run/config.json": b"new", "run/manifest.json": b"new"})
+    assert set(files(here.root)) == {"run/config.json", "run/manifest.json"}
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
+def test_file_that_is_new_since_the_uri_was_listed_stays_here(machine, monkeypatch, look):
+    here = machine("here")
+
+    def put_after(remote, given, find):
+        found = find(remote, given)
+        here.put({"run/manifest.json": b"new"})
+        return found
+
+    for name in ("list_files", "find"):
+        monkeypatch.setattr(Remote, name, partialmethod(put_after, find=getattr(Remote, name)))
+    look(here)
+    assert files(here.root) == {"run/manifest.json": "new"}
 
 
 def test_refresh_fetches_or_deletes_a_single_file(machine):
