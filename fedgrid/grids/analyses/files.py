@@ -12,7 +12,7 @@ from typing import Any
 
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes, write_text
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.format import DamagedFile, check_run, checksum, manifest_of, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Artifacts, Job, JobResult
@@ -91,16 +91,10 @@ class JobFiles:
         }
         if taken := mark.keys() & artifacts.about.keys():
             raise RunError(f"a result is called {min(taken)}, which is a key of the mark; rename it")
+        files = {self.storage.name_path(self.file(end)): data for end, data in artifacts.files.items()}
+        files[self.storage.name_path(self.mark)] = seal({**mark, **artifacts.about}, indent=1).encode()
         with disk_errors(self.run):
-            self.mark.parent.mkdir(exist_ok=True)
-            for end, data in artifacts.files.items():
-                write_bytes(self.file(end), data)
-            write_text(self.mark, seal({**mark, **artifacts.about}, indent=1))
-            self.push(*map(self.file, artifacts.files), self.mark)
-
-    def push(self, *paths: Path) -> None:
-        """Send files to the storage's URI, if it has one."""
-        self.storage.push(*(path.relative_to(self.storage.root).as_posix() for path in paths))
+            self.storage.put(files)
 
     def _state(self) -> str | None:
         """Return a digest of the state's checksums, None if the run has no such state."""

@@ -65,8 +65,7 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
             tracker.artifact(run, folder / f"{name}.png", analysis.folder)
     files = JobFiles(storage, analysis.folder, result.job)
     with disk_errors(files.run):
-        write_mark(files.file(".mlflow.json"), uri, results=_digest(result))
-        files.push(files.file(".mlflow.json"))
+        write_mark(storage, files.file(".mlflow.json"), uri, results=_digest(result))
     return True
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import OUTCOMES, SETTINGS, KeptResults, TunedMethod, read_outcomes, texts_of
 from fedgrid.grids.arena.methods import plays
@@ -178,14 +177,10 @@ def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[Plate]) -> boo
 
 
 def _draw(folder: GridFolder, plates: Sequence[Plate]) -> None:
-    from fedgrid.tracking.figures import save
+    from fedgrid.tracking.figures.style import encode_figure
 
-    place = folder.path / FIGURES
-    with disk_errors(place):
-        place.mkdir(parents=True, exist_ok=True)
-        for plate in plates:
-            figure = plate.draw()
-            for kind in FORMATS:
-                save(figure, place / f"{plate.name}.{kind}")
-    root = folder.storage.root
-    folder.storage.push(*(path.relative_to(root).as_posix() for path in sorted(place.iterdir())))
+    for plate in plates:
+        figure = plate.draw()
+        for kind in FORMATS:
+            file = f"{plate.name}.{kind}"
+            folder.write(f"{FIGURES}/{file}", encode_figure(figure, file))

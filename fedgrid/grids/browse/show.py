@@ -20,7 +20,7 @@ from fedgrid.grids.display import figure_file
 from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.steps import Steps
 from fedgrid.grids.results.grid_folder import list_grids
-from fedgrid.grids.trackers.annotations import FILE, annotations_of
+from fedgrid.grids.trackers.annotations import annotations_of
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import is_missing, tracking_uri
@@ -117,8 +117,7 @@ def annotate(
     if not folder.is_dir():
         raise ConfigError(f"{run.name} ({run.run_id}) has not started; there is nothing to tag yet")
     now = annotations_of(folder).changed(tags, note)
-    now.write(folder)
-    storage.push(f"{folder.name}/{FILE}")
+    now.write(folder, storage)
     with Steps(console) as steps:
         steps.say("Logging to MLflow")
         for grid in grids:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from shutil import copyfile
 
@@ -12,10 +13,10 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.format import checksum
 from fedgrid.engine.runtime.storage.hints import command
-from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.engine.runtime.storage.storage import Content, Storage
 from fedgrid.grids.bundles.layout import RECORDS, RUN_FILES, STORAGE, group_names
 from fedgrid.grids.bundles.read import Bundle, open_bundle
 from fedgrid.grids.bundles.verdicts import names_of_other_scores
@@ -121,10 +122,7 @@ def _is_other(run: RunConfig, bundle: Bundle, storage: Storage, names: Sequence[
 def _take(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> None:
     """Copy a run without its models; what says whose it is comes before the mark of a finished run."""
     theirs, ours = (folder_of(place.root, run) for place in (bundle.storage, storage))
+    files: dict[str, Content] = {IMPORTED: seal_import(run.run_id, name, bundle.digest).encode()}
+    files |= {file: partial(copyfile, theirs / file) for file in RUN_FILES if (theirs / file).exists()}
     with disk_errors(ours):
-        ours.mkdir(parents=True, exist_ok=True)
-        write_text(ours / IMPORTED, seal_import(run.run_id, name, bundle.digest))
-        files = [file for file in RUN_FILES if (theirs / file).exists()]
-        for file in files:
-            copyfile(theirs / file, ours / file)
-        storage.push(*(f"{ours.name}/{file}" for file in (IMPORTED, *files)))
+        storage.put({f"{ours.name}/{file}": content for file, content in files.items()})

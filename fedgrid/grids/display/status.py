@@ -130,7 +130,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     stored = grid.read()
     runs = stored.runs
     driver = find_driver(storage, name)
-    is_running = driver is not None and driver.what == name
+    is_running = driver is not None
     progress = _read_progress(grid) if is_running else {}
     with trust_times(storage):
         looks = [(run, look(storage, run)) for run in runs]
@@ -148,7 +148,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
     done = sum(now.is_finished for _, now in looks)
     return {
         "grid": name,
-        "driver": driver.process if driver is not None and is_running else None,
+        "driver": driver.process if driver else None,
         "stopping": is_running and grid.stop_asked(),
         "total": len(runs),
         "done": done,
@@ -183,7 +183,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
     grid = GridFolder(storage, name)
     grid.runs()
     driver = find_driver(storage, name)
-    if driver is None or driver.what != name:
+    if driver is None:
         raise ConfigError(f"{name} is not running; `{command(storage, 'status', name)}` shows its progress")
     grid.ask_to_stop()
     print_plain(

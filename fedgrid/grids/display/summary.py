@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Sequence
 from functools import partial
+from io import StringIO
 from math import isinf
 from pathlib import Path
 from textwrap import fill
@@ -33,6 +34,7 @@ from fedgrid.grids.results.grid_folder import GridFolder, superseded_line
 from fedgrid.grids.results.runs import about, read_runs
 from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 
+SUMMARY = "summary.csv"
 ROWS_SHOWN = 40
 """Up to this many runs each has its own row."""
 
@@ -101,25 +103,29 @@ def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[s
         lines.finish(config, run)
 
 
-def write_summary(runs: Sequence[RunConfig], storage: Storage, folder: Path) -> Path:
-    """Write `summary.csv` into `folder`: a row for each finished run of a grid, as in the results table.
+def write_summary(runs: Sequence[RunConfig], grid: GridFolder) -> Path:
+    """Write `summary.csv` into a grid's folder: a row for each of its finished runs, as in the results table.
 
     It has columns for the settings in which the runs differ, and names folders as in the storage.
+
+    Raises:
+        RunError: it cannot be written.
     """
-    path, keys = folder / "summary.csv", naming_keys(runs)
+    keys = naming_keys(runs)
     rows = [
         result_row(run, keys) | {"variant": run.variant, "folder": run.folder.name}
-        for run in read_runs(runs, storage)
+        for run in read_runs(runs, grid.storage)
         if run.state == FINISHED
     ]
     # Scores of attackers and moved clients are only in the rows of runs that have some.
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        if rows:
-            writer.writeheader()
-        writer.writerows(rows)
-    return path
+    text = StringIO()
+    writer = csv.DictWriter(text, columns)
+    if rows:
+        writer.writeheader()
+    writer.writerows(rows)
+    grid.write(SUMMARY, text.getvalue())
+    return grid.path / SUMMARY
 
 
 def _show_scores(runs: Sequence[Run], storage: Storage, name: str, console: Console) -> None:

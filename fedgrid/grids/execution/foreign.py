@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from shutil import rmtree
 
 import pyarrow as pa
 
@@ -10,7 +9,6 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.summary import write_summary
 from fedgrid.grids.following.trackers import Trackers
@@ -98,15 +96,10 @@ class ForeignGrid:
             self._forget(run)
         self._folder.keep(self.runs, self._text)
         runs = self._folder.runs()
-        summary = write_summary(runs, self._storage, self._folder.path)
-        self._storage.push(summary.relative_to(self._storage.root).as_posix())
+        summary = write_summary(runs, self._folder)
         with self._trackers.following(runs, [*replaced, *untold]):
             self._trackers.summary([summary], sum(is_finished(self._storage, run) for run in runs), 0)
 
     def _forget(self, config: RunConfig) -> None:
         """Delete a run's folder, if there is one."""
-        folder = folder_of(self._storage.root, config)
-        self._storage.remove(folder.name)
-        if folder.exists():
-            with disk_errors(folder):
-                rmtree(folder)
+        self._storage.remove(folder_of(self._storage.root, config).name)

@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
-from shutil import rmtree
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -105,7 +104,7 @@ def launch(
         with stop_gracefully(watch.ask_to_stop):
             _run_and_grow(grid, todo, then, executor, watch)
         watch.write_progress()
-        written = write_summary(folder.runs(), storage, folder.path)
+        written = write_summary(folder.runs(), folder)
         trackers.summary([written], watch.tally.done, len(watch.failures), stopped=watch.stopping)
     return LaunchResult(tuple(watch.failures), watch.tally, watch.stopping)
 
@@ -192,9 +191,7 @@ def _forget(
 ) -> None:
     """Delete what is to be done again, and the cached rounds that it could use."""
     shared_prefixes = {f"{FOLDER}/{run.shared_prefix}" for run in todo} if cached else set()
-    for name in (*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes)):
-        storage.remove(name)
-        rmtree(storage.root / name, ignore_errors=True)
+    storage.remove(*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes))
     lease.replace_keys(make_launch_keys(grid.runs, todo, cached=cached))
 
 

@@ -21,7 +21,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors, write_bytes
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.hints import command, no_grid
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -313,7 +313,6 @@ class GridFolder:
 
     def withdraw_stop(self) -> None:
         """Withdraw the request to stop."""
-        (self.path / STOP).unlink(missing_ok=True)
         self.storage.remove(self._name(STOP))
 
     def stop_asked(self) -> bool:
@@ -356,9 +355,7 @@ class GridFolder:
             RunError: if it cannot be written.
         """
         with disk_errors(self.path):
-            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-            write_bytes(self.path / name, content.encode() if isinstance(content, str) else content)
-            self.storage.push(self._name(name))
+            self.storage.put({self._name(name): content.encode() if isinstance(content, str) else content})
 
     def _name(self, name: str) -> str:
         return Path(GRIDS, self.name, name).as_posix()

@@ -126,7 +126,7 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust:
     for digest in digests:
         if digest not in in_use:
             path = folder / _name(digest)
-            storage.refresh(path.relative_to(storage.root).as_posix())
+            storage.refresh(storage.name_path(path))
             entry = index.get(digest)
             source = _source(path, digest, entry.plugin if entry else None)
             if source.code is not None and not trust:

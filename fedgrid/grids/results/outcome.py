@@ -13,7 +13,7 @@ from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.integrity.made_with import parts_of
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside, write_text
+from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import Checked, Stat
@@ -141,8 +141,7 @@ def write_scores(config: RunConfig, storage: Storage) -> None:
         if damage(storage, config):
             set_aside(folder, [SCORES])
         about = {RUN_ID: config.run_id, **({SCORING: VERSION} if VERSION > 1 else {})}
-        write_text(folder / SCORES, seal({**about, **scores}, indent=2))
-    storage.push(f"{folder.name}/{SCORES}")
+        storage.put({f"{folder.name}/{SCORES}": seal({**about, **scores}, indent=2).encode()})
 
 
 def _is_number(value: object) -> bool:

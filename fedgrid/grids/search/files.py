@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.preset_files import SEARCH
@@ -99,11 +98,10 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
     figures = folder.path / FIGURES
     results = folder.path / FOUND
     if not (results.exists() and results.read_bytes() == text.encode() and figures.exists()):
-        _draw(search, trials, figures)
+        _draw(search, trials, folder)
         folder.write(TABLE, _table(search, trials))
         # Last: where this file exists, the others are complete.
         folder.write(FOUND, text)
-        storage.push(*(path.relative_to(storage.root).as_posix() for path in sorted(figures.iterdir())))
     return [folder.path / FOUND, folder.path / TABLE]
 
 
@@ -141,11 +139,11 @@ def _table(search: Search, trials: Sequence[Trial]) -> str:
     return csv_text(lines)
 
 
-def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
+def _draw(search: Search, trials: Sequence[Trial], folder: GridFolder) -> None:
     """Draw the scores over each range of numbers, and a heat map over the first two ranges."""
     # Importing matplotlib takes a second.
-    from fedgrid.tracking.figures import save
     from fedgrid.tracking.figures.search import Axis, Tried, heat_map, score_curves
+    from fedgrid.tracking.figures.style import encode_figure
 
     free = label_free(search.objective)
     panels = {OBJECTIVES[free].words: free, "ARI, which needs the truth (oracle)": ARI}
@@ -164,8 +162,7 @@ def _draw(search: Search, trials: Sequence[Trial], folder: Path) -> None:
         figures["curves"] = score_curves(tried, axes, shown, choices[0] if choices else None)
     if len(axes) > 1:
         figures["heat-map"] = heat_map(tried, axes[0], axes[1], shown)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in figures.items():
-            for kind in ("svg", "png"):
-                save(figure, folder / f"{name}.{kind}")
+    for name, figure in figures.items():
+        for kind in ("svg", "png"):
+            file = f"{name}.{kind}"
+            folder.write(f"{FIGURES}/{file}", encode_figure(figure, file))

@@ -122,7 +122,7 @@ def _log_result(search: Search, trials: list[Trial], written: list[Path], grid: 
             tracker.log(PARENT, scores, tags)
             for run_id in numbers.keys() & tracker.runs.keys():
                 tracker.log(run_id, {}, {"trial": str(numbers[run_id])})
-            write_mark(folder / MARK, uri, search=digest)
+            write_mark(storage, folder / MARK, uri, search=digest)
     except TrackerFailed as error:
         warn(f"{error}; the same command logs the result of the search to MLflow later")
 

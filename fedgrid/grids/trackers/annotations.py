@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from fedgrid.engine.federation.errors import ConfigError, unknown
-from fedgrid.engine.runtime.storage.atomic import disk_errors, write_text
+from fedgrid.engine.runtime.storage.atomic import disk_errors
 from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.plain import warn
 from fedgrid.grids.presets.axis_keys import axis_keys
 from fedgrid.redaction import printable
@@ -59,14 +60,15 @@ class Annotations:
         tags = ", ".join(f"{key}={value}" for key, value in self.tags.items())
         return [f"{name}: {text}" for name, text in (("Note", self.note), ("Tags", tags)) if text]
 
-    def write(self, folder: Path) -> None:
-        """Replace those of the run in a folder.
+    def write(self, folder: Path, storage: Storage) -> None:
+        """Replace those of the run in a folder of a storage.
 
         Raises:
             RunError: it cannot be written.
         """
+        text = seal({"note": self.note, "tags": dict(self.tags)})
         with disk_errors(folder):
-            write_text(folder / FILE, seal({"note": self.note, "tags": dict(self.tags)}))
+            storage.put({f"{folder.name}/{FILE}": text.encode()})
 
     def _check(self) -> None:
         """Refuse what MLflow, a terminal or fedgrid itself cannot take."""

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shutil import rmtree
 from typing import TypeAlias
 
 from rich.console import Console
@@ -76,7 +75,8 @@ def delete_grid(
         still = {run.run_id for run in folder.read().superseded if run in old} if only_superseded else None
         logged = _forget(name, storage, still)
         folders = [folder_of(storage.root, run) for run in plan.runs]
-        _remove(folders if only_superseded else [*folders, folder.path], storage)
+        last = [] if only_superseded else [folder.path]
+        storage.remove(*map(storage.name_path, (*folders, *last)))
         if still is not None:
             folder.drop(still)
     print_plain(console, f"Deleted {'of ' if only_superseded else ''}{name}: {plan.words}.")
@@ -103,7 +103,7 @@ def _plan_deletion(folder: GridFolder, storage: Storage, only_superseded: bool) 
 
 
 def _size(folder: Path, storage: Storage) -> int:
-    return sum(storage.sizes(folder.relative_to(storage.root).as_posix()).values())
+    return sum(storage.sizes(storage.name_path(folder)).values())
 
 
 def _confirm(ask: Ask, question: str, console: Console) -> bool:
@@ -114,15 +114,6 @@ def _confirm(ask: Ask, question: str, console: Console) -> bool:
         return True
     print_plain(console, "Nothing was deleted.")
     return False
-
-
-def _remove(folders: Collection[Path], storage: Storage) -> None:
-    for folder in folders:
-        storage.remove(folder.relative_to(storage.root).as_posix())
-        if folder.is_symlink():
-            folder.unlink()
-        elif folder.exists():
-            rmtree(folder)
 
 
 def _forget(name: str, storage: Storage, run_ids: Collection[str] | None) -> int:

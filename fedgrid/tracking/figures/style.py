@@ -226,12 +226,23 @@ def save(figure: Figure, path: Path | str) -> None:
         OSError: the file cannot be written.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    check_choice("format of a figure", suffix.removeprefix("."), figure.canvas.get_supported_filetypes())
+    path.write_bytes(encode_figure(figure, path.name))
+
+
+def encode_figure(figure: Figure, name: str) -> bytes:
+    """Return the bytes of a figure in a file of this name, whose suffix is SVG, PDF or PNG, as of `save`.
+
+    Raises:
+        ArgumentError: no format has that suffix.
+    """
+    suffix = Path(name).suffix.lower()
+    kind = suffix.removeprefix(".")
+    check_choice("format of a figure", kind, figure.canvas.get_supported_filetypes())
     without_dates = {
         ".pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
         ".png": {"Software": None},
         ".svg": {"Creator": None, "Date": None},
     }
-    with paper_style(figure), matplotlib.rc_context({"svg.hashsalt": path.name}):
-        figure.savefig(path, metadata=without_dates.get(suffix))
+    with paper_style(figure), matplotlib.rc_context({"svg.hashsalt": name}), BytesIO() as file:
+        figure.savefig(file, format=kind, metadata=without_dates.get(suffix))
+        return file.getvalue()

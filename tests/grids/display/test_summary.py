@@ -17,6 +17,7 @@ from fedgrid.grids.display.summary import show, write_summary
 from fedgrid.grids.display.tables import result_row
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.grid import Grid
+from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.runs import read_runs
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.small_grid import NOWHERE, config
@@ -72,7 +73,7 @@ def test_summary_names_the_epsilons_of_runs_with_noise(shared, tmp_path):
 
 def test_summary_file_has_both_times_of_each_run(shared, tmp_path):
     """The first computed all of its rounds, the second took some or all of them."""
-    with write_summary(RUNS, shared, tmp_path).open(newline="") as file:
+    with write_summary(RUNS, GridFolder(shared, "mine")).open(newline="") as file:
         plain, taker = csv.DictReader(file)
     assert plain["seconds"] == plain["uncached_seconds"]
     assert float(taker["seconds"]) <= float(taker["uncached_seconds"])
@@ -104,7 +105,7 @@ def test_summary_file_has_variants_settings_and_folders_within_the_storage(tmp_p
     runs = [config(seed=1, algorithm={"name": "briggs", "threshold": value}) for value in (0.1, 0.2)]
     for run in runs:
         mark_finished(tmp_path, run)
-    with write_summary(runs, Storage.of(tmp_path), tmp_path).open(newline="") as file:
+    with write_summary(runs, GridFolder(Storage.of(tmp_path), "mine")).open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["variant"] for row in rows] == ["threshold 0.1", "threshold 0.2"]
     assert [row["algorithm.threshold"] for row in rows] == ["0.1", "0.2"]

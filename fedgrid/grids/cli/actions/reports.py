@@ -167,7 +167,7 @@ def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, draw
     with disk_errors(folder, REPEATS):
         written = write(page, folder, steps.count, drawing)
     if storage is not None:
-        place = folder.relative_to(storage.root).as_posix()
+        place = storage.name_path(folder)
         storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
         storage.remove(*(f"{place}/{file}" for file in written.removed))
     return written

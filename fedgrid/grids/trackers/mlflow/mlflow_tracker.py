@@ -120,17 +120,17 @@ class MlflowTracker(Tracker):
         mlflow_run_id, rounds = self._end(run, "FINISHED")
         if run.folder.is_dir():
             with one_line(self._uri):
-                write_mark(run.folder / MARK, self._uri, mlflow_run_id=mlflow_run_id, rounds=rounds)
-            self.grid.storage.push(f"{run.folder.name}/{MARK}")
+                facts = {"mlflow_run_id": mlflow_run_id, "rounds": rounds}
+                write_mark(self.grid.storage, run.folder / MARK, self._uri, **facts)
 
     def failed(self, run: TrackedRun, status: Status) -> None:
         """End a run that is not finished."""
         self._end(run, status)
-        (run.folder / MARK).unlink(missing_ok=True)
+        self.grid.storage.remove(f"{run.folder.name}/{MARK}")
 
     def forget(self, run: TrackedRun) -> None:
         """Delete a run, if it is there; when it is opened, it is a new one."""
-        (run.folder / MARK).unlink(missing_ok=True)
+        self.grid.storage.remove(f"{run.folder.name}/{MARK}")
         if logged := self.runs.pop(run.config.run_id, None):
             self._client.delete_run(logged.info.run_id)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from fedgrid.engine.runtime.storage.atomic import write_text
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, unseal
+from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.engine.runtime.storage.user_files import expand_path
 from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.redaction import redacted
@@ -159,9 +159,13 @@ def is_marked(mark: Path, uri: str, **facts: Any) -> bool:
     return all(values.get(name) == value for name, value in {"uri": redacted(uri), **facts}.items())
 
 
-def write_mark(mark: Path, uri: str, **facts: Any) -> None:
-    """Write what `is_marked` reads."""
-    write_text(mark, seal({"uri": redacted(uri), **facts}))
+def write_mark(storage: Storage, mark: Path, uri: str, **facts: Any) -> None:
+    """Write what `is_marked` reads.
+
+    Raises:
+        OSError, RunError: it cannot be written.
+    """
+    storage.put({storage.name_path(mark): seal({"uri": redacted(uri), **facts}).encode()})
 
 
 @contextmanager
