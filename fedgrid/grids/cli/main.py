@@ -54,7 +54,7 @@ def show_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        from fedgrid.engine.runtime.integrity.commit import commit
+        from fedgrid.grids.commit import commit
 
         print(f"fedgrid {version('fedgrid')} (commit {commit()})")
         raise typer.Exit

@@ -12,8 +12,8 @@ import torch
 
 from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.clients.machine import driver
-from fedgrid.engine.runtime.integrity.commit import commit, version_of
 from fedgrid.engine.runtime.plugins.active import installed
+from fedgrid.grids.commit import commit, version_of
 from fedgrid.grids.ray_cluster.nodes import listed_gpus, usable_gpus, why
 from fedgrid.sealed_json import LAYOUT
 

@@ -16,7 +16,7 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors, set_aside
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile, check_run, unseal
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.engine.runtime.storage.user_files import Checked, Stat
+from fedgrid.grids.results.checked_runs import CheckedRuns, Stat
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.manifest import CONFIG, MANIFEST, TIMES
 from fedgrid.sealed_json import seal
@@ -158,7 +158,7 @@ def trust_times(storage: Storage) -> Iterator[None]:
     A change is seen by sizes, times and inodes. Bits that a disk has lost change none of them: commands that
     read a run's records do without this block.
     """
-    checked = Checked(storage.root)
+    checked = CheckedRuns(storage.root)
     _TRUSTED[storage.root] = checked
     try:
         yield
@@ -194,7 +194,7 @@ def _check(
 
 _CHECKED: dict[Path, tuple[tuple[Stat, ...], str | None, Times]] = {}
 """Folder -> its files when they were checked, what was wrong with them, and the run's times."""
-_TRUSTED: dict[Path, Checked] = {}
+_TRUSTED: dict[Path, CheckedRuns] = {}
 """Root of a storage -> what earlier commands found, while that is trusted."""
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError, RunError
-from fedgrid.engine.runtime.integrity.commit import commit
+from fedgrid.grids.commit import commit
 from fedgrid.grids.display.plain import print_plain
 from fedgrid.grids.ray_cluster.token import make_private, token_file
 from fedgrid.grids.submit import tunnel

@@ -13,8 +13,8 @@ from fedgrid.algorithms.contract.entry import OwnNumber
 from fedgrid.algorithms.contract.local_method import LOCAL_METHODS
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.runtime.integrity.commit import UNKNOWN, commit, version_of
 from fedgrid.engine.runtime.storage.format import DamagedFile
+from fedgrid.grids.commit import UNKNOWN, commit, version_of
 from fedgrid.grids.presets.axis_keys import AXES, SETTING, pairs_of, variant_of
 from fedgrid.grids.results.archived import is_archived
 from fedgrid.grids.results.times import Times, times_of

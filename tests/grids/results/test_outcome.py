@@ -6,10 +6,9 @@ import shutil
 import pytest
 
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
-from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.results import outcome
+from fedgrid.grids.results import checked_runs, outcome
 from fedgrid.grids.results.outcome import damage, is_finished, read_scores, trust_times, write_scores
 from fedgrid.grids.results.runs import read_runs
 from tests.helpers.finished_runs import mark_finished
@@ -23,7 +22,7 @@ RUN = config_of(0)
 def storage(tmp_path, monkeypatch):
     """A storage with a finished run, whose files count as settled at once."""
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(user_files, "SETTLED", -1.0)
+    monkeypatch.setattr(checked_runs, "SETTLED", -1.0)
     found = Storage.of(tmp_path / "runs")
     record(found.root, RUN, ROUNDS)
     mark_finished(found.root, RUN)
@@ -136,7 +135,7 @@ def test_damaged_run_is_read_by_every_command(storage, reads):
 
 
 def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkeypatch):
-    monkeypatch.setattr(user_files, "SETTLED", 2.0)
+    monkeypatch.setattr(checked_runs, "SETTLED", 2.0)
     for _ in range(2):
         assert look(storage)
         assert reads() == 1
@@ -145,7 +144,7 @@ def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkey
 @pytest.mark.parametrize("text", ["", "{", '{"runs": 3}'])
 def test_damaged_memory_costs_only_time(storage, reads, tmp_path, text):
     assert look(storage)
-    [memory] = (tmp_path / "cache" / user_files.CHECKED).iterdir()
+    [memory] = (tmp_path / "cache" / checked_runs.CHECKED).iterdir()
     memory.write_text(text)
     reads()
     assert look(storage)

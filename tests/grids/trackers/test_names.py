@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from fedgrid.engine.runtime.integrity import commit as commits
+from fedgrid.grids import commit as commits
 from fedgrid.grids.trackers import names
 from tests.helpers.small_grid import config
 

@@ -64,13 +64,8 @@ def share_with_group(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a small file."""
-    write_bytes(path, text.encode())
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace a small file."""
     with replacing(path) as (temporary,):
-        temporary.write_bytes(data)
+        temporary.write_bytes(text.encode())
 
 
 def create_file(path: Path, text: str, mode: int = 0o666, *, flushed: bool = True) -> bool:

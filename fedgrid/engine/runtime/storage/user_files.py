@@ -1,18 +1,16 @@
 """Paths as a user gives them, and the user's cache, which remembers what takes long to find out.
 
 Losing that costs time alone. Nobody else writes there, and a storage that cannot be written is served as
-well. To read all files of thousands of runs takes seconds: which finished runs had no damage is remembered by
-sizes, times and inodes of their files. If that is lost or damaged, everything is checked again.
+well.
 """
 
 import os
 import re
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
 from fedgrid.engine.runtime.storage.atomic import write_text
@@ -104,7 +102,7 @@ def cache_folder() -> Path:
     return cache(instead="FEDGRID_CACHE")
 
 
-IMAGES, FILES, DIGEST, CHECKED = "images", "files", "digest", "checked"
+IMAGES, FILES, DIGEST = "images", "files", "digest"
 
 
 def fingerprint(paths: Iterable[Path]) -> str:
@@ -150,51 +148,3 @@ def remember(kind: str, what: str, values: Mapping[str, Any]) -> bool:
 
 def _place(kind: str, what: str) -> Path:
     return cache_folder() / kind / f"{sha256(os.fsencode(what)).hexdigest()[:16]}.json"
-
-
-SETTLED = 2.0
-"""Age in seconds from which a file's times tell a later change: clocks of file systems tick slowly."""
-Stat: TypeAlias = tuple[int, ...]
-"""Size, time of the last change of content and of anything (ns), and inode; empty if there is no file."""
-
-
-class Checked:
-    """What is remembered of one storage."""
-
-    def __init__(self, root: Path) -> None:
-        """Read what is remembered of the storage at `root`; nothing if it cannot be read."""
-        self._root = str(root.absolute())
-        runs = recall(CHECKED, self._root).get("runs")
-        self._runs: dict[str, list[Any]] = runs if isinstance(runs, dict) else {}
-        """Folder -> digest of what tells a change of its files, then numbers read from them, if any."""
-        self._is_new = False
-
-    def has(self, name: str, files: Iterable[Stat]) -> bool:
-        """Return whether the run in the folder `name` was undamaged when it had these files."""
-        return bool(self._runs.get(name, [None])[0] == _digest(files))
-
-    def add(self, name: str, files: tuple[Stat, ...]) -> None:
-        """Remember that the run in the folder `name` is undamaged, unless a file may be changing just now."""
-        newest = max((moment for file in files for moment in file[1:3]), default=0)
-        if newest < (time.time() - SETTLED) * 1e9:
-            self._runs[name] = [_digest(files)]
-            self._is_new = True
-
-    def numbers(self, name: str, files: Iterable[Stat]) -> list[Any]:
-        """Return what `note` was given for a run that has these files, nothing if that is not known."""
-        return self._runs[name][1:] if self.has(name, files) else []
-
-    def note(self, name: str, files: Iterable[Stat], numbers: Iterable[float | None]) -> None:
-        """Remember numbers that were read from the files of an undamaged run."""
-        if self.has(name, files):
-            self._runs[name][1:] = numbers
-            self._is_new = True
-
-    def save(self) -> None:
-        """Write what is new, where that is possible."""
-        if self._is_new:
-            self._is_new = not remember(CHECKED, self._root, {"runs": self._runs})
-
-
-def _digest(files: Iterable[Stat]) -> str:
-    return sha256(repr(tuple(files)).encode()).hexdigest()[:32]
