@@ -95,9 +95,10 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
     """
     folder = GridFolder(storage, search.name)
     text = seal(result_of(search, trials, complete, digest_of(folder)), indent=2)
-    figures = folder.path / FIGURES
     results = folder.path / FOUND
-    if not (results.exists() and results.read_bytes() == text.encode() and figures.exists()):
+    has_figures = any(isinstance(of, Range) for of in search.space.values())
+    is_drawn = (folder.path / FIGURES).exists() or not has_figures
+    if not (results.exists() and results.read_bytes() == text.encode() and is_drawn):
         _draw(search, trials, folder)
         folder.write(TABLE, _table(search, trials))
         # Last: where this file exists, the others are complete.

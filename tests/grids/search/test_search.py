@@ -42,7 +42,7 @@ def contents(storage, name="briggs-digits"):
     """Return file -> bytes of a search's folder, without wall-clock times."""
     folder = storage / "grids" / name
     kept = ("search.json", "search.csv", "runs.jsonl", "preset.yaml")
-    paths = [*(folder / file for file in kept), *sorted((folder / "figures").iterdir())]
+    paths = [*(folder / file for file in kept), *sorted(folder.glob("figures/*"))]
     return {path.name: path.read_bytes() for path in paths}
 
 
