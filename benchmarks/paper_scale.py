@@ -19,8 +19,9 @@ from rich.table import Table
 from benchmarks.published_branches import GROUPS, Branch, branch, computed, rounds_computed
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
-from fedgrid.tracking.papers.ocfl.numbers import Scenario, clustering
+from fedgrid.tracking.papers.ocfl.numbers import clustering
 from fedgrid.tracking.scoring.partitions import PublishedClustering
+from fedgrid.tracking.scoring.run import Scenario
 
 BYTES = 4
 """Bytes of an entry of a state, a float32."""

@@ -16,15 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.partition.ocfl import sizes_of
-from fedgrid.engine.federation.partition.scenarios import Scenario
+from fedgrid.engine.federation.partition.scenarios import Scenario, sizes_of
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.run_events import write_scores
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
+from fedgrid.grids.results.outcome import write_scores
 from fedgrid.record_columns import schemas
 from fedgrid.tracking.arrays import Array
 

@@ -6,7 +6,8 @@ from typing import TypeVar
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.arena.definition import Arena
 from fedgrid.grids.arena.kept import KeptResults, read_outcomes
-from fedgrid.grids.execution.run import Launcher, LaunchResult
+from fedgrid.grids.execution.run import Launcher
+from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, SCORES, Outcome
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from fedgrid.grids.arena.kept import OUTCOMES, SETTINGS, KeptResults, TunedMetho
 from fedgrid.grids.arena.methods import plays
 from fedgrid.grids.arena.tuning import Advance, tune
 from fedgrid.grids.display.text_table import page_table
-from fedgrid.grids.execution.run import Launcher, LaunchResult
+from fedgrid.grids.execution.run import Launcher
+from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Outcome

@@ -18,7 +18,8 @@ from fedgrid.tracking import records
 from fedgrid.tracking.report.page import PageSection
 
 if TYPE_CHECKING:
-    from fedgrid.engine.runtime.run.replay import Encoder, Observed
+    from fedgrid.engine.federation.encoders.encoder import Encoder
+    from fedgrid.engine.runtime.run.replay import Observed
 
 SAME_NORM = 1e-6
 """Relative difference of an update's norm up to which it is the run's own."""

@@ -29,9 +29,10 @@ from fedgrid.algorithms.clustered.before_training.class_means import (
     class_means,
     scale_vector,
 )
+from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.encoders.encoder import Codec, Encoder, decode
 from fedgrid.engine.federation.seeds import generator
-from fedgrid.engine.runtime.run.replay import HeldImages, Observed
+from fedgrid.engine.runtime.run.replay import Observed
 from fedgrid.grids.attack.inversion import invert
 from fedgrid.grids.attack.pictures import Image, Picture
 from fedgrid.grids.attack.settings import Attacking

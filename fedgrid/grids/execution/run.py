@@ -10,7 +10,6 @@ from fedgrid.grids.display.progress import JsonLines
 from fedgrid.grids.display.summary import print_finished, show
 from fedgrid.grids.display.tables import failure_table
 from fedgrid.grids.execution.launch import launch
-from fedgrid.grids.execution.watch import LaunchResult
 from fedgrid.grids.following.trackers import Trackers
 from fedgrid.grids.results.axes import naming_keys
 from fedgrid.grids.results.grid_folder import GridFolder
@@ -24,11 +23,9 @@ if TYPE_CHECKING:
 
     from fedgrid.engine.federation.configuration.run_config import RunConfig
     from fedgrid.engine.runtime.storage.storage import Storage
+    from fedgrid.grids.execution.watch import LaunchResult
     from fedgrid.grids.planning.options import LaunchOptions
     from fedgrid.grids.presets.grid import Grid
-
-__all__ = ["LaunchResult", "Launcher", "plan_grid", "run_grid"]
-"""Run or plan a grid, and what that returns."""
 
 
 @dataclass(frozen=True)

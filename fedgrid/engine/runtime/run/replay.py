@@ -22,7 +22,7 @@ from fedgrid.engine.federation.clients.messages import Setup, TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.clients.workspace import module_of
 from fedgrid.engine.federation.configuration.run_config import RunConfig
-from fedgrid.engine.federation.data.images import HeldImages, ImageSet
+from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.encoders.encoder import Encoder
 from fedgrid.engine.federation.round.federation import Federation, fresh_models, served_after
 from fedgrid.engine.federation.round.plan import plan_round
@@ -30,8 +30,6 @@ from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.prepare import prepare
-
-__all__ = ["Encoder", "HeldImages", "ImageSet", "Observed", "SentUpdate", "observe"]
 
 
 @dataclass(frozen=True)
