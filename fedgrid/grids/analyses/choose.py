@@ -8,12 +8,10 @@ from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.browse.find import find_run
 from fedgrid.grids.display.plain import warn
-from fedgrid.grids.presets.yaml_file import at
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.results.outcome import is_finished
-from fedgrid.grids.results.runs import describe
-from fedgrid.tracking.scoring.run import Run, select
-from fedgrid.tracking.scoring.selection import read_conditions
+from fedgrid.grids.results.runs import describe, select_where
+from fedgrid.tracking.scoring.run import Run
 
 
 def split_finished(
@@ -59,12 +57,8 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
 def _filtered(runs: Sequence[RunConfig], filters: Sequence[str], storage: Storage) -> tuple[RunConfig, ...]:
     left: Sequence[Run] = describe(runs, storage) if filters else ()
     for text in filters:
-        with at(f"--where {text}"):
-            try:
-                left = select(left, read_conditions(text))
-            except ValueError as error:
-                raise ConfigError(str(error)) from error
-            if not left:
-                raise ConfigError("no run is left")
+        left = select_where(left, text)
+        if not left:
+            raise ConfigError(f"--where {text}: no run is left")
     ids = {run.run_id for run in left}
     return tuple(run for run in runs if run.run_id in ids) if filters else tuple(runs)

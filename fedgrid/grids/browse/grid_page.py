@@ -19,6 +19,7 @@ from fedgrid.grids.display.plain import print_plain, warn
 from fedgrid.grids.display.status import COUNTS, STOPPED, state_lines, status
 from fedgrid.grids.display.tables import OWN_COLUMNS, RESULT_COLUMNS, cell, columns_for
 from fedgrid.grids.display.text_table import TextTable, print_pairs
+from fedgrid.grids.presets.axes import read_where
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, SETTING, axis_keys, value_text
 from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.axes import naming_keys
@@ -28,7 +29,7 @@ from fedgrid.grids.results.runs import read_runs
 from fedgrid.grids.trackers.annotations import annotations_of
 from fedgrid.tracking.names import SHORT_NAMES
 from fedgrid.tracking.scoring.run import FINISHED, IDENTITY, NOTE, TAG, TIMES, Run, stopped_line
-from fedgrid.tracking.scoring.selection import Condition, read_conditions, sort_places, text_of
+from fedgrid.tracking.scoring.selection import Condition, sort_places, text_of
 
 ALL = "all"
 """Stands for every column whose value is known without reading a run's records."""
@@ -147,13 +148,6 @@ def _select(rows: Sequence[Run], conditions: Sequence[Condition], options: RunLi
     return chosen[::-1] if options.reverse else chosen
 
 
-def _conditions(text: str) -> list[Condition]:
-    try:
-        return read_conditions(text)
-    except ValueError as error:
-        raise ConfigError(f"--where {text}: {error}") from error
-
-
 def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
     """Return that no run meets a condition, and what the values of its column are."""
     distinct = list(dict.fromkeys(row.value(rule.column) for row in rows))
@@ -224,7 +218,7 @@ def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, cons
         stored = folder.read()
         old = stored.superseded
         every = read_rows((*stored.runs, *old) if options.superseded else stored.runs, storage, old)
-    conditions = [condition for text in options.where for condition in _conditions(text)]
+    conditions = [condition for text in options.where for condition in read_where(text)]
     columns = _columns(options.columns, every)
     rows = _select(every, conditions, options)
     if options.as_csv:

@@ -12,7 +12,7 @@ from fedgrid.engine.runtime.configuration.complete import DEFAULTS
 from fedgrid.grids.presets.axis_keys import ALGORITHM, AXES, KIND, SPLIT, takes_list
 from fedgrid.grids.presets.nested import with_value
 from fedgrid.grids.presets.yaml_file import Place, at, parse_value, parse_values
-from fedgrid.tracking.scoring.selection import read_conditions, text_of
+from fedgrid.tracking.scoring.selection import Condition, read_conditions, text_of
 
 MOST_SEEDS = 10_000
 """Seeds in one range at most: more are a typing error that would exhaust the memory."""
@@ -229,18 +229,29 @@ def keep(axes: Axes, choice: Choice) -> Axes:
     return narrowed
 
 
+def read_where(text: str) -> list[Condition]:
+    """Return the conditions of a `--where`.
+
+    Raises:
+        ConfigError: the text is malformed.
+    """
+    try:
+        return read_conditions(text)
+    except ValueError as error:
+        raise ConfigError(f"--where {text}: {error}") from error
+
+
 def filter_of(text: str) -> dict[str, list[str]]:
-    """Return axis -> values of `dataset=mnist,fmnist,clients=15`.
+    """Return axis -> values of a `--where` with `dataset=mnist,fmnist,clients=15`.
 
     Raises:
         ConfigError: the text is malformed, or has another operator.
     """
-    try:
-        conditions = read_conditions(text)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    conditions = read_where(text)
     if others := [condition for condition in conditions if condition.operator != "="]:
-        raise ConfigError(f"'{others[0].operator}' selects finished runs only: expected AXIS=VALUE")
+        raise ConfigError(
+            f"--where {text}: '{others[0].operator}' selects finished runs only: expected AXIS=VALUE"
+        )
     return {condition.column: list(condition.values) for condition in conditions}
 
 

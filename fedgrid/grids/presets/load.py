@@ -256,8 +256,9 @@ def _widen(axes: Axes, seeds: str | None, additions: Sequence[str]) -> Axes:
 def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
     whole = axes
     for text in filters:
+        chosen = filter_of(text)
         with at(f"--where {text}"):
-            axes = keep(axes, choose(filter_of(text), whole))
+            axes = keep(axes, choose(chosen, whole))
     return axes
 
 

@@ -9,9 +9,11 @@ from typing import Any
 from fedgrid.algorithms import registry
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.dealing.kinds import idle_options
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.run.run_folder import folder_of, last_round
 from fedgrid.engine.runtime.storage.format import DamagedFile, UnreadableFile
 from fedgrid.engine.runtime.storage.storage import Storage
+from fedgrid.grids.presets.axes import read_where
 from fedgrid.grids.presets.axis_keys import (
     SPLIT,
     axis_keys,
@@ -26,9 +28,22 @@ from fedgrid.grids.results.grid_folder import SUPERSEDED
 from fedgrid.grids.results.outcome import read_scores, state
 from fedgrid.grids.results.times import Times, times_of
 from fedgrid.tracking.names import names_line
-from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, scored_on_line, stopped_line
+from fedgrid.tracking.scoring.run import FAILED, FINISHED, Run, scored_on_line, select, stopped_line
 from fedgrid.tracking.scoring.study import plain
 from fedgrid.tracking.trained import trained_line
+
+
+def select_where(runs: Sequence[Run], text: str) -> list[Run]:
+    """Return the runs that meet the conditions of a `--where`.
+
+    Raises:
+        ConfigError: for another text, or a column or value that no run has.
+    """
+    conditions = read_where(text)
+    try:
+        return select(runs, conditions)
+    except ValueError as error:
+        raise ConfigError(f"--where {text}: {error}") from error
 
 
 def describe(

@@ -17,10 +17,10 @@ from fedgrid.grids.display.text_table import page_table
 from fedgrid.grids.presets.yaml_file import split_at_commas
 from fedgrid.grids.results.grid_folder import list_grids
 from fedgrid.grids.results.imported import import_lines
+from fedgrid.grids.results.runs import select_where
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.scoring.measures import measure_named
-from fedgrid.tracking.scoring.run import DAMAGED, select
-from fedgrid.tracking.scoring.selection import read_conditions
+from fedgrid.tracking.scoring.run import DAMAGED
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
 from fedgrid.tracking.tables.comparison import MEASURES, compare, pairing
@@ -58,10 +58,7 @@ def filter_study(study: Study, filters: Sequence[str]) -> Study:
         ConfigError: for another text, an axis or value that no run has, or if no run is left.
     """
     for text in filters:
-        try:
-            study = study.only(select(study.runs, read_conditions(text)))
-        except ValueError as error:
-            raise ConfigError(f"--where {text}: {error}") from error
+        study = study.only(select_where(study.runs, text))
         if not study.finished:
             raise ConfigError(f"--where {text}: no finished run is left")
         study = replace(study, notes=(f"Only runs with {text}.", *study.notes))
