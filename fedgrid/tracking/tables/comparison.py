@@ -75,7 +75,7 @@ def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) ->
     """Return one table per measure (data sets by algorithms), and one of all pairs.
 
     Algorithms are paired by name, and the rest by their row of the published tables. Cells and seeds with a
-    finished run in only one grid are counted and named, and are in no mean.
+    finished run in only one grid are counted and named, and are in no mean. Without a pair no table has rows.
     """
     pairs, unpaired = _pairs(one, other)
     remarks = _remarks(one, other, pairs, unpaired)
@@ -97,23 +97,16 @@ def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
     return pairs
 
 
-def pairing(one: Study, other: Study) -> str:
-    """Return how many pairs there are, what their runs differ in, and what is left out, in sentences.
-
-    Raises:
-        ValueError: there is no pair.
-    """
-    pairs, unpaired = _pairs(one, other)
-    if not pairs:
-        seeds = " and ".join(
-            f"{', '.join(map(str, sorted({run.seed for run in study.finished})))} ({study.name})"
-            for study in (one, other)
-        )
-        raise ValueError(
-            f"{one.name} and {other.name} have no finished runs of the same scenario, algorithm and seed: "
-            f"nothing to pair; seeds: {seeds}; --seeds of `fedgrid run` adds some"
-        )
-    return _remarks(one, other, pairs, unpaired)
+def unpaired_line(one: Study, other: Study) -> str:
+    """Return why two grids without a pair cannot be compared, with the seeds of each."""
+    seeds = " and ".join(
+        f"{', '.join(map(str, sorted({run.seed for run in study.finished})))} ({study.name})"
+        for study in (one, other)
+    )
+    return (
+        f"{one.name} and {other.name} have no finished runs of the same scenario, algorithm and seed: "
+        f"nothing to pair; seeds: {seeds}; --seeds of `fedgrid run` adds some"
+    )
 
 
 def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:

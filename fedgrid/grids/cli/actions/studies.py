@@ -23,7 +23,7 @@ from fedgrid.tracking.scoring.measures import measure_named
 from fedgrid.tracking.scoring.run import DAMAGED
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
-from fedgrid.tracking.tables.comparison import MEASURES, compare, pairing
+from fedgrid.tracking.tables.comparison import MEASURES, compare, unpaired_line
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from fedgrid.tracking.tables.table import Table
 
@@ -133,11 +133,13 @@ def print_tables(
     try:
         if other is None:
             axes = names_in("--rows", rows), names_in("--columns", columns)
-            tables: Sequence[Table] = [by_axes(study, named, *axes, against)]
+            tables = [by_axes(study, named, *axes, against)]
         else:
             measures = [measure_named(score, study, other) for score in named]
-            pairing(study, other)  # Raises if nothing can be paired.
-            tables = compare(study, other, measures or MEASURES)[: len(measures) or 1]
+            *tables, pairs = compare(study, other, measures or MEASURES)
+            if not pairs.rows:
+                raise ConfigError(unpaired_line(study, other))
+            tables = tables[: len(measures) or 1]
     except ValueError as error:
         raise ConfigError(str(error)) from error
     _warn_of_runs(study)
