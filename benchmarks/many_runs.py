@@ -22,7 +22,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
@@ -76,7 +76,7 @@ def make(folder: Path, runs: int) -> None:
     whole = write_grid(folder, runs)
     real = whole.runs[:REAL]
     options = LaunchOptions(default_data_dir(), in_process=True, as_json=True, cache=None)
-    run_grid(whole, storage, options, Console(quiet=True), only=real)
+    Launcher(storage, options, Console(quiet=True)).run(whole, real)
     for index, run in enumerate(whole.runs[REAL:]):
         copy(storage, real[index % REAL], run)
     GridFolder(storage, whole.name).keep(whole.runs, whole.text, whole.source)

@@ -13,7 +13,7 @@ from rich.console import Console
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.ray_cluster.cluster import connected
@@ -36,7 +36,7 @@ def main() -> None:
             values = {"algorithm": "fedavg", "seed": list(range(first, last))}
             grid = load_grid(None, values, ["training.rounds=1", "training.local_epochs=1"], how.data_dir)
             began = time.perf_counter()
-            run_grid(grid, storage, how, console)
+            Launcher(storage, how, console).run(grid)
             seconds = time.perf_counter() - began
             rounds = sum(times_of(folder_of(storage.root, run)).seconds for run in grid.runs)
             print(f"{len(grid.runs)} runs of one round: {seconds:.1f} s, rounds alone {rounds:.1f} s")

@@ -164,7 +164,7 @@ def check_bundle(
 
     Raises:
         ConfigError: it is no bundle, a plugin is not trusted, or no run can be tried.
-        DataError, RunError: as of `run_grid`.
+        DataError, RunError: as of `Launcher.run`.
         KeyboardInterrupt: it was asked to stop.
     """
     with open_bundle(path) as bundle, _storage_or_scratch(storage) as place:

@@ -120,7 +120,7 @@ def run_grid(
     """
     # They import MLflow, which one run does without.
     from fedgrid.grids.display.plain import PlainConsole
-    from fedgrid.grids.execution.run import run_grid as launch_grid
+    from fedgrid.grids.execution.run import Launcher
     from fedgrid.grids.planning.options import LaunchOptions
 
     if grid == "":
@@ -131,7 +131,7 @@ def run_grid(
     options = LaunchOptions(images, in_process=in_process, by_round=False, accept_changes=accept_changes)
     console = PlainConsole(stderr=True)
     refusal = "" if supersede else "supersede=True accepts that; another name= makes another grid"
-    ended = launch_grid(loaded, store, options, console, shows_scores=False, ask=lambda _: refusal)
+    ended = Launcher(store, options, console).run(loaded, ask=lambda _: refusal)
     if ended.stopped:
         raise KeyboardInterrupt
     study = load(loaded.name, store)

@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.hints import command
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.execution.run import run_grid
+from fedgrid.grids.execution.run import Launcher
 from fedgrid.grids.following.registry import find_tracker
 from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.planning.keys import make_launch_keys
@@ -68,7 +68,7 @@ def run_failed(
     if not failed:
         raise ConfigError(f"no run of {name} failed; `{command(storage, 'status', name)}` shows its progress")
     kept_plugins.restore(GridFolder(storage, name).path, storage, failed, trust=trust)
-    return run_grid(grid, storage, options, console, only=failed)
+    return Launcher(storage, options, console).run(grid, failed, shows_scores=True)
 
 
 def _is_damaged(run: RunConfig, storage: Storage) -> bool:

@@ -30,19 +30,68 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launcher:
-    """Launches and plans the grids of a command that makes them itself, and prints what it says of them."""
+    """Launches and plans the grids of a command, and prints what it says of them."""
 
     storage: Storage
     options: LaunchOptions
     console: Console
 
-    def run(self, grid: Grid) -> LaunchResult:
-        """Run the unfinished runs of a grid, and show no scores; raises as `run_grid`."""
-        return run_grid(grid, self.storage, self.options, self.console, shows_scores=False)
+    def run(
+        self,
+        grid: Grid,
+        only: Sequence[RunConfig] | None = None,
+        *,
+        shows_scores: bool = False,
+        ask: Callable[[str], str] | None = None,
+    ) -> LaunchResult:
+        """Run the unfinished runs of a grid (or `only` some of its runs), and show those that failed.
+
+        Args:
+            grid: the grid.
+            only: the runs; None: all.
+            shows_scores: whether the results are shown at the end, too.
+            ask: as of `GridFolder.check_source`.
+
+        Raises:
+            ConfigError, DataError: for wrong settings, missing data or a refusal, before anything is written.
+            RunError: if the grid as a whole cannot go on.
+        """
+        storage, options = self.storage, self.options
+        axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
+        at_uri = storage.uri is not None and not options.in_process
+        tracked = TrackedGrid(grid.name, storage, axes, text=grid.text, at_uri=at_uri)
+        trackers = Trackers(tracked, warn, options.trackers)
+        storage.pull_marks()
+        chosen = grid.runs if only is None else only
+        GridFolder(storage, grid.name).check_source(grid, ask)
+        with trust_times(storage):
+            todo, done = self._left_of(chosen)
+            result = launch(grid, todo, done, storage, options, trackers, self.console)
+            if options.as_json:
+                print_finished(done, storage, grid.varied)
+            elif shows_scores:
+                where = trackers.lines()
+                show(grid, storage, where, result.failures, result.tally, self.console)
+            elif result.failures:
+                self.console.print(failure_table(result.failures))
+            return result
 
     def plan(self, grid: Grid) -> None:
-        """Show what a grid's runs need; raises as `plan_grid`."""
-        plan_grid(grid, self.storage, self.options, self.console)
+        """Show what `run` would do with a grid, after the same checks.
+
+        Raises:
+            ConfigError, DataError, RunError: as `run` before anything is written, and as `show_plan`.
+        """
+        storage, options = self.storage, self.options
+        storage.pull_marks()
+        GridFolder(storage, grid.name).check_source(grid)
+        with trust_times(storage):
+            todo, done = self._left_of(grid.runs)
+            Trackers(TrackedGrid(grid.name, storage), warn, options.trackers)
+            # Imports torch, which a driver of actors does without.
+            from fedgrid.grids.planning.dry_run import show_plan
+
+            show_plan(grid, todo, done, storage, options, self.console)
 
     def event(self, name: str, **details: object) -> None:
         """Print an event that is of no run, if JSON was asked for."""
@@ -54,67 +103,8 @@ class Launcher:
         for line in lines if not self.options.as_json else ():
             print_plain(self.console, line)
 
-
-def run_grid(
-    grid: Grid,
-    storage: Storage,
-    options: LaunchOptions,
-    console: Console,
-    only: Sequence[RunConfig] | None = None,
-    *,
-    shows_scores: bool = True,
-    ask: Callable[[str], str] | None = None,
-) -> LaunchResult:
-    """Run the unfinished runs of a grid (or `only` some of its runs) and show the results.
-
-    Without `shows_scores` only its failures are shown at the end. `ask` is as of
-    `GridFolder.check_source`.
-
-    Raises:
-        ConfigError, DataError: for wrong settings, missing data or a refusal, before anything is written.
-        RunError: if the grid as a whole cannot go on.
-    """
-    axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
-    at_uri = storage.uri is not None and not options.in_process
-    tracked = TrackedGrid(grid.name, storage, axes, text=grid.text, at_uri=at_uri)
-    trackers = Trackers(tracked, warn, options.trackers)
-    storage.pull_marks()
-    chosen = grid.runs if only is None else only
-    GridFolder(storage, grid.name).check_source(grid, ask)
-    with trust_times(storage):
-        todo, done = _left_of(chosen, storage, options)
-        result = launch(grid, todo, done, storage, options, trackers, console)
-        if options.as_json:
-            print_finished(done, storage, grid.varied)
-        elif shows_scores:
-            where = trackers.lines()
-            show(grid, storage, where, result.failures, result.tally, console)
-        elif result.failures:
-            console.print(failure_table(result.failures))
-        return result
-
-
-def plan_grid(grid: Grid, storage: Storage, options: LaunchOptions, console: Console) -> None:
-    """Show what `run_grid` would do, after the same checks.
-
-    Raises:
-        ConfigError, DataError, RunError: as `run_grid` before anything is written, and as `show_plan`.
-    """
-    storage.pull_marks()
-    GridFolder(storage, grid.name).check_source(grid)
-    with trust_times(storage):
-        todo, done = _left_of(grid.runs, storage, options)
-        Trackers(TrackedGrid(grid.name, storage), warn, options.trackers)
-        # Imports torch, which a driver of actors does without.
-        from fedgrid.grids.planning.dry_run import show_plan
-
-        show_plan(grid, todo, done, storage, options, console)
-
-
-def _left_of(
-    runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
-) -> tuple[list[RunConfig], list[RunConfig]]:
-    """Return the runs that are to be done, and those that are finished."""
-    todo = [run for run in runs if options.fresh or not is_finished(storage, run)]
-    waiting = {run.run_id for run in todo}
-    return todo, [run for run in runs if run.run_id not in waiting]
+    def _left_of(self, runs: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
+        """Return the runs that are to be done, and those that are finished."""
+        todo = [run for run in runs if self.options.fresh or not is_finished(self.storage, run)]
+        waiting = {run.run_id for run in todo}
+        return todo, [run for run in runs if run.run_id not in waiting]

@@ -115,7 +115,7 @@ def test_grid_can_be_run_from_a_thread(storage):
 
 def test_grid_that_was_stopped_raises_an_interruption(storage, monkeypatch):
     monkeypatch.setattr(
-        "fedgrid.grids.execution.run.run_grid", lambda *_, **options: LaunchResult(stopped=True)
+        "fedgrid.grids.execution.run.Launcher.run", lambda *_, **options: LaunchResult(stopped=True)
     )
     with pytest.raises(KeyboardInterrupt):
         run(GRID, storage, "stopped")

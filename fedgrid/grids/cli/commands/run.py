@@ -96,7 +96,7 @@ def run(
     """
     with starting(quiet=launch.as_json):
         from fedgrid.grids.execution.relaunch import run_failed
-        from fedgrid.grids.execution.run import plan_grid, run_grid
+        from fedgrid.grids.execution.run import Launcher
         from fedgrid.grids.presets.load import load_grid
         from fedgrid.grids.search.tuned import add_notes, read_tuned
 
@@ -126,10 +126,11 @@ def run(
     planned = add_notes(planned, searches)
     for note in planned.notes:
         warn(note)
+    launcher = Launcher(storage, options, console())
     if dry_run:
-        plan_grid(planned, storage, options, console())
+        launcher.plan(planned)
         return
-    exit_with(run_grid(planned, storage, options, console(), ask=None if yes else _ask))
+    exit_with(launcher.run(planned, shows_scores=True, ask=None if yes else _ask))
 
 
 def _ask(consequence: str) -> str:
