@@ -19,10 +19,10 @@ from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive import explanation_records, layout, one_run, training_records
 from fedgrid.grids.archive.explanation_records import read_explanations
+from fedgrid.grids.archive.foreign import ForeignGrid, hold_grids
 from fedgrid.grids.archive.layout import FoundRun
 from fedgrid.grids.archive.training_records import read_training
 from fedgrid.grids.display.plain import print_plain, warn
-from fedgrid.grids.execution.foreign import ForeignGrid, hold_grids
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.archived import MODELS, is_archived
 from fedgrid.grids.results.grid_folder import GridFolder

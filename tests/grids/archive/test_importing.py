@@ -210,7 +210,7 @@ def test_import_killed_between_records_and_scores_is_repaired(archive, storage, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("fedgrid.grids.execution.foreign.write_scores", killed)
+        patch.setattr("fedgrid.grids.archive.foreign.write_scores", killed)
         assert fedgrid("import", archive, "--name", "theirs", "--storage", storage).code == 130
     assert finished_in(storage) == []
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
