@@ -86,15 +86,13 @@ class Follower:
         """Run id -> stamp of its folder when the tracker got what was there."""
         self._finished: set[str] = set()
         """Ids of the runs that the tracker has as finished."""
-        self._open: set[str] = set()
-        """Ids of the runs that the tracker has as under way."""
         self._running: set[str] = set()
         """Ids of the runs under way, as the driver says in the grid's folder."""
         self._waiting: set[str] = set()
         """Ids of the runs of which the tracker has not got all that the last look found."""
         self._left: set[str] = set()
-        """Ids of runs of `_open` that were in `_running`, and are not any more."""
-        self._is_warned = self._is_closed = False
+        """Ids of the session's open runs that were in `_running`, and are not any more."""
+        self._is_warned = False
 
     def run(self, wait: Callable[[float], End | None]) -> None:
         """Follow until the launch has ended: `wait` waits these seconds for that, and returns its end."""
@@ -107,7 +105,7 @@ class Follower:
         if self._waiting:
             number = len(self._waiting)
             self._say("lacking", f"{number} {'run is' if number == 1 else 'runs are'}")
-        elif not self._is_closed:
+        elif not is_whole:
             self._say("lacking", "the grid's end is")
 
     def _look(self, end: End | None) -> bool:
@@ -125,7 +123,6 @@ class Follower:
                 self._say("sign", "")
             if end is not None:
                 self._session.close(end)
-                self._is_closed = True
         except TrackerFailed as error:
             self._warn(error)
             return False
@@ -143,10 +140,9 @@ class Follower:
         status = end_of(folder) or otherwise
         try:
             self._activate(config)
-            if status is None or run_id in self._open or not self._session.has(config):
+            if status is None or run_id in self._session.open_runs or not self._session.has(config):
                 rounds = self._session.update(config, status, is_away=self._is_away(config))
                 if rounds is None:
-                    self._open.add(run_id)
                     return True
         except FedgridError as error:
             self._warn(error)
@@ -154,11 +150,9 @@ class Follower:
             return False
         self._waiting.discard(run_id)
         if run_id in self._session.open_runs:
-            self._open.add(run_id)
             if max(stamp) < time.time_ns() - SETTLED:
                 self._seen[run_id] = stamp
         else:
-            self._open.discard(run_id)
             self._seen[run_id] = self._stamp(config)  # The tracker has left its mark there.
             if (status or end_of(folder)) == "FINISHED":
                 self._finished.add(run_id)
@@ -168,7 +162,7 @@ class Follower:
         run_id = config.run_id
         if run_id in self._finished:
             return False
-        is_open = run_id in self._open and (end is not None or run_id in self._left)
+        is_open = run_id in self._session.open_runs and (end is not None or run_id in self._left)
         return is_open or self._is_away(config) or self._stamp(config) != self._seen.get(run_id, (0, 0))
 
     def _is_away(self, config: RunConfig) -> bool:
@@ -188,7 +182,7 @@ class Follower:
             with suppress(FileNotFoundError, DamagedFile, UnreadableFile):
                 before, self._progress_at = self._running, at
                 self._running = {run["run_id"] for run in unseal(progress).get("running", ())}
-                self._left = (self._left | before) & self._open - self._running
+                self._left = (self._left | before) & self._session.open_runs.keys() - self._running
 
     def _warn(self, error: FedgridError) -> None:
         if not self._is_warned:

@@ -33,8 +33,11 @@ class TrackerSession:
     def __init__(self, tracker: type[Tracker], grid: TrackedGrid) -> None:
         self._class, self._grid = tracker, grid
         self._made: Tracker | None = None
-        self.open_runs: dict[str, int] = {}
-        """Run id -> rounds that the tracker has, of the runs that it has as under way."""
+        self.open_runs: dict[str, int | None] = {}
+        """Run id -> rounds that the tracker has, of the runs that it has as under way.
+
+        After it has failed None, until the tracker that takes its place is asked.
+        """
 
     def make(self) -> None:
         """Make the tracker now, unless it is there."""
@@ -67,8 +70,8 @@ class TrackerSession:
         status = status or end_of(folder)
         away = records_at_uri(storage, config) if is_away else nullcontext(folder)
         with self._tracker() as tracker, away as records:
-            added = self._add_rounds(tracker, run, records)
-            if status == "FINISHED" and self.open_runs[config.run_id] < last_round(records, config):
+            before, added = self._add_rounds(tracker, run, records)
+            if status == "FINISHED" and before + added < last_round(records, config):
                 return None
             if status is not None:
                 self._end(tracker, run, status, drawn=drawn and status == "FINISHED")
@@ -123,22 +126,24 @@ class TrackerSession:
         except Exception as error:
             # Also a bug, of ours or of a plugin's: training must not stop for it.
             self._made = None
-            self.open_runs.clear()
+            self.open_runs = dict.fromkeys(self.open_runs)
             if isinstance(error, TrackerFailed):
                 raise
             raise TrackerFailed(f"{self._class.title()}: {error!r}") from error
 
-    def _add_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> int:
-        run_id = run.config.run_id
-        before = self.open_runs[run_id] if run_id in self.open_runs else tracker.opened(run)
+    def _add_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> tuple[int, int]:
+        """Give the tracker the rounds that it lacks; return how many it had, and how many these are."""
+        before = self.open_runs.get(run.config.run_id)
+        if before is None:
+            before = tracker.opened(run)
         new = rounds_after(records, before)
         for number, (recorded, scores, ended_ms) in enumerate(new, before + 1):
             if number != recorded:
                 raise ValueError(f"round {number} is missing before round {recorded}")
             tracker.round(run, number, scores, ended_ms)
         tracker.flush()
-        self.open_runs[run_id] = before + len(new)
-        return len(new)
+        self.open_runs[run.config.run_id] = before + len(new)
+        return before, len(new)
 
     def _end(self, tracker: Tracker, run: TrackedRun, status: Status, *, drawn: bool) -> None:
         if type(tracker).artifact is not Tracker.artifact:
