@@ -1,4 +1,4 @@
-"""Figures of one's own explanations: mean curves, insertion against deletion, and maps of the same images.
+"""Figures of explanations: boxes of scores, mean curves, insertion against deletion, maps of the same images.
 
 Shapes: K + 1 points of a curve, an image of C channels and H x W pixels.
 """
@@ -14,12 +14,24 @@ from matplotlib.figure import Figure
 
 from fedgrid.grids.explain.shown.results import Band, ShownMap
 from fedgrid.tracking.arrays import Array
-from fedgrid.tracking.explained.scores import Explained
-from fedgrid.tracking.figures.panels import FIFTHS, LETTER, LINE, Margins, entries, panels, rule, say, share_y
+from fedgrid.tracking.explained.scores import Explained, ExplanationScore
+from fedgrid.tracking.figures.panels import (
+    FIFTHS,
+    LETTER,
+    LINE,
+    Margins,
+    entries,
+    name_rows,
+    panels,
+    rule,
+    say,
+    share_y,
+)
 from fedgrid.tracking.figures.panels import band as shade
 from fedgrid.tracking.figures.style import (
     DASHED,
     FAINT,
+    INK,
     PAGE,
     SMALL,
     PaperFigure,
@@ -30,6 +42,8 @@ from fedgrid.tracking.figures.style import (
 
 NONE = "no images"
 COLUMNS = 2
+HALF_BOX = 0.32
+"""Half the height of a box, of a row's."""
 CURVES = ("insertion", "deletion")
 COLOURS = "viridis"
 """Perceptually even and safe for colour blindness; the same for grey and colour images."""
@@ -39,6 +53,57 @@ MOST_COLUMNS = 8
 """Panels in a row, the image itself included."""
 GAP, HEAD, FOOT, SIDE, BAR = 0.06, 0.3, 0.08, 0.55, 0.1
 """Inches: between panels, above each, below all; the names at the left and the colour bar at the right."""
+
+
+def explanation_boxes(explained: Sequence[Explained], on: str, score: ExplanationScore) -> Figure:
+    """Draw the scores of all models on one distribution, a panel a data set, their number at the right.
+
+    Boxes reach from the first to the third quartile, with a bar at the median (Figures 6 and 7 of the OCFL
+    journal paper, which pool the models of all scenarios likewise).
+    """
+    datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
+    algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
+    with paper_style():
+        labels, left, height = name_rows(algorithms)
+        margins = Margins(left=left, right=0.3, head=0.24, gap=0.55, row_gap=0.56)
+        row_height = max(0.6, (height + 0.05) * len(labels))
+        figure, places = panels(len(datasets), min(COLUMNS, len(datasets)), row_height, margins=margins)
+        for position, (axes, dataset) in enumerate(zip(places, datasets, strict=False)):
+            models = [model for model in explained if model.on == on and model.scenario[0] == dataset]
+            values = [[score.of(model) for model in models if model.algorithm == name] for name in algorithms]
+            _draw_boxes(axes, values, [styles(algorithms)[name] for name in algorithms])
+            axes.set_title(dataset)
+            axes.set_xlabel(f"{score.name} on {on}")
+            if position % COLUMNS == 0 or figure.get_figwidth() < PAGE:
+                axes.set_yticks(range(len(labels)), labels)
+            if not models:
+                say(axes, "no score")
+    return figure
+
+
+def _draw_boxes(axes: Axes, values: Sequence[Sequence[float]], style: Sequence[Style]) -> None:
+    axes.set_ylim(max(1, len(values)) - 0.5, -0.5)
+    axes.set_yticks([])
+    axes.set_xlim(min([0.0, *(value for row in values for value in row)]), 1)
+    rule(axes, FIFTHS, upright=True)
+    for row, (of_row, look) in enumerate(zip(values, style, strict=True)):
+        beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        axes.text(1.02, row, f"n {len(of_row)}", fontsize=SMALL, color=FAINT, **beside)
+        if not of_row:
+            continue
+        low, middle, high = np.quantile(of_row, (0.25, 0.5, 0.75)).tolist()
+        axes.fill_between(
+            [low, high],
+            row - HALF_BOX,
+            row + HALF_BOX,
+            facecolor="none",
+            edgecolor=look.colour,
+            linewidth=0.9,
+        )
+        axes.vlines(middle, row - HALF_BOX, row + HALF_BOX, color=INK, linewidth=1.2)
+        offsets = np.linspace(-HALF_BOX, HALF_BOX, len(of_row) + 2)[1:-1]
+        dots = {**look.of_marker, "alpha": 0.6, "markeredgewidth": 0.4, "markersize": 2.2}
+        axes.plot(of_row, row + offsets, linestyle="none", **dots)
 
 
 def mean_curves(bands: Sequence[Band], on: str) -> Figure:

@@ -5,9 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fedgrid.grids.explain.shown.figures import insertion_against_deletion, map_grid, mean_curves
+from fedgrid.grids.explain.shown.figures import (
+    explanation_boxes,
+    insertion_against_deletion,
+    map_grid,
+    mean_curves,
+)
 from fedgrid.grids.explain.shown.results import ExplainedGrid, ShownMap, sentence
-from fedgrid.tracking.explained.boxes import explanation_boxes
 from fedgrid.tracking.explained.scores import (
     DELETION,
     DISTRIBUTIONS,

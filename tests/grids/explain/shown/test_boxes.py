@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedgrid.tracking.explained.boxes import explanation_boxes
+from fedgrid.grids.explain.shown.figures import explanation_boxes
 from fedgrid.tracking.explained.scores import DELETION, INSERTION
 from tests.helpers.explanations import explained
 
