@@ -7,15 +7,12 @@ ratios of their seconds.
 """
 
 import statistics
-import time
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-import torch
+from torch import nn
 
-from fedgrid.engine.federation.clients.process import fixed_numerics
-from fedgrid.engine.federation.inputs import Inputs
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+from benchmarks.training import Shape, Work, flat_model, median_ratio, random_images, seconds_in_turns
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -27,54 +24,44 @@ CASES = (
     ("tinyvgg", (1, 28, 28), 32),
     ("digitnet", (1, 8, 8), 32),
 )
+"""Model, shape of an image, and batch size."""
 
 
-def side(
-    model: str, shape: tuple[int, int, int], batch_size: int, *, augment: bool, normalise: bool
-) -> Callable[[], object]:
+def training_of(model: str, shape: Shape, batch_size: int, *, augment: bool, normalise: bool) -> Work:
     """Return a function that trains the model for an epoch."""
-    module = blank(model, Inputs("pixels", shape), 10)
-    if normalise:
-        channels = shape[0]
-        module = Normalised(module, [0.3] * channels, [0.2] * channels, "cpu")
-    flat, start = FlatModule(module), initial_vector(model, Inputs("pixels", shape), 10, seed=0)
-    rng = np.random.default_rng(0)
-    pixels = torch.from_numpy(rng.integers(0, 256, (IMAGES, *shape[1:], shape[0])).astype(np.uint8))
-    labels = torch.from_numpy(rng.integers(0, 10, IMAGES))
-    training = LocalTraining(
+
+    def normalised(module: nn.Module) -> nn.Module:
+        return Normalised(module, [0.3] * shape[0], [0.2] * shape[0], "cpu") if normalise else module
+
+    flat, start = flat_model(model, shape, normalised)
+    images, labels = random_images(shape, IMAGES)
+    settings = LocalTraining(
         local_epochs=1,
         batch_size=batch_size,
         optimizer="sgd",
         learning_rate=0.01,
         augment=("crop", "flip") if augment else (),
     )
-    return lambda: train(flat, start, pixels.permute(0, 3, 1, 2), labels, training, np.random.default_rng(1))
+    return lambda: train(flat, start, images, labels, settings, np.random.default_rng(1))
 
 
 def main() -> None:
     """Time each case."""
     for model, shape, batch_size in CASES:
-        given = model, shape, batch_size
-        sides = [
-            side(*given, augment=False, normalise=False),
-            side(*given, augment=True, normalise=False),
-            side(*given, augment=False, normalise=True),
-        ]
-        times: list[list[float]] = [[], [], []]
-        with fixed_numerics(tf32=False):
-            for _ in range(1 + REPEATS):
-                for run, seconds in zip(sides, times, strict=True):
-                    start = time.process_time()
-                    run()
-                    seconds.append(time.process_time() - start)
-        augmented, normalised = (
-            statistics.median(one / plain for one, plain in zip(seconds[1:], times[0][1:], strict=True))
-            for seconds in times[1:]
+        side = partial(training_of, model, shape, batch_size)
+        plain, augmented, normalised = seconds_in_turns(
+            [
+                side(augment=False, normalise=False),
+                side(augment=True, normalise=False),
+                side(augment=False, normalise=True),
+            ],
+            REPEATS,
         )
         size = "x".join(map(str, shape))
         print(
-            f"{model} {size}, batch {batch_size}: {IMAGES / statistics.median(times[0]):,.0f} images/s, "
-            f"crop and flip take {augmented:.3f}, normalising {normalised:.3f} of that time"
+            f"{model} {size}, batch {batch_size}: {IMAGES / statistics.median(plain):,.0f} images/s, "
+            f"crop and flip take {median_ratio(augmented, plain):.3f}, "
+            f"normalising {median_ratio(normalised, plain):.3f} of that time"
         )
 
 

@@ -6,15 +6,16 @@ Prints seconds of the wall and of the processor, the median of the ratios to the
 each tensor, from the stacked updates), the two in turns, and the peak memory that the streamed one adds.
 """
 
+import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from threading import Event, Thread
 
 import numpy as np
 import ray
 
+from benchmarks.memory import private_mb
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
@@ -58,21 +59,13 @@ def timed(work: Callable[[], float]) -> tuple[float, float, float]:
     return result, time.perf_counter() - wall, time.process_time() - processor
 
 
-def resident_mb() -> float:
-    """Return the private memory of this process in MB, without the shared object store."""
-    fields = dict(
-        line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line
-    )
-    return float(fields["RssAnon"].split()[0]) / 1024
-
-
 def main() -> None:
     """Measure both and print them."""
     layout = layout_of(blank("resnet34", pixels(3, 32, 32), 10))
     ray.init(num_cpus=2, object_store_memory=4 * 2**30, include_dashboard=False, log_to_driver=False)
     vectors = fill_store(layout)
     sum(float(vector[::4096].sum()) for vector in vectors)
-    before = resident_mb()
+    before = private_mb(os.getpid())
     ours, theirs = [], []
     for _ in range(REPEATS):
         one, *seconds = timed(lambda: streamed(vectors, layout))
@@ -92,11 +85,11 @@ def main() -> None:
 
 def resident_peak(vectors: list[Vector], layout: Layout) -> float:
     """Return the peak private memory in MB during one streamed pass, sampled every millisecond."""
-    done, peak = Event(), [resident_mb()]
+    done, peak = Event(), [private_mb(os.getpid())]
 
     def sample() -> None:
         while not done.wait(0.001):
-            peak[0] = max(peak[0], resident_mb())
+            peak[0] = max(peak[0], private_mb(os.getpid()))
 
     sampler = Thread(target=sample)
     sampler.start()

@@ -9,16 +9,17 @@ from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import gpu_runs
 from benchmarks.stacked import worker
+from benchmarks.training import CLASSES, flat_model, random_images
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
 from fedgrid.engine.federation.inputs import Inputs
-from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_vector
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.evaluation import to_inputs
 from fedgrid.engine.federation.training.local import train
@@ -27,7 +28,7 @@ from fedgrid.engine.federation.training.settings import LocalTraining, Precision
 Numbers = Literal["float32", "TF32", "bfloat16"]
 Way = Literal["as the engine does", "CUDA graph", "torch.compile", "stacked"]
 ENGINE, GRAPH, COMPILE, STACKED = "as the engine does", "CUDA graph", "torch.compile", "stacked"
-CLASSES, RATE = 10, 0.01
+RATE = 0.01
 GB = 1e9
 
 
@@ -75,16 +76,15 @@ def work_of(cell: Cell, device: str) -> Callable[[], object]:
         start = initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
         held = worker(cell.model, cell.shape, cell.clients, cell.images, settings_of(cell), device)
         return partial(held.train, task, [start], {})
-    module = blank(cell.model, Inputs("pixels", cell.shape), CLASSES).to(device)
-    flat = FlatModule(MixedPrecision(module, device) if cell.precision == "bfloat16" else module)
-    start = initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
-    rng = np.random.default_rng(0)
-    channels, height, width = cell.shape
-    pixels = torch.from_numpy(rng.integers(0, 256, (cell.images, height, width, channels), dtype=np.uint8))
-    labels = torch.from_numpy(rng.integers(0, CLASSES, cell.images)).to(device)
-    images = pixels.to(device).permute(0, 3, 1, 2)
+
+    def mixed(module: nn.Module) -> nn.Module:
+        return MixedPrecision(module, device) if cell.precision == "bfloat16" else module
+
+    flat, start = flat_model(cell.model, cell.shape, mixed, device)
+    images, labels = random_images(cell.shape, cell.images, device)
     if cell.way == GRAPH:
-        return partial(_replayed, flat, start, images, labels, _captured(flat, cell, device), rng)
+        generator = np.random.default_rng(0)
+        return partial(_replayed, flat, start, images, labels, _captured(flat, cell, device), generator)
     if cell.way == COMPILE:
         flat.module = torch.compile(flat.module)
     generator = np.random.default_rng(1)

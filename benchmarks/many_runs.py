@@ -46,7 +46,6 @@ COMMANDS = {
     "run, nothing to do": ("run", "many.yaml", "--in-process", "--accept-changes"),
     "run --json, nothing to do": ("run", "many.yaml", "--in-process", "--accept-changes", "--json"),
     "show": ("show", "many"),
-    "runs": ("runs", "many"),
     "report": ("report", "many"),
 }
 

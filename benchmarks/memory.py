@@ -20,16 +20,18 @@ def status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
 
 
+def private_mb(pid: int) -> float:
+    """Return the private memory of a process in MB, without Ray's shared object store."""
+    return int(status(pid)["RssAnon"].split()[0]) / 1024
+
+
 def processes() -> dict[str, float]:
     """Return the private memory, in MB, of the client actors and of this process, which has the server."""
     parents = {int(path.name): int(status(int(path.name))["PPid"]) for path in Path("/proc").glob("[0-9]*")}
     ours = [pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()]
     titles = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in ours}
     clients = {f"Client {pid}": pid for pid, title in titles.items() if title.startswith("ray::Client")}
-    return {
-        name: int(status(pid)["RssAnon"].split()[0]) / 1024
-        for name, pid in {"Server": os.getpid(), **clients}.items()
-    }
+    return {name: private_mb(pid) for name, pid in {"Server": os.getpid(), **clients}.items()}
 
 
 def main() -> None:

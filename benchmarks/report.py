@@ -4,8 +4,6 @@ same bytes.
 python -m benchmarks.report
 """
 
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.many_runs import measure
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.partition.scenarios import Scenario, sizes_of
 from fedgrid.engine.federation.record_names import SCORES, TESTS
@@ -28,8 +27,6 @@ from fedgrid.record_columns import schemas
 from fedgrid.tracking.arrays import Array
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
-EVERY = 0.1
-"""Seconds between two samples of the memory."""
 DIFFERING_SHOWN = 5
 RIGHT = {"fedavg": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
 """Share of runs that find the hidden groups; 0.9 for the others."""
@@ -37,8 +34,9 @@ RIGHT = {"fedavg": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "oc
 
 def main() -> None:
     """Make the grid, write its report twice, and print seconds and memory of both."""
-    with tempfile.TemporaryDirectory() as folder:
-        storage = Storage.of(folder)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        storage = Storage.of(folder / "runs")
         started = time.perf_counter()
         runs = make_grid(storage)
         print(f"{len(runs)} runs of {NUM_ROUNDS} rounds made in {time.perf_counter() - started:.1f} s")
@@ -46,7 +44,7 @@ def main() -> None:
         print(f"{'':24}{'seconds':>9}{'peak MB':>9}{'files':>7}{'MB':>7}")
         digests: list[dict[str, str]] = []
         for title in ("report", "the same report again"):
-            seconds, megabytes = measure("report", "paper", "--storage", folder)
+            seconds, _, megabytes = measure(folder, "report", "paper")
             digests.append(dict(digests_of(report)))
             size = sum(path.stat().st_size for path in report.rglob("*")) / 1e6
             print(f"{title:24}{seconds:9.1f}{megabytes:9.0f}{len(digests[-1]):7}{size:7.1f}")
@@ -122,41 +120,6 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "silhouette": 0.4 * learnt_R,
     }
     return pa.table(rounds, schema=schemas()["rounds"]), pa.table(columns, schema=schemas()["clients"])
-
-
-def measure(*arguments: str) -> tuple[float, float]:
-    """Run a command; return its seconds, and the MB that it and its children held at most, together."""
-    started = time.perf_counter()
-    command = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, sum(map(held_by, tree(process.pid))))
-            time.sleep(EVERY)
-    if process.returncode:
-        raise SystemExit(f"fedgrid {' '.join(arguments)} ended with {process.returncode}")
-    return time.perf_counter() - started, peak / 1024
-
-
-def tree(pid: int) -> Iterator[int]:
-    """Yield a process and those that it and its children started."""
-    yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = task.read_text().split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        for child in children:
-            yield from tree(int(child))
-
-
-def held_by(pid: int) -> int:
-    """Return the kB that a process holds, its share of what several hold; none if it is gone."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
 
 
 def digests_of(folder: Path) -> Iterator[tuple[str, str]]:

@@ -1,21 +1,19 @@
-"""What saving the records of a round costs late in a long run: in segments, and in whole files as before.
+"""What saving the records of a round costs late in a long run.
 
 python -m benchmarks.saving --rounds 1000 --clients 30
 
-The rounds are made up, and only the last ones are written, by both sides in turn, without the flush, which
-takes as long for either as the disk wants. Milliseconds are those of the processor.
+The rounds are made up, and only the last ones are written, without the flush, which takes as long as the disk
+wants. Milliseconds are those of the processor.
 """
 
 import argparse
 import tempfile
 import time
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 
 from fedgrid.engine.federation.record_names import SCORES, TESTS
-from fedgrid.engine.runtime.run import records as module
 from fedgrid.engine.runtime.run.records import Records, Rows
 from fedgrid.record_columns import schemas
 
@@ -23,31 +21,26 @@ MEASURED, CLASSES = 20, 10
 
 
 def main() -> None:
-    """Print milliseconds and bytes of a save, and the ratio."""
+    """Print milliseconds and bytes of a save."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=30)
     given = parser.parse_args()
+    milliseconds, size = 0.0, 0
     with tempfile.TemporaryDirectory(prefix="fedgrid-saving-") as name:
         folder = Path(name)
-        sides = {"whole files": 1 << 60, "segments": module.SEGMENT_ROWS}
-        records = {title: Records(folder, schemas()) for title in sides}
-        milliseconds, size = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0)
+        records = Records(folder, schemas())
         for number in range(1, given.rounds + 1):
             rows = rows_of(number, given.clients)
-            for title, limit in sides.items():
-                with patch.object(module, "SEGMENT_ROWS", limit):
-                    began = time.process_time()
-                    records[title].add(number, rows)
-                    if number > given.rounds - MEASURED:
-                        size[title] += write(records[title], folder)
-                        milliseconds[title] += 1e3 * (time.process_time() - began)
-    for title in sides:
-        print(
-            f"{title}: {milliseconds[title] / MEASURED:.1f} ms, {size[title] / MEASURED / 1e3:.0f} kB a save "
-            f"from round {given.rounds - MEASURED + 1} to {given.rounds} of {given.clients} clients"
-        )
-    print(f"segments over whole files: {milliseconds['segments'] / milliseconds['whole files']:.3f}")
+            began = time.process_time()
+            records.add(number, rows)
+            if number > given.rounds - MEASURED:
+                size += write(records, folder)
+                milliseconds += 1e3 * (time.process_time() - began)
+    print(
+        f"{milliseconds / MEASURED:.1f} ms, {size / MEASURED / 1e3:.0f} kB a save from round "
+        f"{given.rounds - MEASURED + 1} to {given.rounds} of {given.clients} clients"
+    )
 
 
 def write(records: Records, folder: Path) -> int:

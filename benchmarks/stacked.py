@@ -12,7 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.precision import SETTINGS, Work, seconds_in_turns
+from benchmarks.precision import SETTINGS
+from benchmarks.training import CLASSES, Shape, Work, median_ratio, seconds_in_turns
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
@@ -28,12 +29,12 @@ CASES = (
     ("tinyvgg", (1, 28, 28), 15, 32),
 )
 """Model, shape of an image, number of clients, and each client's images."""
-CLASSES, REPEATS = 10, 5
+REPEATS = 5
 
 
 def worker(
     model: str,
-    shape: tuple[int, int, int],
+    shape: Shape,
     clients: int,
     images: int,
     training: LocalTraining,
@@ -68,13 +69,13 @@ def main() -> None:
             for each in (SETTINGS, SETTINGS.model_copy(update={"stacked": clients}))
         ]
         alone, together = seconds_in_turns(works, 1 if tiny else REPEATS)
-        ratio = statistics.median(one / other for one, other in zip(alone, together, strict=True))
         speeds = " and ".join(
             f"{clients * images / statistics.median(each):,.0f}" for each in (alone, together)
         )
         size = "x".join(map(str, shape))
         print(
-            f"{model} {size}, {clients} clients: {speeds} images/s one by one and stacked: {ratio:.2f} times"
+            f"{model} {size}, {clients} clients: {speeds} images/s one by one and stacked: "
+            f"{median_ratio(alone, together):.2f} times"
         )
 
 

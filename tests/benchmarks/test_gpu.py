@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from io import StringIO
 from math import inf
 from threading import Thread
 from time import perf_counter
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import gpu, gpu_cells, gpu_crew, gpu_runs
+from benchmarks import gpu, gpu_cells, gpu_runs
 from benchmarks.gpu import DIGIT, Measured, all_cells, best_engine, conclude, main, measure
 from benchmarks.gpu_cells import Bench, Cell, Timed
 from benchmarks.gpu_crew import CONVOLUTIONS, CellFailed, Crew
@@ -95,43 +94,27 @@ def test_without_a_gpu_the_next_step_is_named(capsys, monkeypatch):
     assert "--device cpu --tiny" in capsys.readouterr().err
 
 
-def test_failing_cells_are_told_and_the_others_measured(scripted):
-    cells = [
-        DIGIT,
-        Cell("digitnet", (1, 8, 8), batch=128),
-        Cell("digitnet", (1, 8, 8), way="CUDA graph"),
-        FOUR,
-    ]
-    found = measured(cells)
+def test_report_names_what_failed_and_what_was_left_out(scripted, monkeypatch):
+    class Broken(Scripted):
+        def partition(self, model):
+            raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Broken)
+    large, graph = replace(DIGIT, batch=128), replace(DIGIT, way="CUDA graph")
+    with Crew("cpu", as_thread) as crew:
+        found = measure([DIGIT, large, graph, FOUR], crew, inf, 0.0, "cpu")
+        conclude(found, crew, perf_counter() + 60, "paper", "tinyvgg")
+        found.left_out = measure([DIGIT], crew, 0.0, 0.0, "cpu").left_out
     assert {cell: sum(each.images for each in timed) for cell, timed in found.cells.items()} == {
         DIGIT: 1000,
         FOUR: 4000,
     }
-    assert found.failed[cells[1]] == "out of memory"
-    assert "not permitted when stream is capturing" in found.failed[cells[2]]
-    found.same_partition = False
+    assert "not permitted when stream is capturing" in found.failed[graph]
     text = markdown("cpu", found, {}, "paper", 1.0)
-    assert "OTHER CLUSTERS" in text
     assert "Failed: digitnet, batch 128, float32, as the engine does, 1 process: out of memory." in text
-
-
-def test_stacked_clients_out_of_memory_fail_their_cell_and_the_process_goes_on(monkeypatch, unswept):
-    """A client's error comes as a `RunError`, whose cause is torch's."""
-    stacked, begun = replace(DIGIT, way="stacked", clients=3), []
-
-    def no_memory(*given):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-    def start(*given):
-        begun.append(as_thread(*given))
-        return begun[-1]
-
-    monkeypatch.setattr("fedgrid.engine.federation.clients.workspace.train_together", no_memory)
-    with Crew("cpu", start) as crew:
-        found = measure([stacked, DIGIT], crew, inf, 0.0, "cpu")
-    assert found.failed == {stacked: "out of memory"}
-    assert list(found.cells) == [DIGIT]
-    assert len(begun) == 1
+    assert "Failed: whether a run finds the same clusters as on the CPU: RuntimeError: no kernel" in text
+    assert "about 2.5 hours" in text
+    assert "Left out for want of time: digitnet, batch 32" in text
 
 
 def test_what_a_failed_cell_held_is_freed_with_its_error_gone(monkeypatch):
@@ -183,21 +166,6 @@ def test_memory_of_a_process_counts_the_libraries_that_its_first_cell_loads(monk
         assert crew.context(lambda: gpu.free, 60.0) == 100 + 400
 
 
-def test_each_cell_is_printed_before_the_next_one_begins(scripted, monkeypatch):
-    printed, seen = StringIO(), []
-
-    class Looking(Scripted):
-        def prepare(self, cell):
-            seen.append(printed.getvalue())
-            super().prepare(cell)
-
-    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Looking)
-    monkeypatch.setattr("sys.stderr", printed)
-    measured([DIGIT, replace(DIGIT, batch=128), replace(DIGIT, numbers="TF32")])
-    assert "1,000 images/s" in seen[-2]
-    assert "batch 128, float32, as the engine does, 1 process: out of memory" in seen[-1]
-
-
 def test_device_without_room_for_all_processes_goes_on_with_those_there_were(scripted, monkeypatch):
     opened = []
 
@@ -215,57 +183,6 @@ def test_device_without_room_for_all_processes_goes_on_with_those_there_were(scr
     assert len(opened) == 4
 
 
-class Mortal:
-    """A process's pipe; after some orders the process dies."""
-
-    def __init__(self, pipe, orders):
-        self._pipe, self._left, self.send = pipe, orders, pipe.send
-
-    def recv(self):
-        self._left -= 1
-        if self._left < 0:
-            raise SystemExit
-        return self._pipe.recv()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._pipe.close()
-
-
-def test_process_that_has_died_between_two_cells_fails_one_and_another_is_started(scripted):
-    """The first one is asked to prepare, to work and to forget."""
-    begun = []
-
-    def start(serve, pipe, device):
-        begun.append(as_thread(serve, pipe if begun else Mortal(pipe, orders=3), device))
-        return begun[-1]
-
-    with Crew("cpu", start) as crew:
-        crew.measure(DIGIT, 0.0, 60.0)
-        begun[0].join()
-        with pytest.raises(CellFailed, match="died"):
-            crew.measure(DIGIT, 0.0, 60.0)
-        assert crew.measure(DIGIT, 0.0, 60.0)
-
-
-def test_no_process_is_waited_for_beyond_the_end(scripted, monkeypatch):
-    """Neither its start, 60 s, nor a cell, 90 s: five seconds are left."""
-    asked = []
-
-    def wait(pipes, seconds):
-        asked.append(seconds)
-        return real(pipes, 60.0)
-
-    real = gpu_crew.wait
-    monkeypatch.setattr(gpu_crew, "wait", wait)
-    monkeypatch.setattr(gpu_crew, "perf_counter", lambda: 95.0)
-    with Crew("cpu", as_thread, end=100.0) as crew:
-        crew.measure(DIGIT, 0.0, 90.0)
-    assert set(asked) == {5.0}
-
-
 def test_cells_end_before_the_last_questions_and_these_within_the_minutes(monkeypatch):
     ends = {}
     monkeypatch.setattr(gpu, "perf_counter", lambda: 1000.0)
@@ -273,21 +190,6 @@ def test_cells_end_before_the_last_questions_and_these_within_the_minutes(monkey
     monkeypatch.setattr(gpu, "conclude", lambda *given: ends.update(questions=given[2]))
     gpu.run("cpu", 7.0, False, as_thread)
     assert ends == {"cells": 1000 + 420 - 5 - 90, "questions": 1000 + 420 - 5}
-
-
-def test_questions_that_fail_are_told_and_leave_the_cells_as_they_are(scripted, monkeypatch):
-    class Broken(Scripted):
-        def partition(self, model):
-            raise RuntimeError("no kernel image is available")
-
-    monkeypatch.setattr("benchmarks.gpu_crew.Bench", Broken)
-    with Crew("cpu", as_thread) as crew:
-        found = measure([DIGIT], crew, inf, 0.0, "cpu")
-        conclude(found, crew, perf_counter() + 60, "paper", "tinyvgg")
-    text = markdown("cpu", found, {}, "paper", 1.0)
-    assert "Failed: whether a run finds the same clusters as on the CPU: RuntimeError: no kernel" in text
-    assert "about 2.5 hours" in text
-    assert "digitnet 1x8x8" in text
 
 
 def test_process_that_dies_fails_its_cell_only(scripted, monkeypatch):
@@ -302,12 +204,6 @@ def test_process_that_dies_fails_its_cell_only(scripted, monkeypatch):
         alive = measure([FOUR], crew, float("inf"), 0.0, "cpu")
     assert "died" in dead.failed[FOUR]
     assert FOUR in alive.cells
-
-
-def test_cells_beyond_the_time_are_left_out_and_named(scripted):
-    found = measured([DIGIT, FOUR], end=0.0)
-    assert found.left_out == [DIGIT, FOUR]
-    assert "Left out for want of time: digitnet, batch 32" in markdown("cpu", found, {}, "paper", 1.0)
 
 
 def test_what_presets_do_comes_first_and_every_way_is_there():
@@ -370,11 +266,3 @@ def test_replays_of_a_captured_step_train_every_full_batch():
     np.testing.assert_array_equal(model, start)
     assert len(seen) == 2
     assert len({label for batch in seen for label in batch}) == 8
-
-
-def test_compiled_way_trains_like_the_engine(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda module: module)
-    bench = Bench("cpu")
-    bench.prepare(Cell("digitnet", (1, 8, 8), way="torch.compile", images=32))
-    assert bench.time(0.0).images == 32
-    assert gpu.CELL_SECONDS > 0

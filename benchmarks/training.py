@@ -1,0 +1,54 @@
+"""What the benchmarks of local training share: a client of random images, and functions timed in turns."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fedgrid.engine.federation.clients.process import fixed_numerics
+from fedgrid.engine.federation.inputs import Inputs
+from fedgrid.engine.federation.models.flat_vectors import FlatModule, blank, initial_vector
+
+CLASSES = 10
+Shape = tuple[int, int, int]
+"""Channels, height and width of an image."""
+Work = Callable[[], object]
+
+
+def random_images(shape: Shape, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
+    """Return `count` images, channels last in memory, and their labels; the same each time."""
+    channels, height, width = shape
+    rng = np.random.default_rng(0)
+    pixels = torch.from_numpy(rng.integers(0, 256, (count, height, width, channels), dtype=np.uint8))
+    labels = torch.from_numpy(rng.integers(0, CLASSES, count))
+    return pixels.to(device).permute(0, 3, 1, 2), labels.to(device)
+
+
+def flat_model(
+    model: str, shape: Shape, wrap: Callable[[nn.Module], nn.Module], device: str = "cpu"
+) -> tuple[FlatModule, np.ndarray]:
+    """Return a model, within what `wrap` makes of it, and the vector from which it starts."""
+    inputs = Inputs("pixels", shape)
+    module = wrap(blank(model, inputs, CLASSES).to(device))
+    return FlatModule(module), initial_vector(model, inputs, CLASSES, seed=0)
+
+
+def seconds_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
+    """Return processor seconds, a list for each work; the first turn of each is not counted."""
+    times: list[list[float]] = [[] for _ in works]
+    with fixed_numerics(tf32=False):
+        for turn in range(1 + repeats):
+            for work, seconds in zip(works, times, strict=True):
+                start = time.process_time()
+                work()
+                if turn:
+                    seconds.append(time.process_time() - start)
+    return times
+
+
+def median_ratio(seconds: Sequence[float], other: Sequence[float]) -> float:
+    """Return the median over the turns of the first over the second."""
+    return statistics.median(one / two for one, two in zip(seconds, other, strict=True))
