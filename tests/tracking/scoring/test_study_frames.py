@@ -1,7 +1,9 @@
-"""A study as a frame and as HTML."""
+"""A study as a frame and as HTML, and lines on its runs."""
 
+from dataclasses import replace
 from math import isnan
 
+from fedgrid.tracking.scoring.run import scored_on_line, stopped_line
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
@@ -82,3 +84,15 @@ def test_html_of_a_table_is_escaped():
         "<p><b>A &amp; B</b>. c</p><table><tr><th></th><th>group: x</th></tr>"
         "<tr><th>part</th><th></th></tr><tr><td>&lt;r&gt;</td><td>1.5</td></tr></table>"
     )
+
+
+def test_lines_on_runs_count_those_on_validation_images_and_those_that_stopped_early():
+    tested, validated = (
+        replace(run_of(), values={"split.scored_on": images}) for images in ("test", "validation")
+    )
+    assert scored_on_line([tested]) == ""
+    assert "1 of 2 runs are on validation images" in scored_on_line([tested, validated])
+    long, short = (replace(run_of(), rounds=rounds, values={"training.rounds": 9}) for rounds in (9, 4))
+    assert (long.stopped, short.stopped) == ("", "stopped after round 4 of 9")
+    assert stopped_line([long, short]) == "Stopped early (training.stop_after): 1 of 2 runs, after round 4."
+    assert stopped_line([long]) == ""
