@@ -25,20 +25,6 @@ def test_clients_lie_by_group_and_have_its_hue():
     assert np.allclose(test[2][1], lighter(HUES[1], 0))
 
 
-def test_more_images_are_deeper():
-    train, _ = pictures([0, 0, 0])
-    one, two, four = train[2][0], train[1][1], train[0][0]
-    assert one[0] > two[0] > four[0]
-
-
-def test_the_panels_say_what_the_deepest_colour_is():
-    figure = figures.class_counts(TRAIN_KL, TEST_KL, np.array([0, 0, 1]))
-    assert [axes.get_title() for axes in figure.axes] == [
-        "training images, at most 4 of a class",
-        "test images, at most 1 of a class",
-    ]
-
-
 def test_groups_are_named_and_ruled_unless_most_clients_are_a_group_of_their_own():
     four = np.array([[1, 0]] * 4)
     labels = [

@@ -1,13 +1,10 @@
 """What the figure of a run shows, and that the same records give the same bytes."""
 
-from pathlib import Path
-
 import matplotlib
 import numpy as np
-import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.records import RecordsError, read_records
+from fedgrid.tracking.records import read_records
 
 TRUTH = [0, 0, 1, 1]
 LABELS = [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 1]]
@@ -41,12 +38,6 @@ def test_a_tiny_temperature_is_numbered_in_units_of_a_power_of_ten(write_run):
     folder = write_run(LABELS, TRUTH, temperature_R=[4e-6, 2e-6, 3e-6])
     formatter = figures.run_figure(read_records(folder)).axes[0].yaxis.get_major_formatter()
     assert (formatter(2.5e-6), formatter.get_offset()) == ("2.5", "×10⁻⁶")
-
-
-def test_a_run_that_never_clusters_has_no_clustering_mark(write_run):
-    axes = figures.run_figure(read_records(write_run(LABELS[:1], TRUTH))).axes[0]
-    assert len(axes.lines) == 1
-    assert not axes.texts
 
 
 def test_the_map_is_a_pixel_a_client_and_round_grey_until_most_of_a_cluster_are_of_one_group(write_run):
@@ -101,12 +92,6 @@ def test_figure_of_a_run_without_a_temperature_has_the_clusters_alone(write_run)
     folder = write_run(LABELS, TRUTH, temperature_R=[np.nan] * 3)
     [axes] = figures.run_figure(read_records(folder)).axes
     assert axes.get_ylabel() == "client, by hidden group"
-
-
-def test_a_run_without_records_leaves_no_figures(tmp_path: Path):
-    with pytest.raises(RecordsError, match=r"no rounds\.parquet"):
-        figures.write(tmp_path, tmp_path / "figures")
-    assert not list(tmp_path.iterdir())
 
 
 def test_map_of_many_clients_is_no_taller_and_numbers_only_what_a_line_of_text_fits_beside(write_run):

@@ -46,13 +46,6 @@ def test_missing_scores_are_counted_in_their_cell():
     assert row_of(scores(theirs()), "BNC")[3].text == "– (0/20)"
 
 
-def test_gaps_of_a_data_set_are_those_of_the_authors():
-    table = scores(theirs())
-    for algorithm, gap in (("BNC", 0.169), ("OCFL-AFF", -0.046), ("OCFL-HDB", 0.164)):
-        cells = row_of(table, algorithm, "data sets: fmnist")
-        assert cells[2].value == pytest.approx(gap, abs=5e-4)
-
-
 def test_own_score_that_is_far_from_the_published_has_a_note_and_its_direction():
     """Published: insertion 0.565 and deletion 0.354."""
     scenario = ("mnist", 15, "nonoverlapping-balanced")
@@ -107,11 +100,6 @@ def test_diagram_as_published_says_that_its_first_rank_is_the_worst():
     assert "sattler is left out" in diagrams["gap on others"].caption
     drawn = diagrams["deletion on members as published"].draw()
     assert "average rank over 20 scenarios, 1 is highest" in [text.get_text() for text in drawn.axes[0].texts]
-
-
-def test_report_without_scores_has_no_section():
-    page = report_page(study_of([result_of(run_of(), WHOLE)]))
-    assert not [section for section in page.sections if section.name.startswith("explanations")]
 
 
 def test_score_that_is_nan_is_counted_as_missing():

@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.tracking.papers.flis.tables import against_flis, printed_accuracy, scenario_of
-from fedgrid.tracking.papers.sections import paper_sections
-from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import ONE, result_of, run_of, study_of
 
 KEYS = {
@@ -154,10 +152,3 @@ def test_the_cost_of_table_3_has_rounds_of_one_skew_and_traffic_of_the_other():
     assert found["IFCA", "cifar10", rounds] == "2 / 25"
     assert found["IFCA", "cifar10", mbit] == "0.20 / 16.66"
     assert found["BNC", "cifar10", rounds] == "– / –"
-
-
-def test_the_report_has_the_tables_if_it_is_asked_for_them():
-    study = study_of([finished((0.1, 0.9))])
-    names = [table.name for table in report_page(study, papers=paper_sections(study)).tables()]
-    assert "against-flis-label-skew-0.2" in names
-    assert not [table for table in report_page(study).tables() if table.name.startswith("against")]

@@ -11,8 +11,6 @@ from fedgrid.tracking.papers.prigent.tables import (
     printed_flips,
     printed_tables,
 )
-from fedgrid.tracking.papers.sections import paper_sections
-from fedgrid.tracking.report.contents import report_page
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
 
 
@@ -98,12 +96,6 @@ def test_flips_have_a_table_of_their_own():
 def test_a_run_in_another_setting_is_compared_with_nothing(other):
     assert is_in_setting(run())
     assert not is_in_setting(run(**other))
-
-
-def test_the_report_has_the_section():
-    study = study_of([finished((0.5, 0.96))])
-    page = report_page(study, published=True, papers=paper_sections(study))
-    assert "published-prigent" in [section.name for section in page.sections]
 
 
 def test_table_2_stands_beside_errors_of_the_same_levels():

@@ -14,7 +14,7 @@ from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, 
 from fedgrid.tracking.scoring.measures import FINAL_ARI, PA_LAST
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.tables.axes import over_axis, sweep
-from fedgrid.tracking.tables.clustering import clustering, rounds
+from fedgrid.tracking.tables.clustering import clustering
 from fedgrid.tracking.tables.scenarios import per_scenario
 from fedgrid.tracking.tables.table import ABSENT
 from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
@@ -74,6 +74,7 @@ def test_the_axes_of_a_study_have_two_values_or_more():
     assert axes_of(study) == (EPOCHS, MAJORITY)
     assert axes_of(runs_of_setting(study, study.settings[0])) == ()
     assert values_of(thresholds(), THRESHOLD) == ("0.1", "0.5")
+    assert len(thresholds().scenarios) == 1, "settings of an algorithm do not split scenarios"
 
 
 def test_the_table_of_an_axis_has_a_mean_over_the_other_axes_for_each_value():
@@ -132,30 +133,13 @@ def test_every_combination_of_values_is_a_scenario_of_its_own():
     assert len(table.rows) == 8
 
 
-def test_settings_of_an_algorithm_do_not_split_scenarios():
-    assert len(thresholds().scenarios) == 1
-
-
-@pytest.mark.parametrize("table", [lambda study: clustering(study, final=True), rounds])
-def test_a_table_of_one_scenario_refuses_to_mix_settings(table):
-    with pytest.raises(ValueError, match="setting="):
-        table(two_axes())
-    setting = two_axes().settings[0]
-    assert table(two_axes().where(setting=setting)).rows
-
-
 @pytest.mark.parametrize(
-    "draw",
-    [
-        partial(figures.per_round, kind="ari"),
-        figures.temperatures,
-        figures.cluster_maps,
-        figures.segments,
-    ],
+    "shown", [lambda study: clustering(study, final=True), partial(figures.per_round, kind="ari")]
 )
-def test_a_figure_of_one_scenario_refuses_to_mix_settings(draw):
+def test_what_is_of_one_scenario_refuses_to_mix_settings(shown):
     with pytest.raises(ValueError, match="setting="):
-        draw(two_axes())
+        shown(two_axes())
+    assert shown(two_axes().where(setting=two_axes().settings[0]))
 
 
 def test_a_report_has_a_table_and_a_figure_for_each_axis_and_a_section_for_each_setting():
@@ -168,17 +152,14 @@ def test_a_report_has_a_table_and_a_figure_for_each_axis_and_a_section_for_each_
     assert len(set(tables)) == len(tables)
     assert len(set(plates)) == len(plates)
     assert "table1-mnist-15-training.local_epochs-10-split.majority-0.5" in tables
+    assert {f"sweep-{EPOCHS}-by-{MAJORITY}-mnist", f"sweep-{MAJORITY}-by-{EPOCHS}-mnist"} <= {*tables} & {
+        *plates
+    }
     assert [section.title for section in page.sections if section.title.startswith("mnist")] == [
         f"mnist, 15 clients, training.local_epochs {epochs}, split.majority {share}"
         for epochs in ("1", "10")
         for share in ("0.5", "1")
     ]
-
-
-def test_a_report_without_further_axes_has_the_names_it_had():
-    page = report_page(study_of([finished(0.1), finished(0.2, algorithm="sattler")]))
-    assert "axes" not in [section.name for section in page.sections]
-    assert "table1-mnist-15" in [table.name for table in page.tables()]
 
 
 def test_the_published_numbers_stand_beside_each_setting():
@@ -242,14 +223,6 @@ def beta_by_epochs():
     )
 
 
-def test_the_figure_of_two_axes_has_a_line_for_each_value_of_the_second():
-    accuracy, ari = figures.sweep(beta_by_epochs(), THRESHOLD, EPOCHS).axes
-    lines = lines_of(accuracy)
-    assert lines[f"{EPOCHS} 1"] == ([0.1, 0.3], pytest.approx([0.06, 0.08]))
-    assert lines[f"{EPOCHS} 10"] == ([0.1, 0.3], pytest.approx([0.51, 0.53]))
-    assert accuracy.get_xlabel() == ari.get_xlabel() == THRESHOLD
-
-
 def test_the_figure_of_two_axes_has_a_row_for_each_algorithm():
     axes = figures.sweep(two_axes(), MAJORITY, EPOCHS).axes
     assert len(axes) == 4
@@ -268,13 +241,6 @@ def test_the_table_of_two_axes_has_a_row_for_each_value_of_the_second():
     assert [(row.section, row.name) for row in table.rows] == [("FLIS-DC", "1"), ("FLIS-DC", "10")]
     assert rows_of(table)["10"][:2] == pytest.approx([0.51, 0.53])
     assert table.name == f"sweep-{THRESHOLD}-by-{EPOCHS}-mnist"
-
-
-def test_a_report_of_two_axes_has_a_figure_and_a_table_along_each():
-    page = report_page(two_axes())
-    names = {f"sweep-{EPOCHS}-by-{MAJORITY}-mnist", f"sweep-{MAJORITY}-by-{EPOCHS}-mnist"}
-    assert names <= {plate.name for plate in page.plates()}
-    assert names <= {table.name for table in page.tables()}
 
 
 def test_scores_that_runs_have_are_shown_over_an_axis_too():

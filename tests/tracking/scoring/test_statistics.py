@@ -81,21 +81,15 @@ def test_equal_algorithms_are_one_clique_with_a_remark():
     assert set(by_pair(result).values()) == {None}
 
 
-def test_two_algorithms_have_no_friedman_test():
-    result = compare_scores(scores(a=[1.0, 2, 3, 4, 5, 6], b=[0.0] * 6), "score")
-    assert result.friedman_p is None
-    assert by_pair(result) == {("a", "b"): 2 / 64}
-    [remark] = result.remarks
-    assert "Two algorithms" in remark
-    assert "Friedman" in remark
-
-
 def test_five_scenarios_give_ranks_but_no_test():
     result = compare_scores(scores(a=[1.0] * 5, b=[0.0] * 5), "score")
     assert (result.ranks, result.pairs, result.cliques) == ((1.0, 2.0), (), ())
     [remark] = result.remarks
     assert remark.startswith("No tests")
     assert {"0.05", "6", "5."} <= set(remark.split())
+    assert [[cell.text for cell in row.cells] for row in significance(result).rows] == [["1.00"], ["2.00"]]
+    assert effects(result).rows == ()
+    assert all("No tests" in table.caption for table in (significance(result), effects(result)))
 
 
 def test_a_remark_says_that_scenarios_are_too_few_for_the_number_of_pairs():
@@ -140,16 +134,13 @@ def test_only_seeds_that_all_algorithms_have_are_averaged():
 
 def test_a_block_is_a_scenario_and_not_a_seed_of_one():
     """Five scenarios with five seeds each are five blocks, too few for a test."""
+    uneven = {name: dict.fromkeys([(0, 0), (1, 0), (1, 1), (1, 2)], score) for name, score in AB}
+    assert "each the mean of 1 to 3 seeds" in compare_scores(uneven, "score").where
+    assert "seed" not in compare_scores(scores(a=[1.0], b=[0.0]), "score").where
     columns = {name: dict.fromkeys(product(range(5), range(5)), score) for name, score in AB}
     result = compare_scores(columns, "score")
     assert (result.num_scenarios, result.pairs) == (5, ())
     assert "each the mean of 5 seeds" in significance(result).caption
-
-
-def test_scenarios_of_different_numbers_of_seeds_say_so():
-    columns = {name: dict.fromkeys([(0, 0), (1, 0), (1, 1), (1, 2)], score) for name, score in AB}
-    assert "each the mean of 1 to 3 seeds" in compare_scores(columns, "score").where
-    assert "seed" not in compare_scores(scores(a=[1.0], b=[0.0]), "score").where
 
 
 def test_the_better_of_a_pair_is_by_its_signed_ranks_even_if_its_average_rank_is_worse():
@@ -270,12 +261,6 @@ def test_effects_have_wins_interval_and_p_beside_each_other():
     assert (p.value, p.bold) == (4 / 256, True)
 
 
-def test_effects_without_tests_have_no_rows_and_the_remark():
-    table = effects(compare_scores(scores(a=[1.0] * 5, b=[0.0] * 5), "score"))
-    assert table.rows == ()
-    assert "No tests" in table.caption
-
-
 def test_a_study_is_compared_by_a_measure():
     runs = [
         result_of(run_of(name, clients=clients), labels)
@@ -294,8 +279,10 @@ def test_a_study_is_compared_by_a_measure():
     assert result.remarks[-1].startswith("fedavg has one cluster in every run")
 
 
-def test_the_significance_table_marks_the_better_of_a_pair_and_repeats_the_remarks():
+def test_the_significance_table_of_two_algorithms_marks_the_better_one_and_has_no_friedman_test():
     result = compare_scores(scores(b=[0.0] * 6, a=[1.0, 2, 3, 4, 5, 6]), "last PF1")
+    assert result.friedman_p is None
+    assert by_pair(result) == {("a", "b"): 2 / 64}
     table = significance(result)
     assert table.name == "significance-last-pf1"
     assert [column.name for column in table.columns] == ["rank", "a", "b"]
@@ -305,12 +292,7 @@ def test_the_significance_table_marks_the_better_of_a_pair_and_repeats_the_remar
     ]
     assert "over the 6 scenarios" in table.caption
     assert "Two algorithms" in table.caption
-
-
-def test_the_significance_table_without_tests_has_only_ranks():
-    table = significance(compare_scores(scores(a=[1.0] * 5, b=[0.0] * 5), "score"))
-    assert [[cell.text for cell in row.cells] for row in table.rows] == [["1.00"], ["2.00"]]
-    assert "No tests" in table.caption
+    assert "Friedman" in table.caption
 
 
 def test_the_significance_table_without_algorithms_has_only_the_remark():

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,13 @@ from fedgrid.tracking.tables.clustering import (
     rounds,
 )
 from fedgrid.tracking.tables.formats import to_csv
-from fedgrid.tracking.tables.personalisation import fairness, personalisation, published_personalisation
+from fedgrid.tracking.tables.personalisation import (
+    LAST,
+    MEAN,
+    fairness,
+    personalisation,
+    published_personalisation,
+)
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import ABSENT, NONE
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
@@ -194,6 +201,19 @@ def test_a_published_gf1_that_was_not_tested_has_its_reason_in_the_caption():
     texts = {row.name: [cell.text for cell in row.cells[:2]] for row in table.rows}
     assert texts == {"briggs": ["0.300", "0.100"], "sattler": ["0.200", NONE]}
     assert "local_server" not in published_personalisation(study_of([tested])).caption
+
+
+def test_local_models_tested_in_the_last_round_only_have_a_dash_for_the_mean():
+    curves = {"published_pf1": [0.3, 0.5], "published_gf1": [np.nan, 0.1]}
+    run = result_of(run_of(), WHOLE, curves=curves)
+    run = replace(run, scores={**run.scores, "published_gf1": None})
+    table = published_personalisation(study_of([run]))
+    places = [(column.group, column.name) for column in table.columns]
+    cells = dict(zip(places, table.rows[0].cells, strict=True))
+    assert [cells[span, name].text for span in (MEAN, LAST) for name in ("PF1", "GF1")] == [
+        *("0.400", NONE, "0.500", "0.100"),
+    ]
+    assert "No means of GF1, GA and gap of 1 of 1 finished runs" in table.caption
 
 
 def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
