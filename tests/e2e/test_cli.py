@@ -33,10 +33,6 @@ def test_help_of_every_command_has_an_example(command):
     assert f"Example: {' '.join(['fedgrid', *command])}" in " ".join(result.out.split())
 
 
-def test_fedgrid_without_arguments_prints_help():
-    assert fedgrid() == fedgrid("--help")
-
-
 def test_data_lists_the_data_sets(tmp_path):
     result = fedgrid("data", "--data-dir", tmp_path)
     assert result.code == 0
@@ -49,17 +45,6 @@ def test_data_lists_the_data_sets(tmp_path):
     listed = strict_json(fedgrid("data", "--json", "--data-dir", tmp_path).out)
     here = {entry["name"] for entry in listed if entry["here"]}
     assert here == {"digits", *(dataset.name for dataset in MADE_BY_CODE)}
-
-
-def test_data_shows_and_writes_the_split_of_a_scenario(tmp_path):
-    result = fedgrid("data", "digits", "--clients", 5, "--csv", tmp_path / "x.csv")
-    assert (result.code, result.err) == (0, "")
-    assert result.out.startswith("digits-5-nonoverlapping-balanced, seed 0: images per class\n")
-    written = blueprint.read_blueprint(tmp_path / "x.csv")
-    clients = strict_json(fedgrid("data", "digits", "--clients", 5, "--json").out)["clients"]
-    assert [client["train"] for client in clients] == written.train_KL.tolist()
-    assert [client["test"] for client in clients] == written.test_KL.tolist()
-    assert str(written.train_KL[0].sum()) in result.out
 
 
 def test_data_shows_the_readmes_split_of_real_mnist(shared, tmp_path):
@@ -135,24 +120,18 @@ def test_run_of_a_grid_file_with_options_that_override_it(storage, tmp_path):
 
 def test_run_without_a_reachable_mlflow_server_warns_and_finishes(tmp_path):
     storage = tmp_path / "runs [1]"
-    result = fedgrid("run", *SMALL, "--storage", storage, MLFLOW_TRACKING_URI=AWAY)
+    away = AWAY.replace("//", "//me:secret@")
+    result = fedgrid("run", *SMALL, "--storage", storage, MLFLOW_TRACKING_URI=away)
     assert result.code == 0
+    assert "secret" not in result.out + result.err
     first, second = result.err.splitlines()
     assert first.startswith("warning: ")
-    assert AWAY in first
+    assert AWAY.replace("//", "//***@") in first
     assert second.startswith("warning: ")
     assert "`fedgrid sync runs --storage " in second
     assert f" {storage} " in result.out
     assert f"  fedgrid ui runs --storage '{storage}'\n" in result.out
     assert len(finished_in(storage)) == 1
-
-
-def test_run_does_not_print_the_password_of_the_tracking_uri(tmp_path):
-    away = AWAY.replace("//", "//me:secret@")
-    result = fedgrid("run", *SMALL, "--storage", tmp_path, MLFLOW_TRACKING_URI=away)
-    assert result.code == 0
-    assert "secret" not in result.out + result.err
-    assert AWAY.replace("http://", "http://***@") in result.out
 
 
 def test_ui_on_a_port_in_use_is_one_line(storage):
