@@ -49,16 +49,6 @@ def test_every_example_is_shown() -> None:
     assert (set(FILES) | elsewhere, set(FILES) & elsewhere) == (there, set())
 
 
-def test_there_are_commands() -> None:
-    assert [command.splitlines()[0].split()[:2] for command in COMMANDS] == [
-        ["fedgrid", "list"],
-        ["fedgrid", "run"],
-        ["fedgrid", "run"],
-        ["fedgrid", "data"],
-        ["fedgrid", "run"],
-    ]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.splitlines()[0])
 def test_commands_print_what_is_shown(block: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """The plugins of docs/examples whose rules use the model, the examples and a test of their own."""
 
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedgrid.engine.federation.data.images import HeldImages
 from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, read_vector, write
+from fedgrid.engine.federation.models.flat_vectors import initial_vector, read_vector
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.plugin_files import DROPOUT
 from tests.helpers.small_runs import NOWHERE, config, differing, files, numbers, play, rows
+from tests.helpers.torch_by_hand import WHOLE, descend, network, tensors
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-RATE = 0.1
-WHOLE = {"local_epochs": 1, "batch_size": 1000, "learning_rate": RATE}
-"""A batch is all images of a client: its order changes a sum's last bits only."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,27 +29,10 @@ def examples() -> Iterator[None]:
     active.use()
 
 
-@cache
-def one_module() -> nn.Module:
-    return blank("digitnet", pixels(1, 8, 8), 10)
-
-
-def network(vector: np.ndarray) -> nn.Module:
-    """Return a model as a module, which the next call changes."""
-    write(one_module(), vector)
-    return one_module()
-
-
-def tensors(held: HeldImages) -> tuple[Tensor, Tensor]:
-    return torch.from_numpy(np.array(held.images)).float() / 255, torch.from_numpy(np.array(held.labels))
-
-
 def stepped(model: np.ndarray, loss_of) -> np.ndarray:
     """Return a model after one step of gradient descent."""
     module = network(model)
-    parameters = list(module.parameters())
-    for parameter, gradient in zip(parameters, torch.autograd.grad(loss_of(module), parameters), strict=True):
-        parameter.data -= RATE * gradient
+    descend(loss_of(module), list(module.parameters()))
     return read_vector(module)
 
 

@@ -47,6 +47,16 @@ def test_data_lists_the_data_sets(tmp_path):
     assert here == {"digits", *(dataset.name for dataset in MADE_BY_CODE)}
 
 
+def test_data_shows_and_writes_the_split_of_a_scenario(tmp_path):
+    result = fedgrid("data", "digits", "--clients", 5, "--csv", tmp_path / "x.csv")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith("digits-5-nonoverlapping-balanced, seed 0: images per class\n")
+    written = blueprint.read_blueprint(tmp_path / "x.csv")
+    clients = strict_json(fedgrid("data", "digits", "--clients", 5, "--json").out)["clients"]
+    assert [client["train"] for client in clients] == written.train_KL.tolist()
+    assert [client["test"] for client in clients] == written.test_KL.tolist()
+
+
 def test_data_shows_the_readmes_split_of_real_mnist(shared, tmp_path):
     if not (shared / "data" / "MNIST").is_dir():
         pytest.skip(f"no real images: {shared / 'data' / 'MNIST'} is missing")
