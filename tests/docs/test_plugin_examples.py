@@ -17,7 +17,7 @@ from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models.flat_vectors import initial_vector, layout, read_vector
+from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout, read_vector
 from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.configuration.own_models import check_own_model
@@ -197,6 +197,10 @@ class TestAnyModule:
         play(run, tmp_path)
         assert layout(model, pixels(1, 8, 8), 10).size == entries
         assert [row["bytes_up"] for row in rows(run, tmp_path, "rounds")] == [4 * entries * run.clients]
+
+    def test_pretrained_weights_stay(self):
+        module = blank("frozen-backbone", pixels(1, 8, 8), 10, seed=7)
+        assert (module[0][1].weight == 0.25).all()
 
     @pytest.mark.parametrize(
         ("weights", "says"), [(b"other", "digest [0-9a-f]{64}, not"), (None, "No such file.*safetensors")]

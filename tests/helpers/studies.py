@@ -14,6 +14,7 @@ from fedgrid.tracking.records import Columns
 from fedgrid.tracking.scoring.partitions import clustering, published_clustering, score_partitions
 from fedgrid.tracking.scoring.run import Run
 from fedgrid.tracking.scoring.study import Study
+from fedgrid.tracking.tables.table import Cell, Table
 
 TRUTH_K = (0, 0, 0, 1, 1, 1)
 WHOLE = [TRUTH_K] * 2
@@ -110,3 +111,17 @@ def finished(
 def study_of(results: Sequence[Run], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
     unfinished = (replace(run, state="1 of 2 rounds", round_R=np.empty(0)) for run in lacking)
     return Study(name, (*results, *unfinished))
+
+
+def texts_of(table: Table) -> dict[str, list[str]]:
+    """Return what is printed in each row, by the row's name."""
+    return {row.name: [cell.text for cell in row.cells] for row in table.rows}
+
+
+def cells_of(table: Table) -> dict[tuple[str, str], Cell]:
+    """Return the cells by the row's name and the column's heading, with its group."""
+    return {
+        (row.name, column.heading): cell
+        for row in table.rows
+        for column, cell in zip(table.columns, row.cells, strict=True)
+    }

@@ -1,6 +1,5 @@
 """What the figure of a run shows, and that the same records give the same bytes."""
 
-import matplotlib
 import numpy as np
 
 from fedgrid.tracking import figures
@@ -66,15 +65,6 @@ def test_clients_of_a_hidden_group_stand_together_in_the_map_with_a_line_between
 def test_thirty_clusters_have_thirty_colours(write_run):
     folder = write_run([list(range(30))], [0] * 10 + [1] * 10 + [2] * 10)
     assert len(set(colours(figures.cluster_map(read_records(folder)).axes[0]))) == 30
-
-
-def test_the_same_records_give_the_same_bytes_whatever_matplotlib_is_set_to(write_run):
-    folder = write_run(LABELS, TRUTH, clustered=[3])
-    to = folder / "figures"
-    first = figures.write(folder, to).read_bytes()
-    with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10}):
-        second = figures.write(folder, to).read_bytes()
-    assert first == second
 
 
 def test_figure_of_a_run_has_the_temperature_above_the_clusters_of_the_same_rounds(write_run, tmp_path):

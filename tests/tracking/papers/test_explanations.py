@@ -12,7 +12,7 @@ from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.report.page import Choice
 from fedgrid.tracking.tables.table import FAR
 from tests.helpers.explanations import explained, theirs
-from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import WHOLE, result_of, run_of, study_of, texts_of
 
 MEANS = {
     ("BNC", "members"): (0.377, 0.253, 0.124),
@@ -62,7 +62,7 @@ def test_scenario_that_was_not_published_stands_alone():
 
 
 def test_ranks_are_printed_in_both_directions():
-    cells = {row.name: [cell.text for cell in row.cells] for row in ranks(theirs(), "members").rows}
+    cells = texts_of(ranks(theirs(), "members"))
     assert cells["fedavg"] == ["5.95", "1.80", "4.35", "5.95", "6.20"]
     assert cells["ocfl-kmeans"] == ["2.55", "5.35", "3.75", "2.55", "2.65"]
 
@@ -70,7 +70,7 @@ def test_ranks_are_printed_in_both_directions():
 def test_ranks_without_a_score_are_dashes_and_the_caption_says_why():
     table = ranks(theirs(), "others")
     # fedavg's published ranks are NaN, sattler's are of eight scenarios.
-    cells = {row.name: [cell.text for cell in row.cells] for row in table.rows}
+    cells = texts_of(table)
     assert cells["fedavg"] == ["–"] * 5
     assert cells["sattler"] == ["–", "–", "–", "3.63", "3.13"]
     assert "sattler is left out: it has a score in 8 of 20 scenarios." in table.caption

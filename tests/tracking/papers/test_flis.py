@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.tracking.papers.flis.tables import against_flis, printed_accuracy, scenario_of
-from tests.helpers.studies import ONE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, cells_of, result_of, run_of, study_of
 
 KEYS = {
     "clients": "100",
@@ -28,14 +28,6 @@ def finished(accuracy, *args, sent=(0, 0), served=None, **settings):
     curves = {"last_local_accuracy": accuracy, "personalised_accuracy": served}
     curves |= {"bytes": sent, "seconds": (1, 2)}
     return result_of(run(*args, **settings), ONE, curves=curves)
-
-
-def cells(table):
-    return {
-        (row.name, column.group or column.name, column.name): cell
-        for row in table.rows
-        for column, cell in zip(table.columns, row.cells, strict=True)
-    }
 
 
 def test_all_cells_of_tables_1_and_2_are_there_but_the_lost_row():
@@ -94,7 +86,7 @@ def test_our_last_local_accuracy_stands_in_percent_beside_the_published_one():
     """Seeds 0.90 and 0.88: mean 89, deviation 1.41."""
     study = study_of([finished((0.1, 0.90)), finished((0.1, 0.88), seed=1)])
     table = against_flis(study)[0]
-    cell = cells(table)["FLIS-DC", "cifar10", "cifar10"]
+    cell = cells_of(table)["FLIS-DC", "cifar10"]
     assert table.name == "against-flis-label-skew-0.2"
     assert cell.text == "89.00 ± 1.41 / 89.47 ± .92"
     assert (cell.reference, cell.tone) == (89.47, "worse")
@@ -107,7 +99,7 @@ def test_our_last_local_accuracy_stands_in_percent_beside_the_published_one():
 )
 def test_where_there_is_one_model_for_all_the_accuracy_is_its(algorithm, ours):
     table = against_flis(study_of([finished((0.1, 0.98), algorithm, served=(0.1, 0.50))]))[0]
-    assert cells(table)[algorithm, "cifar10", "cifar10"].text.startswith(f"{ours} / ")
+    assert cells_of(table)[algorithm, "cifar10"].text.startswith(f"{ours} / ")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +140,7 @@ def test_the_cost_of_table_3_has_rounds_of_one_skew_and_traffic_of_the_other():
     table = against_flis(study)[-1]
     assert table.name == "against-flis-cost"
     rounds, mbit = "rounds, 20 % skew", "Mbit a client, 30 % skew"
-    found = {key: cell.text for key, cell in cells(table).items()}
-    assert found["IFCA", "cifar10", rounds] == "2 / 25"
-    assert found["IFCA", "cifar10", mbit] == "0.20 / 16.66"
-    assert found["BNC", "cifar10", rounds] == "– / –"
+    found = {key: cell.text for key, cell in cells_of(table).items()}
+    assert found["IFCA", f"cifar10: {rounds}"] == "2 / 25"
+    assert found["IFCA", f"cifar10: {mbit}"] == "0.20 / 16.66"
+    assert found["BNC", f"cifar10: {rounds}"] == "– / –"

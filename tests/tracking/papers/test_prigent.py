@@ -11,7 +11,7 @@ from fedgrid.tracking.papers.prigent.tables import (
     printed_flips,
     printed_tables,
 )
-from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, WHOLE, cells_of, result_of, run_of, study_of
 
 
 def run(algorithm="Embeddings", *, dataset="mnist", split="rotated", federated="10", flip="0.1", clients=100):
@@ -38,14 +38,6 @@ def finished(accuracy, labels=WHOLE, *, seconds=(1, 2), **settings):
     return result_of(run(**settings), labels, curves=curves)
 
 
-def cells(table):
-    return {
-        (row.name, column.name): cell
-        for row in table.rows
-        for column, cell in zip(table.columns, row.cells, strict=True)
-    }
-
-
 def test_all_cells_of_tables_3_to_5_are_there():
     known = printed_tables()
     assert len(known) == 4 * 5
@@ -70,7 +62,7 @@ def test_ours_stand_beside_the_published_ones():
     """FedAvg takes 4 s. Traffic: 4 GB, and two rounds of 50 models of 400 bytes to be tested."""
     study = study_of([finished((0.5, 0.96)), finished((0.5, 0.9), ONE, seconds=(2, 4), algorithm="BNC")])
     [table] = against_prigent(study)
-    found = {key: cell.text for key, cell in cells(table).items()}
+    found = {key: cell.text for key, cell in cells_of(table).items()}
     assert found["Embeddings (10, 0.1)", "rounds to 95%"] == "2 / 5"
     assert found["Embeddings (10, 0.1)", "accuracy, %"] == "73.00 / 98.49"
     assert found["Embeddings (10, 0.1)", "GB"] == "4.00 / 3.2"
@@ -81,13 +73,13 @@ def test_ours_stand_beside_the_published_ones():
 def test_the_encoder_says_which_row():
     study = study_of([finished((0.5, 0.96), federated="0")])
     [table] = against_prigent(study)
-    assert cells(table)["Embeddings (0, 0.1)", "accuracy, %"].reference == 98.35
+    assert cells_of(table)["Embeddings (0, 0.1)", "accuracy, %"].reference == 98.35
 
 
 def test_flips_have_a_table_of_their_own():
     study = study_of([finished((0.5, 0.96), flip=flip) for flip in ("0.1", "0.3")])
     *_, table = against_prigent(study)
-    found = {key: cell.text for key, cell in cells(table).items()}
+    found = {key: cell.text for key, cell in cells_of(table).items()}
     assert found["0.1", "federated encoder"] == "0.500 / 1"
     assert found["0.3", "federated encoder"] == "0.500 / 0.541"
 

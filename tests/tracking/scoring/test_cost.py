@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.tracking.scoring.cost import Cost, Target, cost, costs, scale
 from fedgrid.tracking.tables.cost import cost as cost_table
-from tests.helpers.studies import result_of, run_of, study_of
+from tests.helpers.studies import result_of, run_of, study_of, texts_of
 
 BYTES = 4
 NAN = float("nan")
@@ -179,7 +179,7 @@ def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
     terms = Target("personalised_accuracy", 0.9, unit="mbit-per-client")
     table = cost_table(study_of(results), terms)
     assert [column.name for column in table.columns] == ["reached", "rounds", "Mbit a client", "seconds"]
-    assert {row.name: [cell.text for cell in row.cells] for row in table.rows} == {
+    assert texts_of(table) == {
         "sattler": ["2/2", "2", "0.00", "2.0"],
         "fedavg": ["1/2", "never", "never", "never"],
     }

@@ -24,16 +24,12 @@ from fedgrid.tracking.tables.personalisation import (
 )
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import ABSENT, NONE
-from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of, texts_of
 
 SINGLES = [tuple(range(6))] * 2
 """Labels of a run that leaves every client alone: homogeneous, ARI and AMI 0."""
 LATE = [(0,) * 6, TRUTH_K]
 """Labels of a run that is right in the second of its two rounds."""
-
-
-def texts(table):
-    return {row.name: [cell.text for cell in row.cells] for row in table.rows}
 
 
 def by_name(**runs):
@@ -54,7 +50,7 @@ def test_table_1_has_dashes_for_one_cluster_and_scores_for_singletons():
     assert [(column.group, column.name) for column in table.columns] == [
         ("nonoverlapping balanced", name) for name in ("RAND", "AMI", "COM")
     ]
-    assert texts(table) == {
+    assert texts_of(table) == {
         "fedavg": [NONE, NONE, NONE],
         "briggs": ["0.00", "0.00", "1.00"],
         "ocfl-hdbscan": ["0.50", "0.50", "0.50"],
@@ -84,7 +80,7 @@ def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
 def test_seeds_that_did_not_cluster_count_as_zero_beside_one_that_did():
     """Means of 1 and 0; their standard deviation is sqrt(1 / 2)."""
     table = published_clustering(by_name(sattler=[WHOLE, ONE]))
-    assert texts(table)["sattler"] == ["0.50 ± 0.71"] * 3
+    assert texts_of(table)["sattler"] == ["0.50 ± 0.71"] * 3
     assert "2 seeds: mean ± standard deviation (n - 1)." in table.caption
 
 
@@ -92,7 +88,7 @@ def test_a_cell_without_a_finished_run_is_empty_and_its_runs_are_counted_and_nam
     whole = by_name(fedavg=[ONE], sattler=[WHOLE])
     scl_1, late = run_of("sattler", seed=1), run_of("ocfl-hdbscan")
     table = published_clustering(study_of(whole.finished, [scl_1, late]))
-    assert texts(table) == {
+    assert texts_of(table) == {
         "fedavg": [NONE] * 3,
         "sattler": ["1.00 (1/2)"] * 3,
         "ocfl-hdbscan": ["", "", ""],
@@ -105,7 +101,7 @@ def test_a_cell_without_a_finished_run_is_empty_and_its_runs_are_counted_and_nam
 def test_a_scenario_that_the_grid_lacks_is_marked_absent_and_not_as_unfinished():
     other = result_of(run_of("fedavg", split="overlapping-balanced"), WHOLE)
     table = published_clustering(study_of([*by_name(sattler=[WHOLE]).finished, other]))
-    assert texts(table) == {"sattler": ["1.00"] * 3 + [ABSENT] * 3, "fedavg": [ABSENT] * 3 + ["1.00"] * 3}
+    assert texts_of(table) == {"sattler": ["1.00"] * 3 + [ABSENT] * 3, "fedavg": [ABSENT] * 3 + ["1.00"] * 3}
     assert f"{ABSENT}: not in this grid." in table.caption
     assert "no result yet" not in table.caption
 
@@ -124,12 +120,12 @@ def test_the_right_scores_have_homogeneity_and_completeness():
     """
     study = by_name(fedavg=[ONE], briggs=[SINGLES], ocfl_hdbscan=[LATE])
     complete = 1 - np.log(3) / np.log(6)
-    assert texts(clustering(study, final=False)) == {
+    assert texts_of(clustering(study, final=False)) == {
         "fedavg": ["0.000", "0.000", "0.000", "1.000"],
         "briggs": ["0.000", "0.000", "1.000", f"{complete:.3f}"],
         "ocfl-hdbscan": ["0.500", "0.500", "0.500", "1.000"],
     }
-    assert texts(clustering(study, final=True))["ocfl-hdbscan"] == ["1.000"] * 4
+    assert texts_of(clustering(study, final=True))["ocfl-hdbscan"] == ["1.000"] * 4
     assert clustering(study, final=True).name == "clustering-final-mnist-15"
 
 
@@ -137,9 +133,9 @@ def test_table_2_counts_from_1_and_has_a_dash_for_never():
     table = published_rounds(
         by_name(fedavg=[ONE], sattler=[LATE], ocfl_hdbscan=[LATE, ONE]).where(algorithm="sattler")
     )
-    assert texts(table) == {"sattler": ["2"]}
+    assert texts_of(table) == {"sattler": ["2"]}
     table = published_rounds(by_name(fedavg=[ONE], ocfl_hdbscan=[LATE, ONE]))
-    assert texts(table) == {"fedavg": [NONE], "ocfl-hdbscan": ["2.0 (1/2)"]}
+    assert texts_of(table) == {"fedavg": [NONE], "ocfl-hdbscan": ["2.0 (1/2)"]}
     assert table.rows[0].cells[0].value == 1.0
     assert table.name == "table2-mnist-15"
 
@@ -148,7 +144,7 @@ def test_rounds_are_the_first_decision_and_the_last_change():
     """A decision for one cluster is a clustering round without a change."""
     decided = result_of(run_of("ocfl-affinity"), ONE, clustered=[2])
     study = study_of([decided, *by_name(fedavg=[ONE], sattler=[[(0, 1, 1, 1, 1, 1), TRUTH_K]]).finished])
-    assert texts(rounds(study)) == {
+    assert texts_of(rounds(study)) == {
         "ocfl-affinity": ["2", NONE],
         "fedavg": [NONE, NONE],
         "sattler": ["1", "2"],
@@ -163,7 +159,7 @@ def test_exactly_right_counts_finished_runs_and_says_how_many_there_are_to_be():
     ]
     table = exactly_right(study_of(results, [run_of("fedavg"), run_of("sattler", seed=2)]))
     assert [column.name for column in table.columns] == ["sattler", "fedavg"]
-    assert texts(table) == {
+    assert texts_of(table) == {
         "mnist": ["1/2 of 3", ""],
         "digits": ["1/1", "0/1"],
         "total": ["2/3 of 4", "0/1 of 2"],
@@ -241,13 +237,6 @@ def test_a_mean_over_scenarios_that_misses_some_says_so():
     assert (cell.text, cell.tone, cell.spread) == ("0.550 (3/4)", "partial", None)
 
 
-def test_several_data_sets_have_a_part_each_and_one_of_all():
-    runs = [result_of(run_of(dataset=name), ONE) for name in ("mnist", "digits")]
-    table = personalisation(study_of(runs))
-    assert [row.section for row in table.rows] == ["mnist", "digits", "all scenarios"]
-    assert table.name == "personalisation"
-
-
 def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
     right = study_of([scored("sattler", [0.2]), scored("ocfl-hdbscan", [0.4])])
     table = overview(right)
@@ -255,13 +244,13 @@ def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
         *("finished", "exactly right", "final ARI"),
         *("last personalised F1", "last generalised F1", "mean rank"),
     ]
-    assert texts(table)["ocfl-hdbscan"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
+    assert texts_of(table)["ocfl-hdbscan"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
     archived = study_of(
         [scored(name, [pf1], curve="published_pf1") for name, pf1 in (("sattler", 0.2), ("fedavg", 0.4))]
     )
     table = overview(archived)
     assert table.columns[3].name == "last PF1 as published"
-    assert texts(table)["sattler"] == ["1/1", "1/1", "1.000", "0.200", NONE, "2.00"]
+    assert texts_of(table)["sattler"] == ["1/1", "1/1", "1.000", "0.200", NONE, "2.00"]
 
 
 def test_the_table_of_all_scenarios_names_the_unfinished_runs_of_a_row():
@@ -287,7 +276,7 @@ def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes
         *(f"last round: {name}" for name in ("worst tenth", "worst client", "Jain", "gap in loss")),
         *(f"last partition: {name}" for name in ("clusters", "smallest", "clients alone")),
     ]
-    assert texts(table) == {
+    assert texts_of(table) == {
         "sattler": [
             "0.300",
             "0.200",
@@ -303,12 +292,3 @@ def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes
         ],
         "fedavg": [NONE] * 8 + ["1.0", "6.0", "0.0"],
     }
-
-
-def test_the_table_of_all_scenarios_has_the_columns_of_fairness():
-    study = study_of([result_of(run_of(), SINGLES, curves={"jain_index": (0.5, 0.9)})])
-    [line] = csv.DictReader(io.StringIO(to_csv(per_scenario(study))))
-    assert (line["clients: mean Jain"], line["clients: last Jain"]) == ("0.7", "0.9")
-    assert line["clients: last worst client"] == ""
-    assert line["clustering: smallest cluster at the end"] == "1.0"
-    assert line["clustering: clients alone at the end"] == "6.0"

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.tables.cost import before_training, has_messages, last_sent, over_epsilon, until_final
 from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
 
@@ -147,14 +146,3 @@ class TestFigure:
     def test_of_a_study_without_results_says_so(self):
         empty = study_of([], [run_of()])
         assert any("no run" in text.get_text() for text in figures.over_epsilon(empty).axes[0].texts)
-
-
-def sections(study):
-    return [section.name for section in report_page(study).sections]
-
-
-def test_a_report_has_the_section_only_where_there_is_noise():
-    quiet = study_of([result("fedavg", "clip 1", NAN, ONE, 0.5)])
-    assert "privacy" in sections(study())
-    assert "privacy" not in sections(quiet)
-    assert np.isnan(quiet.finished[0].last("epsilon"))

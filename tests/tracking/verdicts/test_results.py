@@ -7,16 +7,16 @@ from math import isnan, nan
 import numpy as np
 import pytest
 
-from fedgrid.tracking import figures as drawn
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.tables.table import Table
 from fedgrid.tracking.verdicts import figures
 from fedgrid.tracking.verdicts.families import by_family, harm, within_budget
 from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, SOLO, field_of, ranks_without
 from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point, front
-from fedgrid.tracking.verdicts.page import latex, results, section_text
+from fedgrid.tracking.verdicts.page import latex, results
 from fedgrid.tracking.verdicts.tables import overall
 from fedgrid.tracking.verdicts.verdict import shown_pairs, verdict
+from tests.helpers.studies import texts_of
 from tests.tracking.verdicts.test_verdict import SOME
 
 FAMILIES = {f"rotated {number}": True for number in range(8)} | {"iid": False, "dirichlet": False}
@@ -141,7 +141,7 @@ def test_false_splits_have_an_exact_interval_over_runs_and_the_number_of_familie
 
 def _overall(outcomes):
     table = overall([field_of(outcomes, CLUSTERING, "served")], "name", "title")
-    rows = {row.name: [cell.text for cell in row.cells] for row in table.rows}
+    rows = texts_of(table)
     return [column.name for column in table.columns], rows
 
 
@@ -261,44 +261,24 @@ def test_pareto_joins_the_front_and_names_every_method():
     assert names == ["bad", "fedavg", "good", "oracle", "solo"]
 
 
-def test_axis_of_one_amount_has_two_ticks():
-    axes = figures.pareto({"served": {"A": point(52.0, 0.4), "B": point(52.0, 0.5)}}).axes[0]
-    low, high = axes.get_xlim()
-    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [50.0, 100.0]
-
-
 def test_reference_that_sends_nothing_is_a_line():
     figure = figures.pareto({"served": {"solo": point(0.0, 0.4, is_reference=True), "A": point(5, 0.5)}})
     [line] = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
     assert set(line.get_ydata()) == {0.4}
 
 
-def test_every_figure_can_be_saved(tmp_path):
-    for name, plate in plates().items():
-        drawn.save(plate.draw(), tmp_path / f"{name}.svg")
-    assert {path.stem for path in tmp_path.iterdir()} == {
-        "ranks-clustering",
-        "ranks-serving-served",
-        "ranks-serving-fine-tuned",
-        "pareto",
-        "failures-clustering",
-        "failures-serving-served",
-        "failures-serving-fine-tuned",
-    }
-
-
 def test_tables_have_ranks_tests_classes_and_what_is_missing():
     outcomes = [*arena(), *of("ifca", "IFCA", 0.9, told="number"), *of("ward", "W", 0.4, told="number")]
     sections = results(outcomes, 45)
     tables = {item.name: item for each in sections for item in each.items if isinstance(item, Table)}
-    serving = {row.name: [cell.text for cell in row.cells] for row in tables["serving-served"].rows}
+    serving = texts_of(tables["serving-served"])
     assert list(serving) == ["good", "fedavg", "bad", "ifca", "ward", "oracle", "solo"]
     assert serving["good"][0] == "1.0"
     assert serving["good"][-3:] == ["2 (2)", "0", "better"]
     assert serving["bad"][-3:] == ["0", "2 (2)", "worse"]
     assert serving["ifca"][0] == "1.0"
     assert serving["oracle"][0] == "–"
-    clustering = {row.name: [cell.text for cell in row.cells] for row in tables["clustering"].rows}
+    clustering = texts_of(tables["clustering"])
     assert clustering["good"] == ["1.0", "1.000", "16/16", "4.0", "4/4", "40–100 %", "2/2", "1 (1)", "0"]
     assert r"\label{tab:serving-served}" in latex([], sections)
 
@@ -308,14 +288,6 @@ def test_table_says_first_that_nothing_can_be_shown():
     [section, *_] = results(few, 45)
     assert section.items[0].caption.startswith("Nothing can be shown of the 2 methods")
     assert "needs 6 families" in section.items[0].caption
-
-
-def test_section_in_markdown_links_its_figures():
-    [section, *_] = results(arena(), 45)
-    text = section_text(section, "arena/{}.png")
-    assert text.startswith("## Clustering")
-    assert "![Mean ranks by ARI](arena/ranks-clustering.png)" in text
-    assert "| good " in text
 
 
 def test_arena_of_one_method_has_no_results():
