@@ -18,7 +18,6 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import KINDS
 from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.cost import Target
-from fedgrid.tracking.scoring.study import SPLITS
 from tests.helpers.reference import REFERENCE, rows_of
 from tests.helpers.studies import NOT_RECORDED, ONE, TRUTH_K, WHOLE, finished, result_of, run_of, study_of
 
@@ -117,12 +116,6 @@ def test_number_of_an_algorithms_own_is_drawn_of_the_runs_that_have_it_and_named
     assert axes.get_ylabel() == "focal loss"
     with pytest.raises(ValueError, match="focal_los.*did you mean 'focal_loss'"):
         figures.per_round(both, "focal_los")
-
-
-def test_a_segment_in_the_right_convention_is_of_the_clusters_model():
-    values = {"generalised_f1": (0.3, 0.5), "personalised_f1": (0.8, 1.0), "published_gf1": (0, 0)}
-    [axes] = figures.segments(study_of([finished(curves=values)]), published=False).axes
-    assert lines(axes) == {"fedavg": [pytest.approx([0.4, 0]), pytest.approx([0.9, 0])]}
 
 
 def test_a_temperature_line_ends_with_its_last_value_and_marks_the_clustering_round():
@@ -235,15 +228,6 @@ def test_lines_that_coincide_have_their_markers_in_different_rounds():
 def _every(line):
     first, step = line.get_markevery()
     return first, None, step
-
-
-def test_the_learning_gap_is_drawn_in_the_right_or_the_published_convention():
-    curves = {"learning_gap": (0.1, 0.2), "published_learning_gap": (0.3, NAN)}
-    [right] = OF_STUDIES["gap"](study_of([finished(curves=curves)])).axes
-    [published] = OF_STUDIES["gap-published"](study_of([finished(curves=curves)])).axes
-    assert lines(right) == {"fedavg": [[1, 0.1], [2, 0.2]]}
-    assert lines(published) == {"fedavg": [[1, 0.3]]}
-    assert (right.get_ylabel(), published.get_ylabel()) == ("learning gap (accuracy)", "learning gap (DIST)")
 
 
 def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
@@ -484,12 +468,6 @@ def test_a_figure_of_one_data_set_refuses_two(name):
         OF_STUDIES[name](two)
 
 
-def test_panels_are_the_splits_there_are_in_the_papers_order():
-    results = [finished(curves={"ari": (0, 1)}, split=split) for split in reversed(SPLITS)]
-    figure = OF_STUDIES["ari"](study_of(results))
-    assert [axes.get_title().replace("\n", "-") for axes in figure.axes] == list(SPLITS)
-
-
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
 def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffix, tmp_path):
     """One figure of each kind: those of scores by round are drawn by one function; one in all formats."""
@@ -508,14 +486,6 @@ def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffi
     first = list(drawn())
     with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10, "svg.hashsalt": "mine"}):
         assert list(drawn()) == first
-
-
-def test_an_svg_keeps_its_letters_and_a_pixel_a_client_and_round(tmp_path):
-    figures.save(figures.cluster_maps(study_of([finished("ocfl-kmeans", WHOLE)])), tmp_path / "map.svg")
-    svg = (tmp_path / "map.svg").read_text()
-    assert ">ocfl-kmeans<" in svg
-    assert svg.count("<image") == 1
-    assert 'width="2" height="6"' in svg
 
 
 def test_drawing_imports_neither_pyplot_nor_slow_modules():

@@ -70,12 +70,6 @@ def test_ours_stand_beside_the_published_ones():
     assert found["BNC", "rounds to 95%"] == "– / –"
 
 
-def test_the_encoder_says_which_row():
-    study = study_of([finished((0.5, 0.96), federated="0")])
-    [table] = against_prigent(study)
-    assert cells_of(table)["Embeddings (0, 0.1)", "accuracy, %"].reference == 98.35
-
-
 def test_flips_have_a_table_of_their_own():
     study = study_of([finished((0.5, 0.96), flip=flip) for flip in ("0.1", "0.3")])
     *_, table = against_prigent(study)

@@ -47,13 +47,6 @@ def test_reference_lists_the_figures_of_a_report():
     assert others <= documented
 
 
-def test_reference_lists_the_tables_of_a_report_in_general():
-    page = pages()["reference/report.md"].partition("## Tables")[2]
-    documented = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (.*) \|$", page, re.MULTILINE))
-    assert {"clustering-final-DATASET-CLIENTS", "effects-SCORE", "fairness-DATASET"} <= set(documented)
-    assert documented["axis-KEY"].startswith("last personalised accuracy VALUE, final ARI VALUE,")
-
-
 def test_means_over_scenarios_take_several_scenarios():
     means = {"temperature-raw", "temperature-normalised", "temperature-all"}
     assert figures(study("mnist", "digits")) - figures(study("mnist")) == means
@@ -128,17 +121,6 @@ def test_tables_of_auc_and_calibration_need_a_run_that_recorded_them():
     assert table.name not in {one.name for one in less.tables()}
     assert [column.name for column in table.columns[4:]] == ["pers. AUC", "gen. AUC", "pers. ECE", "gen. ECE"]
     assert [cell.text for cell in table.rows[0].cells[4:]] == ["0.800", "–", "0.100", "–"]
-
-
-def test_figures_of_the_global_model_and_the_silhouette_need_a_run_that_recorded_them():
-    without = figures(study("mnist"))
-    curves = {**RIGHT, "silhouette": (0.1, 0.2), "global_accuracy": (0.1, 0.2)}
-    assert figures(study("mnist", curves=curves)) - without == {
-        "silhouette-DATASET-CLIENTS",
-        "global-DATASET-CLIENTS",
-        "communities-DATASET",
-        "communities-server-DATASET",
-    }
 
 
 def test_many_clients_have_no_curve_each_and_the_map_of_clusters_is_no_choice():

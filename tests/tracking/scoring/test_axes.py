@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fedgrid.tracking import figures
-from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.records import Columns
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.scoring.axes import axes_of, runs_along, runs_of_setting, values_of
@@ -160,13 +159,6 @@ def test_a_report_has_a_table_and_a_figure_for_each_axis_and_a_section_for_each_
         for epochs in ("1", "10")
         for share in ("0.5", "1")
     ]
-
-
-def test_the_published_numbers_stand_beside_each_setting():
-    study = two_axes()
-    page = report_page(study, published=True, papers=paper_sections(study))
-    names = [table.name for table in page.tables() if table.name.startswith("against-table1")]
-    assert len(names) == 4
 
 
 def lines_of(axes):

@@ -108,15 +108,6 @@ def test_prigent_table_4_counts_a_third_model_that_is_tested(rounds, asked, clie
     assert only(result).bytes == found.bytes - rounds * asked * model * BYTES
 
 
-def test_prigent_table_5_is_what_is_sent_until_the_target():
-    """MNIST, central: 5 of 50 rounds, so a tenth of 2.57 GB; published .25."""
-    accuracy = [0.1] * 4 + [0.95] * 46
-    result = run(
-        LENET_TANH, LENET_TANH, asked=50, clients=100, model=LENET_TANH, rounds=50, accuracy=accuracy
-    )
-    assert with_test(result).bytes / 1e9 == pytest.approx(0.257, abs=1e-3)
-
-
 @pytest.mark.parametrize(("down", "tested"), [(0, 0), (LENET_SHARED, LENET_SHARED), (4 * LENET, LENET)])
 def test_the_download_to_test_is_one_model_at_most_what_the_round_sends(down, tested):
     """solo downloads nothing, LG-FedAvg its shared part, IFCA one of its models."""

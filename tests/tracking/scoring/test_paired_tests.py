@@ -11,11 +11,6 @@ def against_zero(differences):
     return signed_ranks(np.array(differences, float), np.zeros(len(differences)))
 
 
-def test_six_wins_of_six_are_2_of_64_sign_choices_and_five_of_five_2_of_32():
-    assert against_zero([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]).p == 2 / 64
-    assert against_zero([0.1, 0.2, 0.3, 0.4, 0.5]).p == 2 / 32
-
-
 def test_the_printed_critical_value_of_ten_pairs():
     """Wilcoxon's table has T = 8 for n = 10: 25 subsets of 1..10 have a sum up to 8; 2 x 25 / 1024."""
     lost = {3, 5}

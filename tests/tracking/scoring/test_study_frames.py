@@ -40,13 +40,6 @@ def test_frame_of_a_study_without_results_is_empty():
     assert "0 of 0 runs finished" in nothing._repr_html_()
 
 
-def test_html_of_a_study_has_the_columns_in_which_its_runs_differ():
-    html = two()._repr_html_()
-    assert "2 of 2 runs finished" in html
-    assert "<th>algorithm</th>" in html
-    assert "<th>dataset</th>" not in html
-
-
 def test_text_of_a_study_is_what_it_is_of_and_mean_scores_by_algorithm():
     runs = [run_of("sattler", seed=seed, split=split) for split in ("iid", "rotated") for seed in (0, 1)]
     results = [result_of(run, WHOLE, curves={"ari": (0.0, 0.5 + run.seed / 2)}) for run in runs]
@@ -71,10 +64,13 @@ def test_text_of_a_large_study_fits_a_screen():
 
 def test_notebook_unfolds_the_runs_below_the_means():
     html = two()._repr_html_()
+    assert "2 of 2 runs finished" in html
     means, runs = html.split("<details>")
     assert means.count("sattler") == 2
     assert "<td>mnist</td>" in means
     assert runs.count("<tr") == 3
+    assert "<th>algorithm</th>" in runs
+    assert "<th>dataset</th>" not in runs, "of columns those in which the runs differ"
     assert "&lt;r&gt;" in study_of([result_of(run_of("<r>"), ONE)])._repr_html_()
 
 

@@ -73,7 +73,3 @@ def test_values_are_listed_as_ids_and_titles_help_to_find_the_nearest(study):
     listed = str(caught.value).partition("there are ")[2].split(", ")
     assert "ocfl-kmeans" in listed
     assert "OCFL-KM" not in listed
-
-
-def test_a_study_without_runs_has_none_of_anything():
-    assert Study("none", ()).where(algorithm="x").runs == ()

@@ -237,6 +237,11 @@ def test_a_mean_over_scenarios_that_misses_some_says_so():
     assert (cell.text, cell.tone, cell.spread) == ("0.550 (3/4)", "partial", None)
 
 
+def test_several_data_sets_have_a_part_each_and_one_of_all():
+    table = personalisation(study_of([result_of(run_of(dataset=name), ONE) for name in ("mnist", "digits")]))
+    assert [row.section for row in table.rows] == ["mnist", "digits", "all scenarios"]
+
+
 def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
     right = study_of([scored("sattler", [0.2]), scored("ocfl-hdbscan", [0.4])])
     table = overview(right)

@@ -3,7 +3,6 @@
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
@@ -11,33 +10,24 @@ import pytest
 
 from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.scoring.measures import FINAL_ARI
-from fedgrid.tracking.scoring.run import load_result
-from fedgrid.tracking.scoring.scores import score_run
 from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.clustering import exactly_right, published_clustering, published_rounds
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import FAR, NONE, Table
 from tests.helpers.reference import OVERLAPS, SIZES, four_digits, labels_of, published
-from tests.helpers.run_records import write_records
-from tests.helpers.studies import IDS, run_of
+from tests.helpers.studies import IDS, result_of, run_of, study_of
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """The archive's 112 mappings as folders of records, read as those of runs of ours."""
-    folder = tmp_path_factory.mktemp("archive")
+def study() -> Study:
+    """The archive's 112 runs."""
     found = []
     for row in published():
         dataset, overlap, balance, clients = scenario_of(row)
         run = run_of(row["algorithm"], dataset=dataset, split=f"{overlap}-{balance}", clients=clients)
-        labels_RK = labels_of(row)
-        run = replace(run, folder=folder / run.run_id, rounds=len(labels_RK))
-        numbers_RK = np.unique(labels_RK, return_inverse=True)[1].reshape(labels_RK.shape)
-        truth_K = np.repeat([0, 1, 2], SIZES[balance, clients])
-        write_records(run.folder, numbers_RK.tolist(), truth_K.tolist())
-        found.append(load_result(run, score_run(run.folder, run.published)))
-    return Study("archive", tuple(found))
+        found.append(result_of(run, labels_of(row), np.repeat([0, 1, 2], SIZES[balance, clients])))
+    return study_of(found)
 
 
 def scenario_of(row: dict[str, str]) -> tuple[str, str, str, int]:

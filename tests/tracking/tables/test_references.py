@@ -58,13 +58,6 @@ def test_unfinished_reference_does_not_hide_the_best():
     assert bold(clustering(part, final=True), "ARI") == ["sattler"]
 
 
-def test_table_of_references_alone_has_no_best():
-    alone = study(("oracle", "solo"), scenarios=1)
-    table = clustering(alone, final=True)
-    assert not any(cell.bold for row in table.rows for cell in row.cells)
-    assert {row.name: row.cells[0].text for row in table.rows} == {"oracle": "1.000", "solo": "0.000"}
-
-
 def test_tests_of_significance_are_between_competitors():
     """sattler is better than fedavg in six scenarios of six: p = 2 / 2^6. The references would be better."""
     result = compare(study(), FINAL_ARI)
