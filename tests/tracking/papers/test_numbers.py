@@ -52,18 +52,6 @@ def test_a_data_set_without_published_numbers_has_no_table_beside_them():
     assert against_published(study_of([result_of(run_of(clients=60), ONE)])) == ()
 
 
-def test_published_data_sets_have_tables_of_scores_rounds_and_personalisation():
-    runs = [
-        result_of(run_of(dataset=name, clients=n), ONE) for name in ("mnist", "cifar10") for n in (15, 30)
-    ]
-    assert [table.name for table in against_published(study_of(runs))] == [
-        *("against-table1-mnist-15", "against-table1-mnist-30"),
-        *("against-table1-cifar10-15", "against-table1-cifar10-30"),
-        *("against-table2-mnist", "against-personalisation-mnist"),
-        *("against-table2-cifar10", "against-personalisation-cifar10"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("rounds_whole", "text", "tone", "is_far"),
     [

@@ -58,6 +58,7 @@ def test_clients_in_one_group_have_no_score_against_groups(labels_K):
     result = partitions.score_partition(labels_K, ONE)
     assert np.isnan([result[name] for name in ("ari", "ami", "homogeneity", "completeness")]).all()
     assert result["clusters"] == len(set(labels_K))
+    assert partitions.clustering([labels_K], ONE)["exactly_right"] is None
 
 
 @pytest.mark.parametrize(

@@ -69,18 +69,6 @@ def test_what_is_known_of_the_published_runs_stands_beside_the_archive(archived)
     )
 
 
-def test_runs_of_ours_have_both_what_is_known_and_what_differs():
-    tables = against_published(study("fedavg", "briggs", "ocfl-kmeans", is_archived=False))
-    cifar10 = named(tables, "against-table1-cifar10-15")
-    assert cifar10.caption.startswith("Ours / published, both in the published conventions.")
-    differs = "Those of the plain algorithms are over the weights, unless `similarity_over` is `state`."
-    assert any(note.endswith(f"outweigh all else. {differs}") for note in cifar10.notes.values())
-    assert any(
-        note.endswith("from round 21 on. The plain BCL uses distances.") for note in cifar10.notes.values()
-    )
-    assert "is not published. The one here is similar." in named(tables, "against-table1-mnist-15").caption
-
-
 def test_runs_of_ours_as_published_share_the_mistake_and_have_no_note_on_it():
     [table, *_] = against_published(study("briggs-as-published", is_archived=False))
     assert not any("place of distances" in note for note in table.notes.values())
