@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.paper_scale import BYTES, STATISTICS, model_size, need, published_needs
-from benchmarks.published_branches import Branch, branch
+from benchmarks.paper_scale import BYTES, STATISTICS, Branch, branch, model_size, need, published_needs
 from fedgrid.tracking.papers.ocfl.numbers import clustering
 
 SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
