@@ -18,6 +18,7 @@ from shutil import copyfile
 import yaml
 from rich.console import Console
 
+from benchmarks.memory import status
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -32,6 +33,8 @@ from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK
 from fedgrid.manifest import CLIENTS, CONFIG, MANIFEST, ROUNDS, TIMES, FileEntry, read_manifest
 from fedgrid.sealed_json import seal
 
+EVERY = 0.05
+"""Seconds between two samples of the memory."""
 REAL = 3
 COPIED = (ROUNDS, CLIENTS, TIMES, SCORES)
 GRID = {
@@ -103,15 +106,21 @@ def copy(storage: Storage, source: RunConfig, run: RunConfig) -> None:
 
 
 def measure(folder: Path, *arguments: str) -> tuple[float, float, float]:
-    """Run a command; return its seconds, those of the processor, and its peak of memory in MB."""
+    """Run a command; return its seconds, those of the processor, and its peak of memory in MB.
+
+    The peak is sampled: that of `wait4` counts the memory of this process, which has started the command.
+    """
     command = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", *arguments]
-    began = time.perf_counter()
+    began, peak = time.perf_counter(), 0.0
     process = subprocess.Popen([*command, "--storage", "runs"], cwd=folder, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+        peak = max(peak, float(status(process.pid).get("VmHWM", "0 kB").split()[0]) / 1e3)
+        time.sleep(EVERY)
+    _, code, used = ended
+    process.returncode = os.waitstatus_to_exitcode(code)
     if process.returncode:
         raise SystemExit(f"{' '.join(arguments)} ended with {process.returncode}")
-    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, peak
 
 
 if __name__ == "__main__":
