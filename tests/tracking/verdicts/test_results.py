@@ -6,6 +6,7 @@ from math import isnan, nan
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from fedgrid.tracking.report.page import Plate
 from fedgrid.tracking.tables.table import Table
@@ -239,14 +240,8 @@ def test_map_without_a_baseline_is_grey():
 
 def colours_in(axes):
     """Return the colours of a map by name."""
-    names = {tuple(np.round(drawn_rgb(name), 3)): name for name in (WELL, MIDDLE, ILL, UNKNOWN)}
+    names = {tuple(np.round(to_rgb(name), 3)): name for name in (WELL, MIDDLE, ILL, UNKNOWN)}
     return [[names[tuple(cell)] for cell in row] for row in np.round(axes.images[0].get_array(), 3)]
-
-
-def drawn_rgb(colour):
-    from matplotlib.colors import to_rgb
-
-    return to_rgb(colour)
 
 
 def test_pareto_joins_the_front_and_names_every_method():
