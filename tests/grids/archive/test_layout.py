@@ -72,6 +72,8 @@ def test_folders_without_runs_are_skipped_at_every_level(tmp_path):
     ]
     for stray in strays:
         (tmp_path / stray / "inner").mkdir(parents=True)
+    (tmp_path / "experiments" / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "experiments" / "MNIST" / "notes.txt").touch()
     assert len(layout.experiments(tmp_path)) == 1
     assert layout.temperatures(tmp_path) == []
 
@@ -93,13 +95,6 @@ def test_centralised_trainings_are_found_by_their_files(tmp_path):
         ("bloodmnist", "centralised_test/lr_1e-3"),
         ("bloodmnist", "centralised_test/lr_1e-6/results"),
     ]
-
-
-def test_files_and_hidden_folders_are_skipped(tmp_path):
-    write_run(tmp_path, "kmeans")
-    (tmp_path / "experiments" / ".ipynb_checkpoints").mkdir()
-    (tmp_path / "experiments" / "MNIST" / "notes.txt").touch()
-    assert len(layout.experiments(tmp_path)) == 1
 
 
 def test_temperature_run_is_found_anywhere_below_its_scenario(tmp_path):
@@ -144,9 +139,7 @@ def test_folder_without_runs_is_not_an_archive(tmp_path):
     [
         ("cluster_id_mapping.csv", "link"),
         ("cluster_id_mapping.csv", "pipe"),
-        ("cluster_id_mapping.csv", "endless"),
         ("", "link"),
-        ("../../../../../../../experiments", "link"),
         ("../../../../../../../datasets", "link"),
     ],
 )
@@ -160,6 +153,6 @@ def test_archive_with_a_link_or_a_pipe_is_refused(tmp_path, name, kind):
     if kind == "pipe":
         os.mkfifo(path)
     else:
-        path.symlink_to("/dev/zero" if kind == "endless" else outside / "moved")
+        path.symlink_to(outside / "moved")
     with pytest.raises(ConfigError, match=f"{path.name} is (a link|no regular file)"):
         layout.check(archive)

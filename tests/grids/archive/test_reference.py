@@ -2,7 +2,6 @@
 
 import csv
 import math
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -10,16 +9,13 @@ from statistics import fmean
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from mlflow.tracking import MlflowClient
 
 from fedgrid.algorithms.registry import row_in_papers
 from fedgrid.grids.archive import layout, one_run
 from fedgrid.grids.archive.layout import ALGORITHMS
-from fedgrid.grids.trackers.mlflow.store import default_uri
-from fedgrid.tracking.figures import runs as run_figures
 from fedgrid.tracking.scoring.partitions import published_clustering
 from tests.helpers import reference
-from tests.helpers.command_line import fedgrid, new_storage, strict_json
+from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.reference import ARCHIVE, OVERLAPS, REFERENCE, four_digits, rows_of
 
 PAPER = dict(
@@ -197,33 +193,6 @@ def test_the_command_imports_all_of_it(imported, published):
         assert scores["published_round"] == int(row["round_published"])
         assert pq.read_metadata(folder / "clients.parquet").num_rows == scores["rounds"] * int(row["n"])
     assert strict_json(fedgrid(*command).out)["grids"][0]["unchanged"] == 112
-
-
-@pytest.mark.slow
-def test_runs_with_and_without_metrics_arrive_in_mlflow(archive, tmp_path):
-    """The seven of a scenario, two of them with all of their files."""
-    for kind in ("experiments", "datasets"):
-        place = Path(kind, "MNIST", "overlaping", "imbalanced", "15")
-        shutil.copytree(archive / place, tmp_path / "archive" / place)
-    storage = new_storage(tmp_path / "runs")
-    command = ("import", tmp_path / "archive", "--name", "some", "--storage", storage, "--json")
-    assert strict_json(fedgrid(*command, "--track", "mlflow").out)["grids"][0]["imported"] == 7
-    client = MlflowClient(tracking_uri=default_uri(storage))
-    runs = client.search_runs([client.get_experiment_by_name("some").experiment_id])
-    assert [run.info.status for run in runs] == ["FINISHED"] * 8
-
-
-@pytest.mark.slow
-def test_an_imported_run_of_each_kind_has_a_figure(imported, tmp_path, monkeypatch):
-    """The first of an algorithm on a data set with this many clients; composed, and not rendered."""
-    monkeypatch.setattr(run_figures, "save", lambda figure, path: path.touch())
-    kinds = {}
-    for path in imported[1].glob("*/config.json"):
-        config = strict_json(path.read_text())
-        kinds[config["dataset"], config["clients"], config["algorithm"]["name"]] = path.parent
-    assert len(kinds) >= 28
-    for folder in kinds.values():
-        assert run_figures.write(folder, tmp_path).is_file()
 
 
 @pytest.mark.slow

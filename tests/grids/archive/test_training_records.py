@@ -70,18 +70,14 @@ def test_configuration_that_is_no_json_object_is_malformed(tmp_path, text):
         read_training(only(tmp_path))
 
 
-@pytest.mark.parametrize("dataset", ["PATHMNIST", "BLOODMNIST"])
-def test_medmnists_file_names_are_exchanged(tmp_path, dataset):
+@pytest.mark.parametrize(
+    ("dataset", "validation", "test"),
+    [("PATHMNIST", FINAL, SECOND), ("BLOODMNIST", FINAL, SECOND), ("CIFAR10", SECOND, FINAL)],
+)
+def test_medmnists_file_names_are_exchanged_and_the_others_are_not(tmp_path, dataset, validation, test):
     write_centralised(tmp_path, dataset, "archive_runs/Run_I")
     training = read_training(only(tmp_path))
-    assert (training.last_on("validation"), training.last_on("test")) == (FINAL, SECOND)
-
-
-@pytest.mark.parametrize("dataset", ["MNIST", "FMNIST", "CIFAR10"])
-def test_final_test_of_the_others_is_of_test_images(tmp_path, dataset):
-    write_centralised(tmp_path, dataset)
-    training = read_training(only(tmp_path))
-    assert (training.last_on("validation"), training.last_on("test")) == (SECOND, FINAL)
+    assert (training.last_on("validation"), training.last_on("test")) == (validation, test)
 
 
 @pytest.mark.parametrize(
