@@ -1,7 +1,6 @@
 """The folder of a grid: its runs, its progress, and the request to stop."""
 
 import json
-import re
 from pathlib import Path
 from shutil import copytree
 
@@ -40,15 +39,11 @@ def launch(tmp_path, storage):
     return launch
 
 
-def test_edited_file_is_the_same_grid(launch):
-    launch("o1")
-    assert launch("o1", seed=1).name == "exp"
-
-
-def test_copied_file_is_the_same_grid(launch):
-    """As on a cluster, or after the folder was moved."""
+def test_edited_or_copied_file_is_the_same_grid(launch):
+    """Copied as on a cluster, or after the folder was moved."""
     launch("o1")
     assert launch("o2").name == "exp"
+    assert launch("o2", seed=1).name == "exp"
 
 
 def test_two_files_of_one_name_are_refused(launch, storage, tmp_path):
@@ -56,12 +51,8 @@ def test_two_files_of_one_name_are_refused(launch, storage, tmp_path):
     before = (GridFolder(storage, "exp").path / "preset.yaml").read_text()
     with pytest.raises(ConfigError) as error:
         launch("o2", seed=1)
-    words = (
-        str(tmp_path / "o1" / "exp.yaml"),
-        str(tmp_path / "o2" / "exp.yaml"),
-        "--name OTHER",
-        "--name exp",
-    )
+    files = (str(tmp_path / folder / "exp.yaml") for folder in ("o1", "o2"))
+    words = (*files, "--name OTHER", "--name exp")
     assert all(word in str(error.value) for word in words)
     assert (GridFolder(storage, "exp").path / "preset.yaml").read_text() == before
 
@@ -109,7 +100,7 @@ def text_of(folder, name):
 
 def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
     folder = GridFolder(storage, "paper")
-    folder.keep(runs(0, 1), "seed: [0, 1]\n")
+    folder.keep(runs(0, 1), "seed: [0, 1]\n", "here/paper.yaml")
     assert folder.path == storage.root / "grids" / "paper"
     assert sorted(path.name for path in folder.path.iterdir()) == ["preset.yaml", "runs.jsonl"]
     assert text_of(folder, "preset.yaml") == "seed: [0, 1]\n"
@@ -117,6 +108,7 @@ def test_grid_folder_has_the_preset_and_a_line_for_each_run(storage):
     assert json.loads(head)["layout"] == LAYOUT
     assert lines == [run.canonical_json() for run in runs(0, 1)]
     assert GridFolder(storage, "paper").runs() == runs(0, 1)
+    assert GridFolder(storage, "paper").read().source == "here/paper.yaml"
 
 
 def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
@@ -132,13 +124,6 @@ def test_reference_of_a_plugin_is_known_without_the_plugin(storage, tmp_path):
     assert not is_reference("alone")
     folder.runs()
     assert is_reference("alone")
-
-
-def test_stored_run_keeps_its_id_and_name(storage):
-    folder = GridFolder(storage, "paper")
-    run = complete({"algorithm": "ocfl-hdbscan", "split": {"draws": 40}, "seed": 7}, Path("no-data-needed"))
-    folder.keep([run], "")
-    assert [(kept.run_id, kept.name) for kept in folder.runs()] == [(run.run_id, run.name)]
 
 
 def test_runs_of_an_earlier_launch_stay_if_they_have_a_folder(storage):
@@ -163,20 +148,21 @@ def test_a_grid_knows_the_runs_that_it_was_launched_with(storage, asked, expecte
 
 
 def test_unknown_grid_names_the_known_ones(storage):
-    message = (
+    def refused():
+        said = set()
+        for use in (GridFolder.runs, GridFolder.ask_to_stop):
+            with pytest.raises(ConfigError) as error:
+                use(GridFolder(storage, "papr"))
+            said.add(str(error.value))
+        return said
+
+    assert refused() == {
         f"no grid in {storage.root}; if it is in another folder, name that with --storage; "
         f"`fedgrid run papr --storage {storage.root}` starts one"
-    )
-    for use in (GridFolder.runs, GridFolder.ask_to_stop):
-        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-            use(GridFolder(storage, "papr"))
+    }
     for name in ("paper", "a grid"):
         GridFolder(storage, name).keep(runs(0), "")
-    assert list_grids(storage) == ["a grid", "paper"]
-    message = "unknown grid 'papr'; did you mean 'paper'? known: a grid, paper"
-    for use in (GridFolder.runs, GridFolder.ask_to_stop):
-        with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-            use(GridFolder(storage, "papr"))
+    assert refused() == {"unknown grid 'papr'; did you mean 'paper'? known: a grid, paper"}
     assert list_grids(storage) == ["a grid", "paper"]
 
 
@@ -214,15 +200,7 @@ def test_flipped_bit_anywhere_in_the_runs_is_refused(storage):
     refused(folder, "damaged", "move")
 
 
-def test_grid_says_where_its_preset_came_from(storage):
-    folder = GridFolder(storage, "paper")
-    folder.keep(runs(0), "", "here/paper.yaml")
-    assert GridFolder(storage, "paper").read().source == "here/paper.yaml"
-
-
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "../paper", "a/b", "/etc", ".hidden", "a\n", "-r", "x" * 101]
-)
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "a\n", "-r", "x" * 101])
 def test_grid_name_must_be_a_plain_file_name(storage, name):
     with pytest.raises(
         ConfigError, match=r"^a grid named '.*': expected letters, digits, spaces and any of"

@@ -24,9 +24,6 @@ def storage(tmp_path):
     "command",
     [
         ("status", "old"),
-        ("show", "old"),
-        ("report", "old"),
-        ("sync", "old"),
         ("delete", "old", "--yes"),
         ("run", "--in-process", "--clients", 3, "--algorithm", "fedavg"),
     ],

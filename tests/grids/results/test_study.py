@@ -5,12 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.run_folder import RunFolder
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
-from fedgrid.grids.results.outcome import damage, is_finished
 from fedgrid.grids.results.runs import describe
 from fedgrid.grids.results.study import load, model_bytes
 from fedgrid.manifest import Part
@@ -104,23 +102,6 @@ def test_run_with_damaged_records_is_missing_with_the_reason(storage):
     assert study.runs[0].lacking.startswith(f"{path} is damaged")
 
 
-def test_flipped_bit_in_any_file_of_a_finished_run_is_noticed(storage):
-    """The records are read again only if they have changed since."""
-    run = config_of(0)
-    finish(storage, run)
-    folder = RunFolder(storage, run).path
-    assert is_finished(storage, run)
-    for path in sorted(folder.iterdir()):
-        whole = path.read_bytes()
-        flipped = bytearray(whole)
-        flipped[len(whole) // 2] ^= 1
-        path.write_bytes(flipped)
-        assert not is_finished(storage, run), path.name
-        assert path.stem in damage(storage, run)
-        path.write_bytes(whole)
-        assert is_finished(storage, run)
-
-
 def test_two_folders_of_one_name_are_two_data_sets(storage):
     """Both have a place in the report, and names that tell them apart."""
     places = ["folder:/a/data", "folder:/b/data"]
@@ -181,18 +162,6 @@ def test_algorithms_have_codes_of_their_own(storage):
         made_with(storage, run, (1, "2.1", code * 64))
         mark_finished(storage.root, run)
     assert load("mine", storage).notes == ()
-
-
-def test_study_of_an_unknown_grid_names_the_known_ones(storage):
-    GridFolder(storage, "mine").keep([config_of(0)], "")
-    with pytest.raises(ConfigError, match="unknown grid 'mime'; did you mean 'mine'"):
-        load("mime", storage)
-
-
-def test_algorithms_have_their_ids_and_the_papers_names(storage):
-    runs = [config(algorithm=name) for name in ("ocfl-hdbscan", "sattler-as-published")]
-    assert titles(storage, *runs) == ["ocfl-hdbscan", "sattler-as-published"]
-    assert [run.published for run in describe(runs, storage)] == ["OCFL-HDB", "SCL"]
 
 
 def test_settings_are_named_where_runs_of_a_scenario_differ_in_nothing_else(storage):
