@@ -35,12 +35,8 @@ def test_map_has_a_line_a_client_by_hidden_group_and_a_block_a_round():
         "           2  0000",
         "    1      1  0011",
     ]
-
-
-def test_map_has_the_groups_own_names():
-    labels_RK = np.array([[0, 0, 0], [0, 1, 0]])
-    lines = plain(cluster_map(labels_RK, np.array([0, 1, 0]), np.array([1, 2]), 80, {0: "ada", 1: "cartoon"}))
-    assert lines[1:] == ["    ada      0  0000", "             2  0000", "cartoon      1  0011"]
+    named = plain(cluster_map(labels_RK, np.array([0, 1, 0]), np.array([1, 2]), 80, {0: "ada", 1: "cartoon"}))
+    assert named[1:] == ["    ada      0  0000", "             2  0000", "cartoon      1  0011"]
 
 
 def test_map_of_more_rounds_than_columns_keeps_the_last_round():

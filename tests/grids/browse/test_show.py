@@ -33,11 +33,9 @@ def test_a_grid_shows_its_axes_scores_and_the_next_commands(show):
     assert facts["axes"]["seed"] == ["1", "2"]
 
 
-@pytest.mark.parametrize("by", ["id", "beginning", "folder"])
-def test_a_run_is_found_by_its_id_the_beginning_of_one_and_its_folder(show, browsed, by):
-    folder = folder_of(browsed.root, LATE)
-    name = {"id": LATE.run_id, "beginning": LATE.run_id[:6], "folder": str(folder)}[by]
-    assert strict_json(show(name, "--json").out)["run_id"] == LATE.run_id
+def test_a_run_is_found_by_its_id_the_beginning_of_one_and_its_folder(show, browsed):
+    for name in (LATE.run_id, LATE.run_id[:6], folder_of(browsed.root, LATE)):
+        assert strict_json(show(name, "--json").out)["run_id"] == LATE.run_id
 
 
 def test_a_run_shows_what_differs_from_the_defaults_and_what_happened(show, browsed):
@@ -91,11 +89,6 @@ def test_a_run_in_no_grid_is_found_by_its_folder(browsed, tmp_path):
     assert strict_json(found.out)["grids"] == []
 
 
-def test_unknown_name_is_refused_with_the_nearest(show):
-    result = show("mien")
-    assert (result.code, "did you mean 'mine'?" in result.err) == (2, True)
-
-
 def test_short_table_of_rounds_keeps_the_first_the_last_and_eventful_ones():
     assert choose_rounds(np.arange(1, 6), {}) == [1, 2, 3, 4, 5]
     chosen = choose_rounds(np.arange(1, 201), {77: "1 -> 3 clusters"})
@@ -105,25 +98,22 @@ def test_short_table_of_rounds_keeps_the_first_the_last_and_eventful_ones():
 
 @pytest.mark.parametrize("unfinished", [False, True])
 def test_damaged_records_are_named(browsed, tmp_path, unfinished):
-    copytree(browsed.root, tmp_path / "runs")
-    folder = folder_of(tmp_path / "runs", PLAIN)
+    storage = copytree(browsed.root, tmp_path / "runs")
+    folder = folder_of(storage, PLAIN)
     if unfinished:
         (folder / "scores.json").unlink()
         list_files(folder, is_finished=False)
     for name in ("rounds.parquet", "timings.parquet"):
         (folder / name).write_bytes(b"no table")
-    facts = strict_json(fedgrid("show", PLAIN.run_id, "--json", "--storage", tmp_path / "runs").out)
+    facts = strict_json(fedgrid("show", PLAIN.run_id, "--json", "--storage", storage).out)
     assert f"{folder}/" in facts["cause"]
-    assert (
-        f"{folder}/timings.parquet is damaged" in fedgrid("cache", "mine", "--storage", tmp_path / "runs").err
-    )
+    assert f"{folder}/timings.parquet is damaged" in fedgrid("cache", "mine", "--storage", storage).err
 
 
-@pytest.mark.parametrize("text", ["[]", "{", "[" * 100_000])
-def test_run_whose_configuration_is_damaged_is_named_where_a_run_is_not_found(browsed, tmp_path, text):
+def test_run_whose_configuration_is_damaged_is_named_where_a_run_is_not_found(browsed, tmp_path):
     copytree(browsed.root, tmp_path / "runs")
     path = folder_of(tmp_path / "runs", PLAIN) / "config.json"
-    path.write_text(text)
+    path.write_text("{")
     refused = fedgrid("show", "nothing", "--storage", tmp_path / "runs")
     assert (refused.code, refused.out) == (2, "")
     assert f"{path} is not read" in refused.err

@@ -13,7 +13,7 @@ from fedgrid.grids.round_cache.retention import Retention
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
 from tests.helpers.manifests import list_files
-from tests.helpers.small_grid import config, take
+from tests.helpers.small_grid import config
 
 fedavg, OCFL = config(seed=1), config(seed=1, algorithm="ocfl-kmeans")
 """They have the same shared prefix."""
@@ -79,15 +79,6 @@ def test_begin_evicts_what_a_deleted_grid_left(storage, retention):
     """ALONE is of no grid any more."""
     retention(fedavg).begin()
     assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
-
-
-def test_begin_evicts_what_a_killed_launch_of_another_grid_left(storage, retention):
-    """It was killed between the end of its last run and the eviction; its other run still needs states."""
-    GridFolder(storage, "theirs").keep([ALONE, config(seed=3)], "")
-    keep(storage, config(seed=3))
-    finish(storage, ALONE)
-    retention(fedavg).begin()
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix, config(seed=3).shared_prefix}
 
 
 def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
@@ -163,9 +154,3 @@ def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
     assert [path.name for path in Path(tmp_path / "remote/cache").rglob("*.safetensors")] == [
         "000001-abc-reports.safetensors"
     ]
-
-
-def test_begin_evicts_the_states_of_a_finished_run(storage, retention):
-    keep(storage, take(storage, seed=2))
-    retention(fedavg, ALONE).begin()
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}

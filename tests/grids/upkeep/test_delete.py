@@ -96,10 +96,6 @@ def test_mlflow_that_cannot_be_reached_is_a_warning(storage):
     assert list_grids(storage) == ["other"]
 
 
-def test_unknown_grid_is_refused(storage):
-    assert "unknown grid 'mien'" in fedgrid("delete", "mien", "--storage", storage.root, "--yes").err
-
-
 def test_status_of_all_grids_has_a_row_for_each(storage):
     (storage.root / "grids" / "other" / "runs.jsonl").write_text("damaged\n")
     result = fedgrid("status", "--storage", storage.root)
