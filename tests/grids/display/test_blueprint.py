@@ -45,6 +45,8 @@ def test_written_blueprint_is_read_back_exactly(file, tmp_path):
     assert blueprint.train_KL.tolist() == [[2, 1, 0], [0, 0, 1]]
     blueprint.write(tmp_path / "again.csv")
     assert (tmp_path / "again.csv").read_bytes() == TEXT.encode()
+    header, *rows = TEXT.splitlines()
+    assert read_blueprint(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
 
 
 def test_blueprint_that_cannot_be_written_names_its_file(file, tmp_path):
@@ -60,27 +62,18 @@ def test_class_names_in_the_header_are_preserved(file):
     assert blueprint.to_csv() == text
 
 
-def test_rows_may_be_in_any_order(file):
-    header, *rows = TEXT.splitlines()
-    assert read_blueprint(file("\n".join([header, *reversed(rows)]))).to_csv() == TEXT
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("client_id,", "client,"),
-        ("total_samples,0,1,2", "total_samples,0,1,1"),
         ("0,train_set,3,2,1,0", "0,train_set,3,2,1"),
         ("0,train_set,3,2,1,0", "0,train_set,4,2,1,0"),
         ("0,test_set,1,0,1,0", "0,test_set,1,0,one,0"),
         ("0,test_set,1,0,1,0", "0,test_set,1,-1,2,0"),
-        ("0,test_set", "0,val_set"),
         ("1,train_set", "0,train_set"),
         ("1,test_set,2,0,0,2\n", ""),
-        ("1,train_set", "2,train_set"),
         ("orchestrator,central_test_set,3,1,0,2\n", ""),
         (TEXT, ""),
-        (TEXT, "\n".join(TEXT.splitlines()[:1])),
     ],
 )
 def test_malformed_blueprint_is_refused_in_one_line(file, old, new):
@@ -88,11 +81,6 @@ def test_malformed_blueprint_is_refused_in_one_line(file, old, new):
     with pytest.raises(DataError, match=r"blueprint\.csv (is not a|cannot be read as a) blueprint") as caught:
         read_blueprint(file(TEXT.replace(old, new, 1)))
     assert "\n" not in str(caught.value)
-
-
-def test_missing_blueprint_is_named(tmp_path):
-    with pytest.raises(DataError, match="nowhere.csv cannot be read as a blueprint"):
-        read_blueprint(tmp_path / "nowhere.csv")
 
 
 def test_blueprints_of_the_authors_round_trip():

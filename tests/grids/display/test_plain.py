@@ -15,7 +15,7 @@ from fedgrid.grids.display.progress import Bars
 from fedgrid.grids.results.runs import failed_run
 from tests.helpers.small_grid import config
 
-NAMES = ["OCFL [v2]", "run [/b]", "[red]LS", ":bomb: [link=x]"]
+NAMES = ["run [/b]", ":bomb: [link=x]"]
 
 
 def console(**settings):

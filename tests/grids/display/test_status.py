@@ -73,7 +73,7 @@ def test_watch_shows_a_grid_until_its_driver_has_ended(storage, monkeypatch):
     assert "mine: not running\n4 runs: 1 done, 0 running, 2 waiting, 1 failed\n" in after
 
 
-@pytest.mark.parametrize("options", [("mine",), ("mine", "--json"), ()], ids=["a file", "JSON", "all grids"])
+@pytest.mark.parametrize("options", [("mine",), ()], ids=["a file", "all grids"])
 def test_watch_without_a_terminal_or_a_grid_is_refused(storage, options):
     result = fedgrid("status", *options, "--watch", "--storage", storage.root)
     assert (result.code, result.out) == (2, "")
@@ -90,12 +90,6 @@ def test_status_is_printed_as_text_and_json(storage):
         in result.out
     )
     assert json.loads(fedgrid("status", "mine", "--storage", storage.root, "--json").out)["failed"] == 1
-
-
-def test_stop_of_a_grid_that_is_not_running_is_refused(storage):
-    result = fedgrid("stop", "mine", "--storage", storage.root)
-    assert (result.code, result.out) == (2, "")
-    assert result.err.startswith("fedgrid: mine is not running; ")
 
 
 def test_stop_asks_the_driver_of_a_running_grid(storage):

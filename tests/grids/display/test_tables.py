@@ -68,16 +68,8 @@ def printed(table, width):
 
 def test_result_row_of_a_finished_run():
     row = result_row(*rows(outcome("ocfl-kmeans", clustering_round=4)))
-    assert {name: row[name] for name in ("algorithm", "seed", "clusters", "ari", "seconds", "error")} == {
-        "algorithm": "ocfl-kmeans",
-        "seed": 0,
-        "clusters": 3,
-        "ari": 1.0,
-        "seconds": 12.3,
-        "error": None,
-    }
-    assert row["clustering_round"] == 4
-    assert row["learning_gap"] == 0.12345
+    names = ("algorithm", "seed", "clusters", "ari", "clustering_round", "learning_gap", "seconds", "error")
+    assert [row[name] for name in names] == ["ocfl-kmeans", 0, 3, 1.0, 4, 0.12345, 12.3, None]
 
 
 def test_result_row_of_a_failed_run_has_every_key_and_no_scores():
@@ -87,7 +79,7 @@ def test_result_row_of_a_failed_run_has_every_key_and_no_scores():
     assert {failed[name] for name in RESULT_COLUMNS} == {None}
 
 
-@pytest.mark.parametrize("width", [80, 100, 140])
+@pytest.mark.parametrize("width", [80, 140])
 def test_result_table_fits_a_terminal(width):
     """The widest row: seconds of five digits. Nothing is cut, and only names are wrapped, in 80 columns."""
     runs = rows(outcome("ocfl-affinity", seconds=9999.4, clustering_round=100), outcome(seconds=2))
@@ -101,38 +93,21 @@ def test_result_table_fits_a_terminal(width):
     assert lines[-1].split() == ["fedavg", "–", *numbers.split(), "2.0"]
 
 
-def test_result_row_has_both_times():
-    row = result_row(*rows(outcome(seconds=12.34, uncached=56.78)))
-    assert (row["seconds"], row["uncached_seconds"]) == (12.3, 56.8)
-    row = result_row(*rows(outcome(seconds=12.34)))
-    assert (row["seconds"], row["uncached_seconds"]) == (12.3, 12.3)
-
-
-@pytest.mark.parametrize("width", [92, 100, 140])
-def test_result_table_has_the_time_without_the_cache_after_hits(width):
+@pytest.mark.parametrize("width", [80, 92])
+def test_result_table_has_the_time_without_the_cache_after_hits_where_it_fits(width):
     """In all tables, so that they look alike, also with the widest row."""
-    runs = rows(
-        outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4, clustering_round=100),
-        outcome(seconds=2, seed=1),
-    )
-    lines = [line.rstrip() for line in printed(result_table(runs, width), width).splitlines()]
-    assert len(lines) == 10
-    assert max(map(len, lines)) <= width
-    assert lines[1].endswith(" un-")
-    assert lines[2].endswith(" cached")
-    assert lines[4].split()[-3:] == ["0.123", "9999", "99999"]
-    assert lines[9].split()[-3:] == ["0.123", "2.0", "2.0"]
-
-
-def test_narrow_result_table_omits_the_time_without_the_cache():
-    text = printed(result_table(rows(outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4)), 80), 80)
-    assert "cached" not in text
-
-
-def test_long_name_is_wrapped_and_numbers_stay_whole():
-    lines = printed(result_table(rows(outcome("ocfl-affinity-as-published")), 80), 80).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert "1.000 1.000 1.000 1.000 0.123 0.123 0.123 0.123 0.123" in lines[4]
+    hit = outcome("ocfl-affinity", seconds=9999.4, uncached=99999.4, clustering_round=100)
+    runs = rows(hit, outcome(seconds=2, seed=1))
+    assert [result_row(run)["uncached_seconds"] for run in runs] == [99999.4, 2.0]
+    text = printed(result_table(runs, width), width)
+    lines = [line.split() for line in text.splitlines()]
+    assert max(map(len, text.splitlines())) <= width
+    if width == 92:
+        assert lines[1][-1] + lines[2][-1] == "un-cached"
+        assert lines[4][-3:] == ["0.123", "9999", "99999"]
+        assert lines[9][-3:] == ["0.123", "2.0", "2.0"]
+    else:
+        assert "cached" not in text
 
 
 def test_each_scenario_and_seed_has_its_own_table():
@@ -191,21 +166,6 @@ def scored(algorithm, ari, seed, training=None, **scores):
     return config, result | {"scores": result["scores"] | own}
 
 
-def test_summary_rows_have_means_and_the_number_of_exact_runs():
-    means = summary_rows(
-        rows(
-            scored("fedavg", 0.0, 0),
-            scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
-            scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
-        )
-    )
-    assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in means] == [
-        ("fedavg", 1, 0, 0.0),
-        ("ocfl-kmeans", 2, 1, 0.75),
-    ]
-    assert means[1]["personalised_accuracy"] == 0.5
-
-
 def test_run_without_groups_is_not_exact():
     """As of the split `iid`, where one cluster has an ARI of 1."""
     found = scored("fedavg", 1.0, 0, exactly_right=None)
@@ -217,18 +177,24 @@ def test_run_without_groups_is_not_exact():
 
 def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mean():
     """ARI of 1.0 and 0.5: the deviation is 0.5 / sqrt 2. Of the accuracies one is missing."""
-    means = summary_rows(
-        rows(
-            scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
-            scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
-        )
+    one, *others = rows(
+        scored("fedavg", 0.0, 0),
+        scored("ocfl-kmeans", 1.0, 0, personalised_accuracy=0.5),
+        scored("ocfl-kmeans", 0.5, 1, personalised_accuracy=None),
     )
-    assert means[0]["spread"]["ari"] == pytest.approx(0.125**0.5)
-    assert means[0]["spread"]["personalised_accuracy"] is None
-    text = printed(summary_table(means), 80)
+    single, several = summary_rows([one, *others])
+    assert [(row["algorithm"], row["runs"], row["exact"], row["ari"]) for row in (single, several)] == [
+        ("fedavg", 1, 0, 0.0),
+        ("ocfl-kmeans", 2, 1, 0.75),
+    ]
+    assert several["personalised_accuracy"] == 0.5
+    assert several["spread"]["ari"] == pytest.approx(0.125**0.5)
+    assert several["spread"]["personalised_accuracy"] is None
+    text = printed(summary_table(summary_rows(others)), 80)
+    assert max(map(len, text.splitlines())) <= 80
     assert "2 seeds" in text
     assert "±.354" in text
-    assert "±" not in printed(summary_table(summary_rows(rows(scored("fedavg", 0.0, 0)))), 80)
+    assert "±" not in printed(summary_table([single]), 80)
 
 
 def test_title_says_how_many_seeds_a_row_has_where_they_differ():
@@ -256,11 +222,3 @@ def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():
     text = " ".join(printed(summary_table(means), 80).split())
     assert "Final round, training.local_epochs 1, mean" in text
     assert "Final round, training.local_epochs 3, mean" in text
-
-
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_summary_table_fits_eighty_columns(seeds):
-    means = summary_rows(rows(*(scored("ocfl-hdbscan", 1.0, seed) for seed in range(seeds))))
-    text = printed(summary_table(means), 80)
-    assert {"ocfl-", "hdbscan"} <= set(text.split())
-    assert max(map(len, text.splitlines())) <= 80

@@ -68,12 +68,6 @@ def test_rounds_of_a_shorter_run_are_neither_left_nor_done_in_this_launch(clock)
     assert (tally.rounds, tally.rounds_taken, tally.seconds_left) == (1, 6, 6.0)
 
 
-def test_run_that_fails_before_its_start_is_counted(clock):
-    tally = Tally([run()], {}, now=clock)
-    tally.fail(run())
-    assert counts(tally) == (1, 0, 0, 0, 1)
-
-
 def test_time_left_uses_the_round_times_of_each_data_set(clock):
     """Digits rounds took 1 s, the MNIST round 20 s of a run's time; the two runs went side by side.
 
@@ -100,14 +94,6 @@ def test_time_left_of_a_new_data_set_uses_the_mean_of_all(clock):
     clock.time += 2
     tally.round(digits, 1, timing(2.0))
     assert tally.seconds_left == pytest.approx(9 * 2.0 + 10 * 2.0)
-
-
-def test_rounds_of_an_earlier_launch_do_not_count_as_left(clock):
-    tally = Tally([run()], {run().run_id: 7}, now=clock)
-    tally.start(run(), 7)
-    clock.time += 1
-    tally.round(run(), 8, timing(1.0))
-    assert tally.seconds_left == pytest.approx(2.0)
 
 
 def test_rounds_of_a_failed_run_do_not_count_as_left(clock):
