@@ -54,8 +54,3 @@ def test_settings_of_a_section_are_listed_with_an_example():
     out = fedgrid("list", "algorithms", "ocfl-hdbscan", COLUMNS="200").out
     assert "clusterer.min_cluster_share  0.2" in out
     assert "algorithm.clusterer.min_cluster_share=VALUE" in out
-
-
-def test_an_unknown_algorithm_is_refused_with_the_nearest():
-    result = fedgrid("list", "algorithms", "satler")
-    assert (result.code, "did you mean 'sattler'" in result.err) == (2, True)

@@ -23,168 +23,81 @@ IN_PROCESS = ("run", "--in-process", "training.rounds=1")
             "--algorithm; --where algorithm=VALUE selects runs",
         ),
         (["show", "late", "--dataset", "mnist"], "--where dataset=VALUE selects runs"),
-        (["run", "quickstart", "other"], "unexpected extra argument"),
         (["run", "quikstart"], "unknown preset 'quikstart'; did you mean 'quickstart'?"),
         (["run", "quickstart", "--dry-run", "--name", "a/b"], "a grid named 'a/b': expected letters"),
-        (["run", "quickstart", "--dry-run", "--name", "a/b"], "choose another --name"),
         (["run", "sattler"], "'sattler' is an algorithm, no preset: fedgrid run --algorithm sattler"),
         (["run", "my-run.yaml"], "no file my-run.yaml; presets: quickstart"),
-        (["run", "../mine"], "no file ../mine; a grid is a YAML file"),
         (["run", "--algorithm", "ditto"], "unknown algorithm 'ditto'; one of your own: --plugin FILE.py"),
         (["run", "model=mine.py"], "unknown model 'mine.py'; one of your own: --plugin mine.py"),
         (["run", "quickstart", "--plugin", "ok.yaml"], "a grid is named alone: fedgrid run ok.yaml"),
-        (["run", "--dataset", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'? known: digits, "),
         (["run", "--algorithm", "ocfl-kmean"], "unknown algorithm 'ocfl-kmean'; did you mean 'ocfl-kmeans'?"),
-        (["run", "--split", "some"], "unknown split 'some'; one of your own: --plugin FILE.py"),
-        (["run", "rouns=3"], "unknown key 'rouns'; did you mean 'training.rounds'?"),
-        (["run", "batch_size=3"], "did you mean 'training.batch_size'?"),
-        (["run", "training.rounds=1000000000000"], "less than or equal to 1000000"),
         (["run", "--seed", "3", "--seeds", "0..1"], "--seed 3 and --seeds 0..1 both give seeds"),
-        (["search", "briggs", "--seed", "3", "--seeds", "0..1"], "both give seeds"),
         (["run", "--seed", "-1"], "seed = -1: input should be greater than or equal to 0"),
         (["run", "--seed", "0..4"], "Invalid value for '--seed': Input should be a valid integer"),
         (["run", "--seed=0..3"], "several: --seeds 0..3"),
         (["run", "--seeds", "0", "1", "2"], "as in --seeds 0,1,2; see --help"),
-        (["run", "--seed", "0", "1", "2"], "several: --seeds 0..3"),
         (["run", "quickstart", *"abcdefghijklm"], "`fedgrid run` takes one GRID and KEY=VALUE for keys; "),
         (["list", "presets", "paper", "x"], "`fedgrid list` takes one KIND and one NAME; "),
         (["run", "quickstart", "--algorithm", "fedavg,", "ifca"], "commas between them, and no spaces"),
-        (["run", "--algorithm", "fedavg,", "ifca"], "--algorithm fedavg,: nothing stands on one side"),
         (["run", "quickstart", "--track", "mlflow,"], "--track mlflow,: nothing stands on one side"),
-        (["run", "quickstart", "--tuned", "one,"], "--tuned one,: nothing stands on one side"),
-        (["arena", "--algorithms", "ifca,"], "--algorithms ifca,: nothing stands on one side"),
         (["table", "one", "--score", "ari", "--score", "ami"], "--score: it is given 2 times"),
-        (["run", "quickstart", "--seeds=0", "--seeds", "1"], "--seeds: it is given 2 times"),
         (["run", "clients=4", "clients=5"], "clients: it is given 2 times"),
         (["run", "training.rounds="], "training.rounds=: no value; expected KEY=VALUE"),
         (["import", "one.txt", "--name", "one"], "name a bundle (FILE.zip), or the folder"),
         (["help"], "it is `fedgrid --help`"),
         (["version"], "it is `fedgrid --version`"),
         (["-V"], "--version shows it"),
-        (["run", "--dataset", "fashion-mnist"], "did you mean 'fmnist'?"),
         (["run", "--dataset", "FashionMNIST"], "did you mean 'fmnist'?"),
-        (["run", "--dataset", "CIFAR-10"], "did you mean 'cifar10'?"),
         (["run", "--algorithm", "Fed-Avg"], "did you mean 'fedavg'?"),
         (["run", "--clients", "15,30"], "clients=15,30"),
         (["run", "quickstart", "--epochs", "5"], "--epochs; set it with training.local_epochs=VALUE"),
         (["run", "quickstart", "--lr", "0.1"], "--lr; set it with training.learning_rate=VALUE"),
         (["run", "quickstart", "--num-clients", "3"], "did you mean --clients?"),
         (["run", "quickstart", "--gpus", "1"], "--gpus-per-actor SHARE"),
-        (["run", "quickstart", "--device", "cuda"], "--gpus-per-actor SHARE"),
         (["run", "quickstart", "--workers", "2"], "--cpus-per-actor CPUS"),
         (["run", "quickstart", "--resume"], "the same command continues"),
         (["run", "quickstart", "--output", "x"], "--output; --storage FOLDER"),
-        (["report", "quickstart", "--output", "x"], "--output; --to FOLDER"),
         (["run", "--config", "ok.yaml"], "fedgrid run FILE.yaml"),
         (["run", "quickstart", "--verbose"], "log.txt"),
         (["ls"], "`fedgrid status` lists grids"),
         (["resume", "quickstart"], "`fedgrid run GRID --failed`"),
-        (["run", "--clients", "0"], "clients = 0: input should be greater than 0"),
-        (["run", "--clients", "1"], "3 clusters need at least 3 clients, not 1"),
-        (["run", "--clients", "2"], "3 clusters need at least 3 clients, not 2"),
-        (["run", "--clients", "999999999"], "999999999 clients cannot share 1442 images"),
-        (["run", "--clients", "5000"], "5000 clients cannot share 1442 images; take at most 1442 clients"),
-        (["run", "training.rounds"], "expected KEY=VALUE, as in training.rounds=5"),
-        (["run", "training.rounds=0"], "training.rounds = 0: input should be greater than 0"),
-        (["run", "model=vgg"], "unknown model 'vgg'; "),
-        (["run", "split.num_clusters=20"], "20 clusters need at least 20 classes"),
-        (["run", "split.draws=1"], "more split.draws"),
-        (["run", "split.server_images=356"], "more than the 355 images of the server's test set"),
-        (["run", "--algorithm", "fedavg", "--algorithm", "fedavg"], "the same run twice: "),
         (["run", "--seed", "1", "--clients-per-actor", "0"], "Invalid value for '--clients-per-actor'"),
         (
             ["run", "--seed", "1", "--gpus-per-actor", "1.5"],
             "--gpus-per-actor 1.5: expected 0, or 0.0001 to 1",
         ),
-        (
-            ["run", "--seed", "1", "--gpus-per-actor", "half"],
-            "Invalid value for '--gpus-per-actor'",
-        ),
         (["run", "--seed", "1", "--gpus-per-actor", "auto"], "in place of auto leave it out"),
-        (["run", "--seed", "1", "--clients-per-actor", "2.5"], "Invalid value for '--clients-per-actor'"),
-        (["run", "--seed", "1", "--cpus-per-actor", "-1"], "Invalid value for '--cpus-per-actor'"),
         ([*IN_PROCESS, "--clients-per-actor", "3"], "--in-process has no actors"),
-        (
-            ["run", "model=lenet5"],
-            "too small for model 'lenet5', which needs at least 16x16",
-        ),
         (["data", "mnist", "--from", "x"], "--from makes the file of femnist alone"),
-        (
-            ["data", "femnist", "--from", "nowhere"],
-            "nowhere has no images of FEMNIST; expected a folder with LEAF's",
-        ),
-        (["data", "mnits"], "unknown dataset 'mnits'; did you mean 'mnist'?"),
         (["data", "folder:my-cat-images"], "my-cat-images; an image folder has train/"),
         (["run", "folder:my-own-cat-images"], "'folder:my-own-cat-images' is a data set, no preset"),
         (["data", "digits-15-rotated-balanced"], "did you mean 'rotated'?"),
-        (["data", "digits", "--clients", "0"], "clients = 0: input should be greater than 0"),
         (["data", "digits", "seed=[1, 2]"], "one split at a time, not 2"),
         (["data", "--csv", "x.csv"], "need a data set, as in fedgrid data digits"),
-        (["data", "--figure", "x.svg"], "need a data set, as in fedgrid data digits"),
         (
             ["data", "digits", "--figure", "x.bmp"],
             "--figure x.bmp: expected a file name that ends with .pdf or .png or .svg",
         ),
         (["data", "digits", "--figure", "none/x.svg"], "none/x.svg cannot be written: No such file"),
-        (["run", "--split", "label-skew", "split.labels_share=2"], "less than or equal to 1"),
-        (["run", "--split", "label-skew", "split.labels_share=0.01"], "split.labels_share = 0.01"),
-        (
-            ["run", "--split", "dirichlet", "split.alpha=0.0001"],
-            "none of 1000 draws gives each of 15",
-        ),
-        (["run", "--split", "dirichlet", "--clients", "145"], "needs 10 of 1442 images; take at most 144"),
-        (["run", "--split", "rotated", "split.num_clusters=5"], "take at most 4 groups"),
-        (["run", "--split", "swapped", "split.num_clusters=6"], "take at most 5"),
-        (
-            ["run", "--split", "natural"],
-            "the images of digits have no groups; take another split, or folder:",
-        ),
-        (
-            ["run", "split.tested_on=official", "split.reference_images=355"],
-            "the official test set has 355 images, of which at least one must be left",
-        ),
-        (
-            ["run", "split.tested_on=official", "split.test_share=0.2"],
-            "split.test_share = 0.2 has no effect with split.tested_on = official",
-        ),
         (
             ["data", "digits", "--csv", "none/x.csv"],
             "none/x.csv cannot be written: No such file or directory",
         ),
+        (["run", "split.draws=1"], "more split.draws"),
+        (["run", "split.server_images=356"], "more than the 355 images of the server's test set"),
+        (
+            ["run", "split.tested_on=official", "split.reference_images=355"],
+            "the official test set has 355 images, of which at least one must be left",
+        ),
         (["ui"], "run something first, or name the folder with --storage"),
-        (["ui", "--port", "0"], "Invalid value for '--port'"),
-        (["run", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
-        (["run", "paper-digits", "--where", "colour=red"], "unknown axis 'colour'"),
-        (["run", "paper-digits", "--where", "clients=16"], "clients"),
-        (["run", "paper-digits", "--where", "clients"], "clients"),
-        (["run", "paper-digits", "--seeds", "4..0"], "4..0"),
-        (["run", "paper-digits", "--seeds", "some"], "some"),
-        (["run", "paper-digits", "algorithms+=louvian"], "louvian"),
-        (["run", "quickstart", "--retries", "-1"], "Invalid value for '--retries'"),
-        (["run", "--clients", "2.5"], "Invalid value for '--clients'"),
         (["run", "quickstart", "--cache-limit", "5XB"], "Invalid value for '--cache-limit': '5XB' "),
         (["run", "quickstart", "--no-cache", "--cache-limit", "5GB"], "--cache-limit limits what --no-cache"),
-        (["search", "briggs", "--no-cache", "--cache-limit", "5GB"], "--cache-limit limits what --no-cache"),
-        (["cache", "paper"], "no grid in "),
         (["cache", "paper", "--drop"], "--cache-limit"),
         (["run", "quickstart", "--per-run"], "fedgrid show GRID"),
         (["report", "quickstart", "--traffic", "training"], "Prigent's tables"),
-        (["run", "clients=2.5"], "clients = 2.5: input should be a valid integer"),
-        (["run", "clients=-3"], "clients = -3: input should be greater than 0"),
-        (["run", "clients=true"], "clients"),
-        (["run", "training.learning_rate=true"], "training.learning_rate = True: input should be"),
-        (
-            ["run", "--algorithm", "ocfl-kmeans", "algorithm.clusterer.num_clusters=0"],
-            "num_clusters",
-        ),
         (["status", "paper"], "name that with --storage; `fedgrid run paper` starts one"),
-        (["run", "paper", "--failed"], "no grid in "),
-        (["stop", "paper"], "no grid in "),
-        (["sync", "paper"], "no grid in "),
         (["status", "../paper"], "a grid named '../paper': expected letters"),
-        (["ui", "paper"], "run something first, or name the folder with --storage"),
         (["submit", "paper"], "--cluster"),
-        (["submit", "paper", "--cluster", "gone.yaml"], "gone.yaml"),
         (["run", "quickstart", "--storage", "nowhere://runs"], "--storage nowhere://runs"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -193,38 +106,9 @@ def test_bad_options_are_refused_in_one_line(refused, arguments, says):
     refused(*arguments, says=says)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("cleints: 3", "unknown key 'cleints'; did you mean 'clients'? allowed: dataset, clients, "),
-        ("training: {round: 3}", "unknown key 'round' in training; did you mean 'rounds'?"),
-        ("clients:\t3", "my.yaml is not YAML: "),
-        ("\tclients: 3", "my.yaml is not YAML: "),
-        ("axes: {rounds: [3, 4]}", "unknown axis 'rounds'; did you mean 'training.rounds'?"),
-        ("split: {name: dirichlet}", "unknown key 'name' in split; did you mean 'kind'?"),
-        ("model: [tinyvgg, resnet34]", "unknown model '['tinyvgg', 'resnet34']'"),
-        ("training: [{rounds: 3}]", "training = [{'rounds': 3}]: expected keys such as rounds"),
-        ("seed: [0, 0]", "the same run twice: "),
-        ("clients: 3\nclients: 4", "duplicate key 'clients'"),
-        ("training: {rounds: 3, rounds: 4}", "duplicate key 'rounds'"),
-        ("training: {learning_rate: .nan}", "training.learning_rate = nan: input should be a finite number"),
-        ("!!python/object/apply:os.getcwd []", "my.yaml is not YAML: "),
-    ],
-)
-def test_bad_grid_files_are_refused_in_one_line(refused, tmp_path, text, says):
-    (tmp_path / "my.yaml").write_text(text)
-    refused("run", "my.yaml", says=says)
-
-
 def test_missing_folder_or_npz_of_images_is_named(refused, tmp_path):
-    refused(
-        "run",
-        "--dataset",
-        "folder:gone",
-        says=f"no folder {tmp_path}/gone; an image folder has train/",
-    )
+    refused("run", "--dataset", "folder:gone", says=f"no folder {tmp_path}/gone; an image folder has train/")
     refused("run", "--dataset", "npz:gone.npz", says=f"{tmp_path}/gone.npz is missing; expected an npz file")
-    refused("run", "--dataset", "npz:", says="unknown dataset 'npz:'; did you mean 'npz:PATH'?")
 
 
 def test_file_of_a_like_name_and_files_of_a_folder_are_named(refused, tmp_path):
@@ -236,10 +120,9 @@ def test_file_of_a_like_name_and_files_of_a_folder_are_named(refused, tmp_path):
 
 def test_storage_that_is_a_file_is_refused(refused, tmp_path):
     (tmp_path / "file").write_text("x")
-    for storage in ("file", "file/runs"):
-        for command in (IN_PROCESS, ("report", "g"), ("status",), ("delete", "g", "--yes")):
-            says = f"--storage {tmp_path}/{storage}: {tmp_path}/file is a file, and a storage is a folder"
-            refused(*command, "--storage", storage, says=says)
+    says = f"--storage {tmp_path}/file/runs: {tmp_path}/file is a file, and a storage is a folder"
+    for command in (IN_PROCESS, ("status",)):
+        refused(*command, "--storage", "file/runs", says=says)
 
 
 def test_storage_that_cannot_be_created_is_refused():
@@ -249,7 +132,7 @@ def test_storage_that_cannot_be_created_is_refused():
     assert result.err.startswith("fedgrid: --storage /proc/runs cannot be written to: ")
 
 
-@pytest.mark.parametrize("uri", ["bogus", "file:///tmp/mlruns", "http://", "http://[::1", "sqlite://"])
+@pytest.mark.parametrize("uri", ["bogus", "file:///tmp/mlruns", "http://[::1", "sqlite://"])
 def test_a_malformed_tracking_address(refused, uri):
     refused(
         *IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}'", MLFLOW_TRACKING_URI=uri, FEDGRID_TRACK="mlflow"
@@ -267,7 +150,6 @@ def test_brackets_in_values_are_not_markup(refused, tmp_path):
     ("arguments", "says"),
     [
         (["--cpus-per-actor", "100"], "--cpus-per-actor 100: expected more than 0, at most 3.9"),
-        (["--cpus-per-actor", "0"], "--cpus-per-actor 0: expected more than 0"),
         (["--gpus-per-actor", "0.5"], "--gpus-per-actor 0.5, but the cluster has no GPU; leave it out"),
         (["--cpus-per-actor", "1", "--clients-per-actor", "1"], "15 client actors with 1 CPU"),
     ],

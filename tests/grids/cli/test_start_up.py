@@ -12,25 +12,28 @@ HEAVY = {"matplotlib", "mlflow", "numpy", "pyarrow", "pydantic", "ray", "sklearn
 """Each takes a tenth of a second or more to import."""
 
 
+def modules_after(program, folder=None):
+    """Return the modules that a program has imported, in a process of its own."""
+    program += "\nimport sys; print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return set(ended.stdout.split())
+
+
 def test_command_line_starts_without_heavy_imports():
-    program = "import sys, fedgrid.grids.cli.main; print(*sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
-    assert HEAVY.isdisjoint(ended.stdout.split())
+    assert not HEAVY & modules_after("import fedgrid.grids.cli.main")
 
 
 def test_study_is_begun_shown_and_looked_at_without_heavy_imports(tmp_path):
     """Also what a new study's plugin imports waits until it is used."""
     commands = ("init mine", "list algorithms one-cut --plugin mine/mine_plugin.py", "status")
     program = (
-        "import sys; from fedgrid.grids.cli.main import app\n"
-        f"for command in {commands}: app(command.split(), standalone_mode=False)\n"
-        "print(*sys.modules)"
+        "from fedgrid.grids.cli.main import app\n"
+        f"for command in {commands}: app(command.split(), standalone_mode=False)"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
-    )
-    light = {"numpy", "pyarrow", "pydantic"}
-    assert ((HEAVY | {"pandas", "scipy"}) - light).isdisjoint(ended.stdout.split())
+    heavy = (HEAVY | {"pandas", "scipy"}) - {"numpy", "pyarrow", "pydantic"}
+    assert not heavy & modules_after(program, tmp_path)
 
 
 def test_module_is_the_command_and_h_is_its_help():
@@ -46,13 +49,12 @@ def test_driver_checks_images_and_launches_without_the_import_of_torch():
     So do the names of models, data sets and splits.
     """
     program = (
-        "import sys, fedgrid.grids.planning.checks, fedgrid.grids.execution.launch; "
+        "import fedgrid.grids.planning.checks, fedgrid.grids.execution.launch; "
         "import fedgrid.engine.federation.models.registry, fedgrid.engine.runtime.data.datasets; "
         "import fedgrid.engine.federation.dealing.split; "
-        "from fedgrid.engine.federation.data.readers import digits; digits(None); print(*sys.modules)"
+        "from fedgrid.engine.federation.data.readers import digits; digits(None)"
     )
-    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
-    assert (HEAVY - {"numpy", "pyarrow", "pydantic"}).isdisjoint(ended.stdout.split())
+    assert not (HEAVY - {"numpy", "pyarrow", "pydantic"}) & modules_after(program)
 
 
 def test_end_of_the_process_runs_what_was_registered_for_it_and_has_the_exit_code():
