@@ -189,8 +189,9 @@ def test_fedavg_and_the_references_always_take_part():
     assert set(chosen.methods) == {"briggs", *ALWAYS}
     rows = {(row.method, row.settings, row.protocol) for row, _ in rows_of(chosen, "briggs", "fedavg")}
     assert len(rows) == 4 * 2
-    assert {row for row in rows if row[0] == "oracle"} == {
-        ("oracle", "default", way) for way in ("served", "fine-tuned")
+    assert {row[1:] for row in rows if row[0] == "oracle"} == {
+        ("default", "served"),
+        ("default", "fine-tuned"),
     }
     entries = rows_of(arena("briggs", only=["iid"]), "briggs", "fedavg")
     assert len({run.run_id for row, run in entries if row.method == "solo"}) == len(SEEDS.split(".."))
@@ -220,9 +221,6 @@ def test_own_method_is_the_subject_and_tunes_what_its_entry_says(plugin):
     chosen = arena("fedavg", own=[path])
     assert (chosen.subjects, chosen.methods) == (("mine",), ("fedavg", "mine", "solo", "oracle"))
     assert set(search_of(chosen, "mine").space) == {"depth"}
-
-
-def test_without_an_own_method_the_subject_is_fedgrids():
     assert arena().subjects == ("evident-groups",)
     assert arena("briggs").subjects == ("briggs",)
 
@@ -328,11 +326,6 @@ def test_family_that_a_method_refuses_is_left_out_for_it_and_named(plugin):
     none = arena("fedavg", own=[path], only=only)
     with pytest.raises(ConfigError, match="mine takes all clients"):
         none.entries({})
-
-
-def test_images_that_allow_no_family_are_refused(six_classes):
-    with pytest.raises(ConfigError, match=r"clients"):
-        _ = arena("ifca", dataset=six_classes, changes=["clients=0"]).families
 
 
 def test_card_has_the_tasks_and_changes_with_who_holds_what(tmp_path):

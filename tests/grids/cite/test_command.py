@@ -2,11 +2,8 @@
 
 from importlib.metadata import version
 
-import pytest
-
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cite.references import KEY
-from fedgrid.grids.presets.preset_files import preset_names
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
@@ -62,10 +59,3 @@ def test_imported_runs_are_not_ours_to_cite(tmp_path):
     result = fedgrid("cite", "archive", "--storage", tmp_path)
     assert result.code == 2
     assert "`fedgrid cite paper`" in result.err
-
-
-@pytest.mark.parametrize("preset", ["flis", "prigent", "communities"])
-def test_paper_of_a_preset_is_among_its_references(preset, tmp_path):
-    keys = {"flis": "morafah2022flis", "prigent": "prigent2024efficient", "communities": "bettinelli2024"}
-    assert preset in preset_names()
-    assert keys[preset] in KEY.findall(cite(preset, tmp_path / "none"))

@@ -89,19 +89,6 @@ def test_the_report_has_the_curves_and_the_table(finished, proposed):
     assert "Loss and norms by epoch" in page
 
 
-def test_mlflow_has_the_proposal(finished, proposed):
-    from mlflow.tracking import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{finished}/mlflow.db")
-    experiment = client.get_experiment_by_name("centralised")
-    found = "tags.algorithm = 'fedavg'"
-    [run] = client.search_runs([experiment.experiment_id], found)
-    assert run.data.metrics["epsilons/epsilon_1"] == proposed["epsilon_1"]
-    assert run.data.metrics["epsilons/cooldown"] == proposed["cooldown"]
-    artifacts = {artifact.path for artifact in client.list_artifacts(run.info.run_id, "epsilons")}
-    assert "epsilons/update_norms.png" in artifacts
-
-
 def test_imported_trainings_of_the_data_set_stand_beside_ones_own(finished):
     other = THEIRS.model_copy(update={"dataset": "mnist"})
     keep([THEIRS, other], GridFolder(Storage(finished), "theirs"))

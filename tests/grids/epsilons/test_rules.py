@@ -25,10 +25,6 @@ def test_spike_after_convergence_is_ignored():
     assert convergence([1.0, 0.01, 0.7, 0.0]) == 2
 
 
-def test_rise_after_the_smallest_loss_is_ignored():
-    assert convergence([1.0, 0.0, 0.5, 0.4]) == 2
-
-
 def test_a_loss_that_still_falls_is_not_settled():
     assert not propose([1.0, 1.0, 1.0], [3.0, 2.0, 1.0]).is_settled
     assert propose([1.0, 1.0, 1.0], [3.0, 1.0, 1.0]).is_settled

@@ -9,7 +9,6 @@ import pytest
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -72,12 +71,6 @@ def test_each_run_and_distribution_has_records_and_no_file_of_a_run_changes(whol
     assert [table.num_rows for table in tables] == [2 * 3, 2 * 3]
 
 
-def test_same_command_does_nothing_more_and_prints_the_same_scores(whole, tmp_path, monkeypatch):
-    root, _, found = whole
-    again = run(root, monkeypatch)
-    assert (again["done_before"], again["rows"]) == (4, found["rows"])
-
-
 def test_killed_or_damaged_job_is_done_again_with_the_same_bytes(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
     expected = explanations(root)
@@ -97,12 +90,6 @@ def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch)
     jobs = EXPLAIN.jobs(RUNS, ASKED, Context(Storage(root), NOWHERE, {}))
     done = [JobFiles(Storage(root), EXPLAIN.folder, job).read() is not None for job in jobs]
     assert done == [False, False, True, True]
-
-
-def test_grid_that_another_driver_runs_is_refused(whole, tmp_path, monkeypatch):
-    root = copy_of(whole[0], tmp_path)
-    with Lease(Storage(root), GRID), pytest.raises(ConfigError, match=f"is in use: grid {GRID}"):
-        run(root, monkeypatch)
 
 
 def test_dry_run_says_what_is_left_and_writes_nothing(whole, tmp_path, monkeypatch):

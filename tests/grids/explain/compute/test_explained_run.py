@@ -6,7 +6,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.grids.explain.compute.explained_run import explain_run
 from fedgrid.grids.explain.compute.records import CURVES
@@ -106,8 +105,3 @@ def test_as_published_each_cluster_draws_its_own_images_from_black():
     others = explained("ocfl-kmeans", "others", images=350, as_published=True)
     assert len(clusters) > 1
     assert len(others) == (len(clusters) - 1) * len(rows)
-
-
-def test_more_images_than_a_client_has_are_refused_with_how_many_there_are():
-    with pytest.raises(ConfigError, match=r"images=12: client 0 has 11 images of members; take at most 11"):
-        explained("fedavg", images=12)

@@ -9,7 +9,6 @@ from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.grids.explain.compute.saliency import (
-    feature_layer,
     grad_cam,
     input_gradients,
     unrectified_maps,
@@ -35,10 +34,6 @@ def two_filters():
         module[4].weight.copy_(torch.tensor([[2.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]))
         module[4].bias.copy_(torch.tensor([0.5, 0.0, 0.0]))
     return module.eval()
-
-
-def test_two_filters_have_the_logits_worked_out_by_hand():
-    assert two_filters()(IMAGE[None]).tolist() == [[3.0, 0.0, -5.0]]
 
 
 def test_unrectified_map_is_the_sum_of_feature_maps_by_the_mean_gradient():
@@ -116,20 +111,6 @@ def test_input_gradients_are_the_greatest_absolute_weight_over_the_channels():
     found = input_gradients(module.eval(), images, torch.tensor([1, 0]))
     assert found.maps_NHW.tolist() == [[[0.0, 1.0]], [[0.0, 0.0]]]
     assert found.largest_N.tolist() == [8.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("model", "shape", "layer"),
-    [
-        ("tinyvgg", (1, 28, 28), "9"),
-        ("resnet9", (3, 32, 32), "16"),
-        ("resnet34", (3, 32, 32), "18"),
-        ("lenet5", (1, 28, 28), "5"),
-        ("digitnet", (1, 8, 8), None),
-    ],
-)
-def test_feature_layer_is_the_last_with_more_than_one_pixel(model, shape, layer):
-    assert feature_layer(registry.build(model, pixels(*shape), 10).eval(), torch.zeros(shape)) == layer
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Explanations of one's own runs, summarised: by hand."""
 
-from dataclasses import replace
 from math import nan
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from fedgrid.grids.explain.shown.figures import insertion_against_deletion, map_grid, mean_curves, overlay
 from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, pair_images, sentence
-from fedgrid.grids.explain.shown.sections import own_scores, own_sections
+from fedgrid.grids.explain.shown.sections import own_scores
 from fedgrid.tracking import figures
 from fedgrid.tracking.explained.scores import GAP, Explained, run_means
 
@@ -117,24 +116,9 @@ def test_maps_have_the_image_then_each_algorithm_with_what_it_says_and_a_colour_
     figures.save(figure, tmp_path / "maps.png")
 
 
-def test_classes_that_have_names_are_called_by_them():
-    named = replace(shown("fedavg", prediction=5), classes=("ape", "bee", "cat", "dog"))
-    image, said, _ = map_grid([named]).axes
-    assert image.get_title() == "label dog"
-    assert [text.get_text() for text in said.texts] == ["says 5"], "no name: another file may say anything"
-
-
 def test_overlay_of_an_empty_map_on_black_is_the_darkest_colour_alone():
     import matplotlib
 
     nothing = np.zeros((1, 1), np.uint8)
     darkest = np.array(matplotlib.colormaps["viridis"](0.0)[:3])
     assert overlay(nothing, nothing[None])[0, 0] == pytest.approx(0.7 * darkest)
-
-
-def test_sections_of_both_styles_have_names_of_their_own():
-    one = ExplainedGrid(grid(fedavg={}, sattler={}).explained, (band("fedavg"),), (shown("fedavg"),))
-    sections = list(own_sections({"": one, "as published": one}, published=True))
-    assert [section.name for section in sections] == ["explanations-15", "explanations-15-as-published"]
-    without = next(own_sections({"": one}, published=False))
-    assert len(without.items) == len(sections[0].items) - 1
