@@ -1,18 +1,15 @@
 """Jobs on GPUs that torch cannot use are refused before anything starts, in words that fit the command."""
 
-import shutil
-
 import pytest
 import torch
 from ray._private.accelerators import NvidiaGPUAcceleratorManager
 from rich.console import Console
 
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import Analysis, AnalysisSettings, Artifacts
 from fedgrid.grids.analyses.command import Result, analyse
 from fedgrid.grids.ray_cluster import cluster
-from tests.helpers.explained import GRID, finished_grid
+from tests.helpers.explained import GRID
 from tests.helpers.small_grid import NOWHERE
 
 
@@ -31,21 +28,14 @@ class NumberedOnGpu(Numbered):
     on_gpu = True
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return finished_grid(tmp_path_factory.mktemp("finished"))
-
-
-@pytest.fixture
-def storage(finished, tmp_path, monkeypatch):
-    """A copy of the grid on a machine with a GPU that torch cannot use."""
+@pytest.fixture(autouse=True)
+def useless_gpu(monkeypatch):
+    """The machine has a GPU that torch cannot use."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(NvidiaGPUAcceleratorManager, "get_current_node_num_accelerators", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
     monkeypatch.setattr(cluster, "address", lambda: cluster.LOCAL)
-    shutil.copytree(finished.root, tmp_path / "runs")
-    return Storage(tmp_path / "runs")
 
 
 def run(storage, analysis, **options):

@@ -15,23 +15,20 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.leases.storage_id import claim
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.plugins.plugin import read_source
+from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.analyses.analysis import AnalysisSettings, Context
 from fedgrid.grids.analyses.command import Result, analyse
 from fedgrid.grids.analyses.execute import _task
-from fedgrid.grids.analyses.report import describe_runs, sections
-from fedgrid.grids.cli.actions.analyses import (
-    find_analysis,
-    list_analyses,
-    read_options,
-)
+from fedgrid.grids.analyses.report import describe_runs, find_results, sections, selected_jobs
+from fedgrid.grids.cli.actions.analyses import find_analysis, list_analyses, read_options
 from fedgrid.grids.following.session import TrackerSession
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.explained import GRID, RUNS, finished_grid
+from tests.helpers.explained import GRID, RUNS
 from tests.helpers.small_grid import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
@@ -39,17 +36,11 @@ pytestmark = pytest.mark.usefixtures("in_mlflow")
 PLUGIN = Path(__file__).parents[3] / "docs" / "spread.py"
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    return finished_grid(tmp_path_factory.mktemp("finished"))
-
-
-@pytest.fixture
-def storage(finished, tmp_path):
-    """A copy of the grid, for a test that writes; the plugin is in use."""
-    shutil.copytree(finished.root, tmp_path / "runs")
+@pytest.fixture(autouse=True)
+def plugin():
+    """The plugin is in use."""
     active.use([PLUGIN])
-    yield Storage(tmp_path / "runs")
+    yield
     active.use()
 
 
@@ -158,3 +149,15 @@ def test_unknown_names_and_settings_are_refused(storage):
         find_analysis("spred")
     with pytest.raises(ConfigError, match="depth"):
         read_options(find_analysis("spread"), ["depth=3"])
+
+
+def test_results_of_another_run_are_not_believed_where_the_states_are_gone(storage):
+    run(storage)
+    own = find_analysis("spread")
+    jobs = selected_jobs(own, GridFolder(storage, GRID), RUNS)
+    for path in storage.root.glob("*/state-*.safetensors"):
+        path.unlink()
+    marks = [next(folder_of(storage.root, run).glob("analyses/spread-*[0-9a-f].json")) for run in RUNS]
+    shutil.copy(marks[1], marks[0])
+    there, missing = find_results(own, jobs, describe_runs(RUNS, storage), storage)
+    assert ([result.job for result in there], len(missing)) == ([jobs[1]], 1)

@@ -38,11 +38,6 @@ def test_row_of_a_cluster_has_its_run_distribution_and_statistics(tmp_path):
     }
 
 
-def test_file_of_a_run_with_one_cluster_has_titles_only(tmp_path):
-    write_explanations(tmp_path, "baseline", [])
-    assert read_explanations(only(tmp_path)) == []
-
-
 def test_centralised_training_has_epochs_from_1(tmp_path):
     folder = tmp_path / "experiments" / "CIFAR10" / "centralised_test" / "explanations"
     folder.mkdir(parents=True)

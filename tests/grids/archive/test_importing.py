@@ -229,19 +229,6 @@ def test_temperature_runs_become_a_second_grid(archive, storage):
     assert run_name(config) in Logged(storage, "theirs-temperature").runs
 
 
-def test_temperature_run_needs_only_a_complete_temperature_file(tmp_path, storage):
-    folder = tmp_path.joinpath("theirs", "temperature_experiments", *SCENARIO)
-    folder.mkdir(parents=True)
-    write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"]])
-    (grid,) = imported(tmp_path / "theirs", storage)["grids"]
-    assert (grid["grid"], grid["runs"]) == ("theirs-temperature", 1)
-    assert grid["absent"][0]["files"][0] == "cluster_id_mapping.csv"
-    write(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
-    result = fedgrid("import", tmp_path / "theirs", "--name", "theirs", "--storage", storage)
-    assert result.code == 2
-    assert "clusters_temperature.csv:2: the end after 2 rounds; expected 3" in result.err
-
-
 def test_import_prints_counts_absent_files_and_the_next_command(archive, storage):
     write_blueprint(archive)
     result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
@@ -302,15 +289,6 @@ def test_import_under_the_name_of_a_trained_grid_is_refused(archive, storage):
     assert result.code == 2
     assert "grid theirs has 1 runs that are not from the archive; choose another --name" in result.err
     assert not list(storage.glob("mnist-*"))
-
-
-def test_import_says_where_its_trackers_show_the_runs(archive, storage):
-    """`imported` prints JSON, with the address of the MLflow store if it is told."""
-    command = ("import", archive, "--name", "theirs", "--storage", storage)
-    silent = fedgrid(*command, "--track", "none", "--json")
-    assert [grid["mlflow"] for grid in strict_json(silent.out)["grids"]] == [None]
-    assert not list(storage.glob("*/mlflow.json"))
-    assert f"MLflow store: {default_uri(storage)}\nSee it:  fedgrid ui theirs" in fedgrid(*command).out
 
 
 def test_import_without_mlflow_is_logged_by_sync(archive, storage):

@@ -37,15 +37,6 @@ def test_names_of_the_archive_are_translated(tmp_path):
     assert {run.scenario.name for run in found} == {"cifar10-30-overlapping-imbalanced"}
 
 
-def test_experiments_are_in_the_order_of_the_tables(tmp_path):
-    for names in (("MNIST", "overlaping", "balanced", "15"), SCENARIO):
-        write_run(tmp_path, "kmeans", names)
-    assert [run.scenario.name for run in layout.experiments(tmp_path)] == [
-        "mnist-15-nonoverlapping-balanced",
-        "mnist-15-overlapping-balanced",
-    ]
-
-
 def test_archived_runs_equal_the_preset_but_for_the_model():
     """The rounds given here are the published ones, so only the model, and with it the id, is another."""
     ours = load_grid("paper-as-published", {}, [], None).runs

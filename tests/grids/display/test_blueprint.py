@@ -54,14 +54,6 @@ def test_blueprint_that_cannot_be_written_names_its_file(file, tmp_path):
         read_blueprint(file(TEXT)).write(tmp_path / "none" / "x.csv")
 
 
-def test_class_names_in_the_header_are_preserved(file):
-    """FMNIST's and CIFAR10's blueprints title the columns by name; a name may contain a comma."""
-    text = TEXT.replace("samples,0,1,2", 'samples,Ankle boot,Bag,"myelo, meta"')
-    blueprint = read_blueprint(file(text))
-    assert blueprint.classes == ("Ankle boot", "Bag", "myelo, meta")
-    assert blueprint.to_csv() == text
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -33,12 +33,3 @@ def test_log_has_a_line_for_each_step_if_asked():
 @pytest.mark.parametrize("how", [{}, {"as_lines": True, "quiet": True}], ids=["a report", "as JSON"])
 def test_nothing_is_shown_in_a_file(how):
     assert shown(Console(file=io.StringIO(), width=60), **how) == ""
-
-
-def test_error_leaves_no_line_behind():
-    console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True)
-    steps = Steps(console)
-    steps.say("Drawing figures")
-    with pytest.raises(ValueError, match="bad"), steps:
-        raise ValueError("bad")
-    assert console.file.getvalue().endswith("\x1b[2K")

@@ -16,7 +16,6 @@ from fedgrid.grids.display.tables import (
     pace,
     result_row,
     result_table,
-    seeds_table,
     summary_rows,
     summary_table,
 )
@@ -110,17 +109,11 @@ def test_result_table_has_the_time_without_the_cache_after_hits_where_it_fits(wi
         assert "cached" not in text
 
 
-def test_each_scenario_and_seed_has_its_own_table():
-    text = printed(result_table(rows(outcome(), outcome("sattler"), outcome(seed=1)), 100), 100)
-    titles = [line.rstrip() for line in text.splitlines() if line.startswith("Final")]
-    assert titles == [f"Final round, digits-15-nonoverlapping-balanced, seed {seed}" for seed in (0, 1)]
-
-
-def test_every_value_of_a_further_axis_has_its_own_table():
-    runs = rows(*(outcome(training={"local_epochs": epochs}) for epochs in (1, 5)))
+def test_every_seed_and_every_value_of_a_further_axis_has_its_own_table():
+    runs = rows(*(outcome(seed=seed, training={"local_epochs": epochs}) for epochs, seed in ((1, 0), (5, 1))))
     text = " ".join(printed(result_table(runs, 100), 100).split())
-    for epochs in (1, 5):
-        assert f"digits-15-nonoverlapping-balanced, training.local_epochs {epochs}, seed 0" in text
+    for epochs, seed in ((1, 0), (5, 1)):
+        assert f"digits-15-nonoverlapping-balanced, training.local_epochs {epochs}, seed {seed}" in text
     shown = [result_row(run, ["training.local_epochs"]) for run in runs]
     assert [row["training.local_epochs"] for row in shown] == ["1", "5"]
 
@@ -195,12 +188,6 @@ def test_summary_of_several_seeds_has_their_number_and_the_deviation_of_each_mea
     assert "2 seeds" in text
     assert "±.354" in text
     assert "±" not in printed(summary_table([single]), 80)
-
-
-def test_title_says_how_many_seeds_a_row_has_where_they_differ():
-    runs = rows(*(scored("fedavg", 0.0, seed) for seed in range(3)), scored("ocfl-kmeans", 1.0, 0))
-    for table in (seeds_table(runs), summary_table(summary_rows(runs))):
-        assert "3 seeds (ocfl-kmeans 1)" in " ".join(printed(table, 120).split())
 
 
 def test_summary_shows_an_axis_of_the_grid_and_does_not_average_over_it():

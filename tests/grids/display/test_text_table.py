@@ -2,8 +2,6 @@
 
 import io
 
-import pytest
-
 from fedgrid.grids.display.plain import PlainConsole
 from fedgrid.grids.display.text_table import TextTable, page_table, print_pairs
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
@@ -35,11 +33,6 @@ def test_wide_terminal_has_one_part_with_groups_above_their_columns():
     [groups] = [line for line in shown if "mnist" in line]
     assert groups.split() == ["mnist", "fmnist"]
     assert sum("±" in line for line in shown) == 2
-
-
-@pytest.mark.parametrize("width", [30, 40])
-def test_narrow_terminal_has_a_column_a_part_and_breaks_no_cell(width):
-    assert all(line.count("0.812 ± 0.010") >= 1 for line in lines(width) if "±" in line)
 
 
 def test_numbers_stand_below_one_another_where_some_have_a_mark():
@@ -86,10 +79,6 @@ def test_space_between_columns_goes_before_a_table_has_parts():
 def test_sections_and_lines_across_stand_between_rows():
     table = TextTable(("a", "b"), [["of mnist"], ["x", "1"], [], ["all", "1"]], "Title", [1])
     assert printed(table, 40) == ["Title", "a    b", "──────", "of mnist", "x    1", "──────", "all  1"]
-
-
-def test_a_single_column_has_its_cells():
-    assert printed(TextTable(["n"], [["1.000"], ["2"]], numbers=[0]), 40) == ["    n", "1.000", "    2"]
 
 
 def test_values_stand_below_one_another():

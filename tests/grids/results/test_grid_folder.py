@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from shutil import copytree
 
 import pytest
 
@@ -11,13 +10,13 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run.run_folder import RunFolder
-from fedgrid.engine.runtime.storage.format import DamagedFile, unseal
+from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results import grid_folder
 from fedgrid.grids.results.grid_folder import GridFolder, list_grids
-from fedgrid.sealed_json import LAYOUT, seal
+from fedgrid.sealed_json import LAYOUT
 from tests.helpers.plugin_files import ALGORITHM
 
 TEXT = "clients: 3\nalgorithm: fedavg\nseed: {seed}\n"
@@ -220,24 +219,6 @@ def test_stop_request_lasts_until_it_is_withdrawn(storage):
     assert not GridFolder(storage, "other").stop_asked()
     folder.withdraw_stop()
     assert not folder.stop_asked()
-
-
-def test_list_of_runs_that_asks_for_none_of_them_is_damaged(launch, storage):
-    launch("o1")
-    path = GridFolder(storage, "exp").path / "runs.jsonl"
-    head, _, lines = path.read_text().partition("\n")
-    values = unseal(path, head)
-    asked = {source: {**of, "run_ids": ["0" * 12]} for source, of in values["asked"].items()}
-    path.write_text(seal({**values, "asked": asked}) + lines)
-    with pytest.raises(ConfigError, match="runs.jsonl is damaged .*it asks for none of its runs"):
-        GridFolder(storage, "exp").read()
-
-
-def test_copy_of_a_grid_s_folder_under_an_odd_name_is_no_grid(launch, storage):
-    launch("o1")
-    folder = GridFolder(storage, "exp").path
-    copytree(folder, folder.with_name("exp (copy)"))
-    assert list_grids(storage) == ["exp"]
 
 
 def test_progress_is_written_and_read(storage):

@@ -5,7 +5,6 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.browse.grid_page import all_columns, check_columns, read_rows
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.axes import algorithm_names, further_axes, naming_keys
 from fedgrid.grids.results.runs import describe
@@ -51,11 +50,6 @@ def configs(tmp_path):
     return found
 
 
-@pytest.fixture
-def rows(configs, tmp_path):
-    return read_rows(configs, Storage(tmp_path / "runs"))
-
-
 def test_an_axis_of_a_plugin_is_an_axis_of_the_report(configs, tmp_path):
     assert further_axes(configs) == naming_keys(configs) == ("algorithm.lam",)
     runs = describe(configs, Storage(tmp_path))
@@ -63,12 +57,6 @@ def test_an_axis_of_a_plugin_is_an_axis_of_the_report(configs, tmp_path):
     assert {run.keys["algorithm.inner.depth"] for run in runs} == {"2"}
     assert len({(run.algorithm, run.axes) for run in runs}) == 3
     assert len({run.name for run in runs}) == 6
-
-
-def test_its_settings_are_columns(rows):
-    check_columns(["algorithm.lam", "algorithm.inner.depth"], rows, "--columns")
-    assert {"algorithm.lam", "algorithm.inner.depth"} <= set(all_columns(rows))
-    assert {row.value("algorithm.lam") for row in rows} == {0.01, 0.1, 1.0}
 
 
 def test_without_every_combination_they_are_variants_of_the_algorithm(configs, tmp_path):

@@ -91,17 +91,6 @@ def test_references_and_archived_runs_are_known_by_their_configuration(storage):
     assert [run.is_archived for run in described] == [False, False, False, True]
 
 
-def test_run_with_damaged_records_is_missing_with_the_reason(storage):
-    run = config_of(0)
-    GridFolder(storage, "mine").keep([run], "")
-    finish(storage, run)
-    path = RunFolder(storage, run).path / "clients.parquet"
-    path.write_bytes(b"PAR1")
-    study = load("mine", storage)
-    assert study.finished == ()
-    assert study.runs[0].lacking.startswith(f"{path} is damaged")
-
-
 def test_two_folders_of_one_name_are_two_data_sets(storage):
     """Both have a place in the report, and names that tell them apart."""
     places = ["folder:/a/data", "folder:/b/data"]

@@ -105,14 +105,6 @@ def test_a_filter_leaves_current_what_the_edited_file_still_asks_for(study):
     assert (study.asked(), study.superseded()) == (first | more, set())
 
 
-def test_a_base_that_was_edited_supersedes(study):
-    (study.folder / "base.yaml").write_text(TEXT)
-    before = study.launch("base: base.yaml\n")
-    (study.folder / "base.yaml").write_text(EDITED)
-    after = study.launch("base: base.yaml\n")
-    assert (study.asked(), study.superseded()) == (after, before)
-
-
 def test_another_file_of_one_name_extends_the_grid_and_an_edit_of_it_replaces_all(study):
     one = study.launch(TEXT, name="both", file="one.yaml")
     flipped = TEXT.replace("rotated", "flipped")

@@ -24,15 +24,6 @@ def test_times_are_sums_over_rounds(tmp_path):
     assert times.has_hits
 
 
-def test_run_of_an_earlier_version_has_no_cache_hits(tmp_path):
-    """It had no such columns."""
-    seconds = {2.0: 300.0, 1.0: 200.0}
-    write_timings(tmp_path, [{"seconds": each, "peak_memory_mb": seconds[each]} for each in seconds])
-    times = times_of(tmp_path)
-    assert times == Times(3.0, uncached_seconds=3.0, rounds=2, rounds_computed=2, peak_memory_mb=300.0)
-    assert not times.has_hits
-
-
 def test_run_of_an_earlier_version_that_was_resumed(tmp_path):
     """Null is what its first round did not record."""
     write_timings(tmp_path, [row(2.0, 300.0), row(0.5, 400.0, 0, 3.0)])

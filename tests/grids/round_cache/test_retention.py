@@ -95,17 +95,6 @@ def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
     assert shared_prefixes_with_states(storage) == set()
 
 
-def test_grid_that_begins_during_a_launch_keeps_its_states(storage, retention):
-    launch = retention(fedavg, ALONE)
-    launch.begin()
-    finish(storage, ALONE)
-    launch.finish(ALONE)
-    GridFolder(storage, "theirs").keep([OCFL], "")
-    finish(storage, fedavg)
-    launch.finish(fedavg)
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
-
-
 def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
     finish(storage, fedavg)
     launch = retention(fedavg, ALONE, grows=True)

@@ -75,13 +75,10 @@ def test_usage_of_a_shared_prefix_whose_runs_are_finished(storage):
         can_go_bytes=state,
     )
     assert usage.shared_prefixes[fedavg.shared_prefix].hits == pytest.approx(1 / 3)
-
-
-def test_states_of_a_shared_prefix_with_an_unfinished_run_are_not_evictable(storage):
-    state, _ = sizes(storage)
-    usage = cache_usage([fedavg, OCFL, WAITING], storage).shared_prefixes[WAITING.shared_prefix]
-    assert (usage.runs, usage.finished, usage.rounds, usage.hits) == (1, 0, 0, None)
-    assert (usage.states_bytes, usage.can_go_bytes) == (state, 0)
+    waiting = usage.shared_prefixes[WAITING.shared_prefix]
+    assert (waiting.runs, waiting.finished, waiting.rounds, waiting.hits) == (1, 0, 0, None)
+    assert (waiting.states_bytes, waiting.can_go_bytes) == (state, 0)
+    assert (usage.total.runs, usage.total.states_bytes, usage.total.can_go_bytes) == (3, 2 * state, state)
 
 
 def test_states_that_another_interrupted_grid_needs_are_not_evictable(storage):
@@ -98,11 +95,6 @@ def test_grid_of_another_version_keeps_no_states(storage):
     (storage.root / "grids" / "older").mkdir()
     (storage.root / "grids" / "older" / "runs.jsonl").write_text("{}\n")
     assert cache_usage([fedavg, OCFL, WAITING], storage).total.can_go_bytes > 0
-
-
-def test_damaged_timings_count_as_no_rounds(storage):
-    (folder_of(storage.root, fedavg) / "timings.parquet").write_text("PAR1 and no more")
-    assert cache_usage([fedavg], storage).total.rounds == 0
 
 
 def test_cache_command_prints_usage_and_next_step(storage):
