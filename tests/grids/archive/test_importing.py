@@ -4,18 +4,16 @@ import json
 
 import pyarrow.parquet as pq
 import pytest
-from mlflow.tracking import MlflowClient
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.explanation_records import load_rows
 from fedgrid.grids.results.archived import MODELS
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.store import default_uri
-from fedgrid.grids.trackers.names import run_name
 from fedgrid.manifest import read_manifest
 from fedgrid.tracking.figures.runs import write as write_figure
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
-from tests.helpers.logged_runs import config_of
+from tests.helpers.logged_runs import Store, config_of
 from tests.helpers.manifests import finished_in
 from tests.helpers.small_archive import (
     SCENARIO,
@@ -48,7 +46,7 @@ def storage(tmp_path):
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """A storage with the grid `theirs`, which no test changes."""
+    """A storage with the grid `mine`, which no test changes."""
     folder = tmp_path_factory.mktemp("done")
     imported(new_archive(folder), storage := new_storage(folder / "runs"))
     return storage
@@ -65,7 +63,7 @@ def new_archive(folder):
 def imported(archive, storage, *options, **settings):
     """Return the JSON output of the command."""
     result = fedgrid(
-        "import", archive, "--name", "theirs", "--storage", storage, "--json", *options, **settings
+        "import", archive, "--name", "mine", "--storage", storage, "--json", *options, **settings
     )
     assert result.code == 0, result.err
     return strict_json(result.out)
@@ -86,19 +84,12 @@ def bytes_of(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
+def ids_of(storage):
+    """Return the ids that MLflow gave, by the names of the runs."""
+    return {name: run.info.run_id for name, run in Store(default_uri(storage)).runs.items()}
+
+
 SHOWN = "NB, mnist-15"
-
-
-class Logged:
-    """What MLflow has of a grid."""
-
-    def __init__(self, storage, grid="theirs"):
-        client = MlflowClient(tracking_uri=default_uri(storage))
-        experiment = client.get_experiment_by_name(grid)
-        found = client.search_runs([experiment.experiment_id])
-        self.runs = {run.info.run_name: run for run in found}
-        assert len(self.runs) == len(found), "a run is there twice"
-        self.ids = {name: run.info.run_id for name, run in self.runs.items()}
 
 
 def test_imported_run_has_a_folder_like_a_trained_one(done):
@@ -127,18 +118,18 @@ def test_every_imported_run_can_be_drawn_also_without_a_temperature(done, tmp_pa
 
 
 def test_imported_grid_works_like_a_launched_one(done):
-    grid = GridFolder(Storage(done), "theirs")
+    grid = GridFolder(Storage(done), "mine")
     names = ["fedavg", "ocfl_hdbscan_as_published"]
     assert [run.name for run in grid.runs()] == [
         f"mnist-15-nonoverlapping-balanced-{name}-s0" for name in names
     ]
     assert "hidden_groups: those of the images" in (grid.path / "preset.yaml").read_text()
     assert (grid.path / "summary.csv").read_text().count("\n") == 1 + 2
-    assert fedgrid("status", "theirs", "--storage", done).out.startswith("theirs: finished\n2 runs: 2 done")
+    assert fedgrid("status", "mine", "--storage", done).out.startswith("mine: finished\n2 runs: 2 done")
 
 
 def test_mlflow_names_the_archive_as_source_of_imported_runs(done):
-    logged = Logged(done)
+    logged = Store(default_uri(done))
     assert len(logged.runs) == 1 + 2
     run = logged.runs[f"ocfl-hdbscan-as-published s0 {SHOWN}"]
     assert run.info.status == "FINISHED"
@@ -146,16 +137,16 @@ def test_mlflow_names_the_archive_as_source_of_imported_runs(done):
     assert not {"host", "commit", "versions"} & run.data.tags.keys()
     assert (run.data.metrics["round"], run.data.metrics["clustering/ari"]) == (3, 1.0)
     assert "generalised_f1" not in run.data.metrics
-    assert logged.runs["theirs"].data.metrics["grid/runs_done"] == 2
+    assert logged.runs["mine"].data.metrics["grid/runs_done"] == 2
 
 
 def test_second_import_changes_nothing(archive, storage):
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
     folders = [path for path in storage.iterdir() if path.is_dir() and path.name != "mlartifacts"]
-    before, ids = [bytes_of(folder) for folder in folders], Logged(storage).ids
+    before, ids = [bytes_of(folder) for folder in folders], ids_of(storage)
     assert counts(imported(archive, storage)) == {"imported": 0, "unchanged": 2}
     assert [bytes_of(folder) for folder in folders] == before
-    assert Logged(storage).ids == ids
+    assert ids_of(storage) == ids
 
 
 def test_import_gives_the_same_bytes_every_time(archive, storage, tmp_path):
@@ -170,11 +161,11 @@ def test_import_gives_the_same_bytes_every_time(archive, storage, tmp_path):
 
 def test_run_with_a_repaired_file_is_imported_again(archive, storage):
     imported(archive, storage)
-    before = Logged(storage).ids
+    before = ids_of(storage)
     path = results(archive, "HDBSCAN") / "after_update_metrics.csv"
     replace(path, 2, "0.875", "0.25")
     assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
-    after = Logged(storage).ids
+    after = ids_of(storage)
     changed = [name for name in after if after[name] != before[name]]
     assert changed == [f"ocfl-hdbscan-as-published s0 {SHOWN}"]
 
@@ -186,8 +177,8 @@ def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
     assert folder_of(storage, "fedavg") != before
-    assert len(GridFolder(Storage(storage), "theirs").runs()) == 2
-    assert Logged(storage).runs[f"fedavg s0 {SHOWN}"].data.metrics["round"] == 4
+    assert len(GridFolder(Storage(storage), "mine").runs()) == 2
+    assert Store(default_uri(storage)).runs[f"fedavg s0 {SHOWN}"].data.metrics["round"] == 4
 
 
 def test_import_killed_between_records_and_scores_is_repaired(archive, storage, monkeypatch):
@@ -196,7 +187,7 @@ def test_import_killed_between_records_and_scores_is_repaired(archive, storage, 
 
     with monkeypatch.context() as patch:
         patch.setattr("fedgrid.grids.archive.foreign.write_scores", killed)
-        assert fedgrid("import", archive, "--name", "theirs", "--storage", storage).code == 130
+        assert fedgrid("import", archive, "--name", "mine", "--storage", storage).code == 130
     assert finished_in(storage) == []
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
 
@@ -208,8 +199,8 @@ def test_published_truth_changes_one_scenario(archive, storage):
     assert strict_json(path.read_text())["exactly_right"]
     assert counts(imported(archive, storage, "--published-truth")) == {"imported": 1, "unchanged": 2}
     assert not strict_json(path.read_text())["exactly_right"]
-    assert f"published ({PUBLISHED} as 7/14/9)" in (storage / "grids/theirs/preset.yaml").read_text()
-    run = Logged(storage).runs["ocfl-kmeans s0 OI, bloodmnist-30"]
+    assert f"published ({PUBLISHED} as 7/14/9)" in (storage / "grids/mine/preset.yaml").read_text()
+    run = Store(default_uri(storage)).runs["ocfl-kmeans s0 OI, bloodmnist-30"]
     assert run.data.metrics["clustering/ari"] < 1
 
 
@@ -220,26 +211,25 @@ def test_temperature_runs_become_a_second_grid(archive, storage):
     write(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
     write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"], ["2", "0.375"]])
     output = imported(archive, storage)
-    assert [grid["grid"] for grid in output["grids"]] == ["theirs", "theirs-temperature"]
-    (config,) = GridFolder(Storage(storage), "theirs-temperature").runs()
+    assert [grid["grid"] for grid in output["grids"]] == ["mine", "mine-temperature"]
+    (config,) = GridFolder(Storage(storage), "mine-temperature").runs()
     assert config.name == "mnist-15-nonoverlapping-balanced-fedavg-s1"
     rounds = pq.read_table(storage / f"{config.name}-{config.run_id}" / "rounds.parquet")
     assert rounds["temperature"].to_pylist() == [0.5, 0.25, 0.375]
     assert rounds["clustered"].to_pylist() == [False] * 3
-    assert run_name(config) in Logged(storage, "theirs-temperature").runs
 
 
 def test_import_prints_counts_absent_files_and_the_next_command(archive, storage):
     write_blueprint(archive)
-    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    result = fedgrid("import", archive, "--name", "mine", "--storage", storage)
     lines = result.out.splitlines()
     assert lines[0] == "mnist-15-nonoverlapping-balanced-fedavg-s0: imported"
     assert lines[2:4] == [
-        "theirs: 2 runs (scenarios: 1, algorithms: 2); 2 imported, 0 unchanged",
+        "mine: 2 runs (scenarios: 1, algorithms: 2); 2 imported, 0 unchanged",
         "  absent in 1 of them: training_metrics.csv, before_update_metrics.csv, "
         "after_update_generalizability.csv, after_update_metrics.csv",
     ]
-    assert lines[-1] == f"Next:  fedgrid report theirs --storage {storage}"
+    assert lines[-1] == f"Next:  fedgrid report mine --storage {storage}"
 
 
 def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, storage):
@@ -250,7 +240,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
     replace(broken, 3, "106.5", "many")
     write_explanations(archive, "HDBSCAN", [("AA", 0.5, 0.25)])
     strange = write_explanations(archive, "kmeans", [("AA", 1.5, 0.25)])
-    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    result = fedgrid("import", archive, "--name", "mine", "--storage", storage)
     assert result.code == 0
     assert [" ".join(line.split()) for line in result.err.splitlines()] == [
         f"warning: skipped: {broken}:3: weights_norm 'many'; expected a number",
@@ -265,7 +255,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
     assert counts(output) == {"imported": 0, "unchanged": 2}
     assert output["centralised"] == ["mnist: centralised_test", "bloodmnist: centralised_test/first"]
     assert output["explanations"] == 1
-    [row] = load_rows(GridFolder(Storage(storage), "theirs"))
+    [row] = load_rows(GridFolder(Storage(storage), "mine"))
     assert (row["algorithm"], row["on"], row["insertion_mean"]) == (
         "ocfl-hdbscan-as-published",
         "members",
@@ -275,7 +265,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
 
 def test_malformed_file_ends_the_import_before_its_run_is_written(archive, storage):
     cut(results(archive, "HDBSCAN") / "clusters_temperature.csv", 1)
-    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    result = fedgrid("import", archive, "--name", "mine", "--storage", storage)
     assert result.code == 2
     assert "clusters_temperature.csv:1: the end after 1 rounds; expected 2, up to the round of" in result.err
     assert [path.name[:43] for path in storage.glob("mnist-*")] == [
@@ -284,22 +274,22 @@ def test_malformed_file_ends_the_import_before_its_run_is_written(archive, stora
 
 
 def test_import_under_the_name_of_a_trained_grid_is_refused(archive, storage):
-    GridFolder(Storage(storage), "theirs").keep([config_of(0)], "")
-    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage)
+    GridFolder(Storage(storage), "mine").keep([config_of(0)], "")
+    result = fedgrid("import", archive, "--name", "mine", "--storage", storage)
     assert result.code == 2
-    assert "grid theirs has 1 runs that are not from the archive; choose another --name" in result.err
+    assert "grid mine has 1 runs that are not from the archive; choose another --name" in result.err
     assert not list(storage.glob("mnist-*"))
 
 
 def test_import_without_mlflow_is_logged_by_sync(archive, storage):
     away = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"}
-    result = fedgrid("import", archive, "--name", "theirs", "--storage", storage, **away)
+    result = fedgrid("import", archive, "--name", "mine", "--storage", storage, **away)
     assert result.code == 0
     assert "no MLflow server answers at" in result.err
-    assert f"`fedgrid sync theirs --storage {storage}` logs what is missing" in result.err
+    assert f"`fedgrid sync mine --storage {storage}` logs what is missing" in result.err
     assert len(finished_in(storage)) == 2
-    assert fedgrid("sync", "theirs", "--storage", storage).code == 0
-    run = Logged(storage).runs[f"fedavg s0 {SHOWN}"]
+    assert fedgrid("sync", "mine", "--storage", storage).code == 0
+    run = Store(default_uri(storage)).runs[f"fedavg s0 {SHOWN}"]
     assert run.data.tags["source"] == "the OCFL authors' archive"
     assert "host" not in run.data.tags
 
@@ -313,5 +303,5 @@ def test_import_at_a_uri_is_complete_for_another_machine(archive, tmp_path):
         *("config.json", "rounds.parquet", "clients.parquet", "scores.json", "mlflow.json"),
         *("manifest.json", "manifest-before.json"),
     }
-    assert (bucket / "grids" / "theirs" / "summary.csv").exists()
+    assert (bucket / "grids" / "mine" / "summary.csv").exists()
     assert counts(imported(archive, f"local://{bucket}", **second)) == {"imported": 0, "unchanged": 2}

@@ -63,16 +63,12 @@ def rows_of(chosen, *tuned):
     return chosen.entries({(method, way): {} for method in tuned for way in ("served", "fine-tuned")})
 
 
-def test_families_are_many_and_a_third_or_less_has_no_groups():
-    names = [family.name for family in families()]
+def test_all_families_are_possible_in_the_arena_of_digits_and_a_third_or_less_has_no_groups():
+    assert of_ifca().left_out == ()
+    names = [family.name for family in of_ifca().families]
+    assert names == [family.name for family in families()]
     assert len(set(names)) == len(names) == 37
     assert sum(not family.num_groups for family in families()) == 10
-
-
-def test_all_families_are_possible_in_the_arena_of_digits():
-    chosen = of_ifca()
-    assert chosen.left_out == ()
-    assert [family.name for family in chosen.families] == [family.name for family in families()]
 
 
 def test_only_the_arena_of_digits_has_families_of_other_data_sets_and_all_have_their_training():
@@ -285,15 +281,6 @@ def six_classes(tmp_path):
     path = tmp_path / "six.npz"
     np.savez(path, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
     return f"npz:{path}"
-
-
-def test_methods_that_take_images_are_left_out_for_tables_and_named(tmp_path):
-    (tmp_path / "t.csv").write_text("a,label\n" + "1,x\n2,y\n" * 400)
-    few = arena(dataset=f"csv:{tmp_path}/t.csv", only=["iid"])
-    assert few.left_out[0].startswith(
-        "method embeddings is left out: algorithm embeddings takes images; csv:t"
-    )
-    assert "embeddings" not in few.methods
 
 
 def test_families_that_the_images_do_not_allow_are_left_out_and_named(six_classes):

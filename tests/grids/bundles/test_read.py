@@ -45,12 +45,6 @@ def in_digest(folder: Path) -> None:
     path.write_text(text[:start] + ("0" if text[start] != "0" else "1") + text[start + 1 :])
 
 
-def in_sealed_digest(folder: Path) -> None:
-    values = unseal(folder / MANIFEST)
-    values["files"]["README.md"]["sha256"] = "0" * 64
-    (folder / MANIFEST).write_text(seal(values))
-
-
 def in_plugin(folder: Path) -> None:
     [path] = folder.glob("storage/grids/mine/plugins/*.py")
     path.write_text(path.read_text() + "# One line more.\n")
@@ -132,8 +126,6 @@ def manifest_with_a_number_for_files(folder: Path) -> None:
         (in_record, False, ["rounds.parquet", "bundle.json"]),
         (in_record, True, ["digits-4-nonoverlapping-balanced-fedavg-s0", "rounds.parquet"]),
         (in_digest, False, ["bundle.json", "checksum"]),
-        (in_sealed_digest, False, ["README.md", "bundle.json"]),
-        (in_plugin, False, ["plugins/", ".py", "bundle.json"]),
         (in_plugin, True, ["plugin", ".py", "changed"]),
         (in_configuration, True, ["config.json"]),
         (missing_record, True, ["digits-4-nonoverlapping-balanced-fedavg-s0"]),

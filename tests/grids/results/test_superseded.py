@@ -196,47 +196,38 @@ def test_commands_leave_superseded_runs_out_and_prune_deletes_them(edited, study
     line = "2 runs of earlier launches are superseded, and left out"
     status = typed("status", "mine")
     assert "2 runs: 2 done" in status.out
-    for out in (status.out, typed("show", "mine").out, typed("show", "mine").out):
+    for out in (status.out, typed("show", "mine").out, load("mine", edited).notes[0]):
         assert line in out
-    rates = "--columns", "training.learning_rate,superseded", "--json"
-    assert json.loads(typed("show", "mine", *rates).out)["runs"] == [RATE_NOW, RATE_NOW]
-    assert json.loads(typed("show", "mine", "--superseded", *rates).out)["runs"] == [
-        *(RATE_NOW, RATE_NOW),
-        *(RATE_BEFORE, RATE_BEFORE),
+    columns = ("--columns", "training.learning_rate,superseded", "--json")
+    shown = [
+        json.loads(typed("show", "mine", *columns, *more).out)["runs"] for more in ((), ("--superseded",))
     ]
-    assert {run.algorithm for run in load("mine", edited).runs} == {"fedavg"}
-    assert line in load("mine", edited).notes[0]
+    assert [[tuple(row.values()) for row in rows] for rows in shown] == [
+        [(0.01, False)] * 2,
+        [(0.01, False)] * 2 + [(0.1, True)] * 2,
+    ]
+    assert [run.algorithm for run in load("mine", edited).runs] == ["fedavg"] * 2
     both = load("mine", edited, superseded=True)
-    assert [run.algorithm for run in both.runs] == [
-        "fedavg",
-        "fedavg",
-        "fedavg (superseded)",
-        "fedavg (superseded)",
-    ]
+    assert [run.algorithm for run in both.runs] == ["fedavg"] * 2 + ["fedavg (superseded)"] * 2
 
     _file(study, TEXT)
-    for option in ((), ("--dry-run",)):
+    for option, code in (((), 2), (("--dry-run",), 0)):
         refused = typed("run", study.folder / "mine.yaml", "--in-process", *option)
-        assert "2 finished runs of mine" in refused.err
-        assert refused.code == (0 if option else 2)
+        assert (refused.code, "2 finished runs of mine" in refused.err) == (code, True)
         assert ("add --yes; or --name OTHER" in refused.err) == (not option)
     refused = typed("delete", "mine", "--superseded")
     assert (refused.code, "add --yes" in refused.err) == (2, True)
     folder = GridFolder(edited, "mine")
-    names = {RunFolder(edited, run).path for run in folder.read().superseded}
-    kept = {RunFolder(edited, run).path for run in folder.runs()}
-    assert all(path.exists() for path in names)
+    gone, kept = (
+        [RunFolder(edited, run).path for run in runs] for runs in (folder.read().superseded, folder.runs())
+    )
+    assert all(path.exists() for path in gone)
     pruned = typed("delete", "mine", "--superseded", "--yes")
     assert "Deleted of mine: 2 runs" in pruned.out
     assert "MLflow: 2 runs marked as deleted" in pruned.out
-    assert not any(path.exists() for path in names)
-    assert all(path.exists() for path in kept)
+    assert [path.exists() for path in (*gone, *kept)] == [False] * 2 + [True] * 2
     assert "superseded" not in typed("status", "mine").out
     assert "No run of mine is superseded." in typed("delete", "mine", "--superseded", "--yes").out
-
-
-RATE_NOW = {"training.learning_rate": 0.01, "superseded": False}
-RATE_BEFORE = {"training.learning_rate": 0.1, "superseded": True}
 
 
 def _file(study, text):
