@@ -176,23 +176,6 @@ def test_what_a_report_or_table_cannot_show_is_refused_in_one_line(grids, comman
     assert says in result.err
 
 
-@pytest.mark.parametrize(
-    ("format", "has"),
-    [
-        ("text", "ocfl-kmeans"),
-        ("markdown", "| ocfl-kmeans |"),
-        ("latex", r"ocfl-kmeans & 0.667 \\"),
-        ("csv", "ocfl-kmeans,0.6666"),
-    ],
-)
-def test_table_of_a_score_is_printed_in_each_format(grids, format, has):
-    options = ("--score", "published_rand", "--where", "algorithm=ocfl-kmeans", "--format", format)
-    result = fedgrid("table", "one", "--storage", grids, *options)
-    assert (result.code, result.err) == (0, "")
-    assert has in result.out
-    assert "fedavg" not in result.out
-
-
 def test_report_of_a_grid_without_finished_runs_is_refused(storage):
     for folder in finished_in(storage):
         list_files(folder, is_finished=False)

@@ -12,7 +12,9 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results import checked_runs, outcome
 from fedgrid.grids.results.outcome import damage, is_finished, read_scores, state, trust_times, write_scores
 from fedgrid.grids.results.runs import read_runs
+from fedgrid.grids.results.times import times_of
 from fedgrid.manifest import MANIFEST
+from fedgrid.tracking.records import read_records
 from tests.helpers.finished_runs import mark_finished
 from tests.helpers.logged_runs import ROUNDS, config_of, record
 from tests.helpers.manifests import list_files
@@ -88,6 +90,16 @@ def test_manifest_and_failure_of_another_run_are_damage(storage):
     RunFolder(storage, other).fail("its own cause", 1)
     shutil.copy(source / FAILED, target)
     assert state(storage, RUN)[1] == "failed.json is damaged; see log.txt"
+
+
+def test_finished_run_reads_its_own_tables_alone(storage):
+    """Neither segments that lie beside them, nor those of another run."""
+    folder = RunFolder(storage, RUN).path
+    for name in TABLES:
+        shutil.copy(folder / name, folder / name.replace(".", "-000005-000005-0a."))
+    assert read_records(folder).round_R.tolist() == [1, 2, 3, 4]
+    assert times_of(folder).rounds == ROUNDS
+    assert damage(storage, RUN) is None
 
 
 def test_sizes_are_compared_before_a_byte_is_read(storage):
