@@ -96,13 +96,6 @@ def test_stored_rows_are_read_back_with_nothing_where_they_have_no_value(tmp_pat
     ]
 
 
-def test_grid_without_explanations_has_no_file(tmp_path):
-    grid = GridFolder(Storage(tmp_path / "runs"), "mine")
-    keep([], grid)
-    assert not grid.path.exists()
-    assert load_rows(grid) == []
-
-
 def test_damaged_file_says_to_import_again(tmp_path):
     grid = stored(tmp_path)
     data = bytearray((grid.path / FILE).read_bytes())

@@ -159,17 +159,6 @@ def test_import_gives_the_same_bytes_every_time(archive, storage, tmp_path):
         assert [name for name in one if one[name] != two[name]] == ["mlflow.json"]
 
 
-def test_run_with_a_repaired_file_is_imported_again(archive, storage):
-    imported(archive, storage)
-    before = ids_of(storage)
-    path = results(archive, "HDBSCAN") / "after_update_metrics.csv"
-    replace(path, 2, "0.875", "0.25")
-    assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
-    after = ids_of(storage)
-    changed = [name for name in after if after[name] != before[name]]
-    assert changed == [f"ocfl-hdbscan-as-published s0 {SHOWN}"]
-
-
 def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
     imported(archive, storage)
     before = folder_of(storage, "fedavg")

@@ -142,16 +142,6 @@ def test_sync_logs_note_and_tags_to_a_new_store_and_once(tag, root):
     assert logged(root)[NOTE].startswith("typed here\n\n---\n\n**")
 
 
-def test_storage_at_a_uri_has_them_for_another_machine(root, tmp_path, monkeypatch):
-    uri = f"local://{root}"
-    for machine in ("one", "other"):
-        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / machine))
-        result = fedgrid("show", FIRST.run_id, "--tag", f"{machine}=yes", "--storage", uri)
-        assert (result.code, result.err) == (0, "")
-    assert "Tags: one=yes, other=yes" in result.out
-    assert annotations_of(folder_of(root, FIRST)).tags == {"one": "yes", "other": "yes"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -54,10 +54,6 @@ def test_summary_explains_scores_and_times_and_says_what_was_trained_and_what_pa
         assert part in text
 
 
-def test_summary_without_cache_hits_names_no_other_time(tmp_path):
-    assert "uncached" not in shown(run_all(tmp_path, None))
-
-
 def test_summary_names_the_epsilons_of_runs_with_noise(shared, tmp_path):
     """Each round is a squared distance of 1 / 100; `epsilon` itself is tested against opacus."""
     noisy = (config(seed=1, uplink=[{"clip": 1.0}, {"noise": 10}]),)

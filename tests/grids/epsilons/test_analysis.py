@@ -1,11 +1,8 @@
 """The preset `centralised`, and the epsilons that are proposed from it, as a user types them."""
 
-from shutil import copytree
-
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.archive.training_records import FILE, ArchivedTraining, SetScores, keep, tables_beside
 from fedgrid.grids.epsilons.analysis import read_epochs
@@ -120,15 +117,6 @@ def test_a_damaged_file_of_imported_trainings_is_named(finished):
     (folder.path / FILE).unlink()
     assert result.code == 1
     assert f"{folder.path / FILE} is damaged: import the archive again" in result.err
-
-
-def test_damaged_records_of_a_training_are_named(finished, tmp_path):
-    """The proposal may be whole; it is shown with the epochs that it is from."""
-    [path] = finished.glob("*/rounds.parquet")
-    copytree(path.parent, tmp_path / path.parent.name)
-    (tmp_path / path.parent.name / path.name).write_bytes(b"no table")
-    with pytest.raises(RunError, match=f"cannot read .*{path.parent.name}/rounds.parquet: "):
-        read_epochs(tmp_path / path.parent.name)
 
 
 def test_a_run_with_clients_is_refused(tmp_path):

@@ -154,13 +154,6 @@ def test_times_of_an_unchanged_run_are_read_once(storage, monkeypatch):
     assert len(found) == 2
 
 
-def test_files_of_the_last_two_seconds_are_not_remembered(storage, reads, monkeypatch):
-    monkeypatch.setattr(checked_runs, "SETTLED", 2.0)
-    for _ in range(2):
-        assert look(storage)
-        assert reads() == 1
-
-
 @pytest.mark.parametrize("text", ["{", '{"runs": 3}'])
 def test_damaged_memory_costs_only_time(storage, reads, tmp_path, text):
     assert look(storage)

@@ -91,20 +91,6 @@ def test_references_and_archived_runs_are_known_by_their_configuration(storage):
     assert [run.is_archived for run in described] == [False, False, False, True]
 
 
-def test_two_folders_of_one_name_are_two_data_sets(storage):
-    """Both have a place in the report, and names that tell them apart."""
-    places = ["folder:/a/data", "folder:/b/data"]
-    runs = [config_of(0).model_copy(update={"dataset": place}) for place in places]
-    GridFolder(storage, "mine").keep(runs, "")
-    for run in runs:
-        finish(storage, run)
-    study = load("mine", storage)
-    assert len(study.scenarios) == len({run.name for run in study.runs}) == 2
-    assert len(study.finished) == 2
-    text = "".join(map(str, report_page(study).tables()))
-    assert all(place in text for place in places)
-
-
 def made_with(storage, run, *parts):
     """Note parts: (first round, torch, code)."""
     values = tuple(Part(number, {"torch": torch, "code": code}) for number, torch, code in parts)

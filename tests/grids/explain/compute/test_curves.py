@@ -74,15 +74,6 @@ def test_curves_begin_and_end_at_the_scores_of_image_and_baseline_exactly():
         assert auc(found.deletion) >= float(found.deletion[0]) / (2 * 15)
 
 
-def test_insertion_is_the_deletion_of_the_reversed_order_backwards():
-    """If the step divides the number of pixels."""
-    score, image = class_score(small_model(), 3), torch.rand(1, 12, 12)
-    order = random_order(144, np.random.default_rng(1))
-    one, other = curves(score, image, torch.zeros_like(image), [order, order.flip(0)], 12)
-    assert one.insertion == pytest.approx(other.deletion.flip(0), rel=1e-5)
-    assert one.deletion == pytest.approx(other.insertion.flip(0), rel=1e-5)
-
-
 def test_short_last_step_breaks_that_symmetry():
     """Five pixels by two, pixel 1 decisive: inserted with the first two, deleted with the last but one."""
     image, baseline, order = torch.ones(1, 1, 5), torch.zeros(1, 1, 5), torch.arange(5)
@@ -114,14 +105,6 @@ def test_constant_map_orders_pixels_row_by_row():
 def test_map_with_nan_orders_nothing():
     with pytest.raises(ValueError, match="NaN"):
         order_of(torch.tensor([[0.0, float("nan")]]))
-
-
-def test_orders_have_the_same_curves_whatever_others_are_asked_for():
-    score, image = class_score(small_model(), 3), torch.rand(1, 12, 12)
-    orders = [random_order(144, np.random.default_rng(seed)) for seed in range(3)]
-    together = curves(score, image, torch.zeros_like(image), orders, 2)
-    [alone] = curves(score, image, torch.zeros_like(image), orders[:1], 2)
-    assert together[0].insertion == pytest.approx(alone.insertion, rel=1e-6)
 
 
 @pytest.mark.parametrize(("pixels", "step", "intervals"), [(784, 10, 79), (1024, 10, 103), (16, 16, 1)])

@@ -88,13 +88,6 @@ def test_records_have_the_ends_and_areas_of_their_curves():
             assert np.trapezoid(curve) / (len(curve) - 1) == pytest.approx(row[name], abs=1e-3)
 
 
-def test_first_image_of_each_client_has_its_map_and_pixels():
-    rows = explained("ocfl-kmeans")
-    assert [row["map"] is not None for row in rows] == [True, False] * CLIENTS
-    assert {len(row["pixels"]) for row in rows[::2]} == {64}
-    assert max(rows[0]["map"]) == 255
-
-
 def test_as_published_each_cluster_draws_its_own_images_from_black():
     rows = explained("ocfl-kmeans", images=350, as_published=True)
     clusters = np.unique(played("ocfl-kmeans")[1].state.labels_K)

@@ -98,12 +98,3 @@ def test_metrics_are_named_by_distribution_score_and_style(tmp_path):
     assert "explanations/members_excess_by_p" in found
     assert "explanations/members_gap_of_unseen" not in found
     assert "explanations/members_gap_as_published" in image_means(read(rows, tmp_path, as_published=True))
-
-
-def test_maps_are_of_the_first_the_middle_and_the_last_client(tmp_path):
-    pictures = {"map": bytes(range(4)), "pixels": bytes(4)}
-    rows = [row(0.5, client=client, cluster=client, **pictures) for client in range(3)]
-    found = summarise([read(rows, tmp_path)]).shown
-    assert [each.client for each in found] == [0, 1, 2]
-    assert found[0].map_HW.tolist() == [[0, 1], [2, 3]]
-    assert summarise([read(rows, tmp_path, as_published=True)]).shown == ()

@@ -5,7 +5,7 @@ from math import nan
 import numpy as np
 import pytest
 
-from fedgrid.grids.explain.shown.figures import insertion_against_deletion, map_grid, mean_curves, overlay
+from fedgrid.grids.explain.shown.figures import map_grid, mean_curves, overlay
 from fedgrid.grids.explain.shown.results import Band, ExplainedGrid, Paired, ShownMap, pair_images, sentence
 from fedgrid.grids.explain.shown.sections import own_scores
 from fedgrid.tracking import figures
@@ -88,15 +88,6 @@ def test_curves_have_a_panel_for_each_direction_with_the_random_order_dashed():
     assert (left.get_title(), right.get_title()) == ("digits, insertion", "digits, deletion")
     assert len(left.lines) == 4
     assert left.lines[1].get_ydata().tolist() == [0, 0.25, 0.5, 0.75, 1]
-
-
-def test_scatter_has_a_dot_a_model_and_the_diagonal():
-    (axes,) = insertion_against_deletion(
-        [model("fedavg", 0.5, 0.25), model("fedavg", 0.75, 0.5)], "members"
-    ).axes
-    diagonal, dots = axes.lines
-    assert diagonal.get_xydata().tolist() == [[0, 0], [1, 1]]
-    assert dots.get_xydata().tolist() == [[0.25, 0.5], [0.5, 0.75]]
 
 
 def test_maps_have_the_image_then_each_algorithm_with_what_it_says_and_a_colour_bar(tmp_path):
