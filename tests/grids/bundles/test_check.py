@@ -92,12 +92,8 @@ def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
         (place / "scores.json").write_text(seal({**scores, "of_old": 0.5}))
     result = reproduce(tmp_path / "older.zip", "--all", "--trust")
     assert result.code == 0, result.err
-    for words in (
-        f"2 of {RUNS} recomputed, all with the same decisions.",
-        "6 could not be tried",
-        "--data PATH",
-        "seed 1 is",
-    ):
+    same = f"2 of {RUNS} recomputed, all with the same decisions."
+    for words in (same, "6 could not be tried", "--data PATH", "seed 1 is"):
         assert words in result.out
     last = result.out.splitlines()[-1]
     for word in (
@@ -227,36 +223,30 @@ def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None
     assert said["proof"] == f"4 of {RUNS} recomputed, 3 of them differ."
 
 
+P = ["with P"]
+ONE_ROUND = "agrees to round 1 only; "
+
+
 @pytest.mark.parametrize(
     ("change", "elsewhere", "outcome", "why"),
     [
-        (add_to(1e-8, "personalised_accuracy"), ["with P"], "same decisions", "numbers within 1e-06; with P"),
+        (add_to(1e-8, "personalised_accuracy"), P, "same decisions", "numbers within 1e-06; with P"),
         (
             add_to(2e-6, "update_norm"),
-            ["with P"],
+            P,
             "same decisions",
-            "final scores within 1e-06, others 2e-06 (update_norm); with P",
+            "final scores within 1e-06, others 2e-06 (update_norm); ",
         ),
-        (
-            add_to(0.1, "personalised_accuracy", row=4),
-            ["with P"],
-            "not confirmed",
-            "agrees to round 1 only; ",
-        ),
-        (
-            # Of four clients whose mean is the score one has 0.2 more.
-            add_to(0.2, "personalised_loss"),
-            ["with P"],
-            "not confirmed",
-            "agrees to round 1 only; final scores up to 0.05 apart (",
-        ),
+        (add_to(0.1, "personalised_accuracy", row=4), P, "not confirmed", ONE_ROUND),
+        # Of four clients whose mean is the score one has 0.2 more.
+        (add_to(0.2, "personalised_loss"), P, "not confirmed", f"{ONE_ROUND}final scores up to 0.05 apart ("),
         (
             add_to(0.2, "personalised_loss", row=0),
-            ["with P"],
+            P,
             "differs",
             "from round 1 in personalised_loss of client 0: ",
         ),
-        (add_to(1.0, "cluster"), ["with P"], "differs", "from round 2 in cluster of client 3: 0, here 1"),
+        (add_to(1.0, "cluster"), P, "differs", "from round 2 in cluster of client 3: 0, here 1"),
         (without("train_loss"), [], "differs", "from round 1 in train_loss, recorded only there"),
     ],
 )
@@ -270,8 +260,7 @@ def test_other_processor_may_have_other_last_digits(
         run, there = run_in(theirs, "digits", "fedavg", 0)
         _, here = run_in(ours, "digits", "fedavg", 0)
         forge(here, "clients", change)
-        verdict = compare_run(run, here, there, elsewhere)
-        assert verdict.outcome == outcome
+        assert compare_run(run, here, there, elsewhere).outcome == outcome
         verdict = compare_run(run, there, here, elsewhere)
     assert verdict.outcome == outcome
     assert verdict.why.startswith(why)

@@ -31,8 +31,13 @@ def refusal(path: Path) -> str:
     return str(refused.value)
 
 
+def first(folder: Path) -> Path:
+    """Return the folder of the first run in that of a bundle."""
+    return run_in(folder, "digits", "fedavg", 0)[1]
+
+
 def in_record(folder: Path) -> None:
-    path = run_in(folder, "digits", "fedavg", 0)[1] / "rounds.parquet"
+    path = first(folder) / "rounds.parquet"
     data = bytearray(path.read_bytes())
     data[200] ^= 1
     path.write_bytes(data)
@@ -51,7 +56,7 @@ def in_plugin(folder: Path) -> None:
 
 
 def in_configuration(folder: Path) -> None:
-    path = run_in(folder, "digits", "fedavg", 0)[1] / "config.json"
+    path = first(folder) / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "seed": 1}))
 
 
@@ -64,15 +69,15 @@ def missing_file(folder: Path) -> None:
 
 
 def missing_record(folder: Path) -> None:
-    (run_in(folder, "digits", "fedavg", 0)[1] / "clients.parquet").unlink()
+    (first(folder) / "clients.parquet").unlink()
 
 
 def no_rows(folder: Path) -> None:
-    forge(run_in(folder, "digits", "fedavg", 0)[1], "rounds", lambda table: table.slice(0, 0))
+    forge(first(folder), "rounds", lambda table: table.slice(0, 0))
 
 
 def one_client_fewer(folder: Path) -> None:
-    forge(run_in(folder, "digits", "fedavg", 0)[1], "clients", lambda table: table.slice(0, 7))
+    forge(first(folder), "clients", lambda table: table.slice(0, 7))
 
 
 def missing_plugin(folder: Path) -> None:
@@ -93,7 +98,7 @@ def escape_in_title(folder: Path) -> None:
 
 
 def escape_in_table(folder: Path) -> None:
-    _, place = run_in(folder, "digits", "fedavg", 0)
+    place = first(folder)
 
     def change(table: pa.Table) -> pa.Table:
         column = table.column_names.index("part")
@@ -108,14 +113,14 @@ def other_layout(folder: Path) -> None:
 
 
 def manifest_with_another_file(folder: Path) -> None:
-    _, place = run_in(folder, "digits", "fedavg", 0)
+    place = first(folder)
     manifest = read_manifest(place)
     entry = manifest.files["config.json"]
     (place / "manifest.json").write_text(manifest.with_files({"../../secret": entry}).text())
 
 
 def manifest_with_a_number_for_files(folder: Path) -> None:
-    _, place = run_in(folder, "digits", "fedavg", 0)
+    place = first(folder)
     text = (place / "manifest.json").read_text()
     (place / "manifest.json").write_text(seal({**unseal_text(text), "states": {"2": 5}}))
 
@@ -227,7 +232,7 @@ def test_model_other_than_that_of_its_run_is_refused(home: Path, tmp_path: Path)
     """Its size is right, and the bundle lists it."""
     chosen = ("--models", "--where", "algorithm=fedavg,seed=0")
     with changed(make_bundle(home / "runs", tmp_path / "a.zip", *chosen), tmp_path / "b.zip") as folder:
-        path = run_in(folder, "digits", "fedavg", 0)[1] / "state-000002.safetensors"
+        path = first(folder) / "state-000002.safetensors"
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)

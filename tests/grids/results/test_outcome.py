@@ -55,40 +55,38 @@ def reads(storage, monkeypatch):
     return since
 
 
-def test_scores_of_another_run_are_damage_and_no_numbers(storage):
+@pytest.fixture
+def of_other(storage):
+    """Return a function that copies a file of another finished run into the run's folder."""
+    other = RunFolder(storage, config_of(1))
+    record(storage.root, config_of(1), ROUNDS)
+    mark_finished(storage.root, config_of(1))
+
+    def copy(name):
+        shutil.copy(other.path / name, RunFolder(storage, RUN).path)
+        return f"it is of run {config_of(1).run_id}, not {RUN.run_id}"
+
+    return copy
+
+
+def test_scores_of_another_run_are_damage_and_no_numbers(storage, of_other):
     """Copied by hand, undamaged and sealed. What knows the run says that it is damaged; no score is shown."""
-    other = config_of(1)
-    record(storage.root, other, ROUNDS)
-    mark_finished(storage.root, other)
     [row] = read_runs([RUN], storage)
-    assert row.state == "finished"
-    assert row.value("ari") is not None
-    source, target = (RunFolder(storage, config).path / "scores.json" for config in (other, RUN))
-    target.write_bytes(source.read_bytes())
-    assert f"it is of run {other.run_id}" in damage(storage, RUN)
+    assert (row.state, row.value("ari") is None) == ("finished", False)
+    assert of_other("scores.json") in damage(storage, RUN)
     assert not is_finished(storage, RUN)
     with pytest.raises(DamagedFile):
         read_scores(RunFolder(storage, RUN).path, RUN.run_id)
     [row] = read_runs([RUN], storage)
     assert row.state == "damaged"
-    assert {name: row.value(name) for name in ("ari", "clusters", "temperature")} == {
-        "ari": None,
-        "clusters": None,
-        "temperature": None,
-    }
+    assert [row.value(name) for name in ("ari", "clusters", "temperature")] == [None] * 3
 
 
-def test_manifest_and_failure_of_another_run_are_damage(storage):
-    """Copied by hand, undamaged in themselves."""
-    other = config_of(1)
-    record(storage.root, other, ROUNDS)
-    mark_finished(storage.root, other)
-    source, target = (RunFolder(storage, config).path for config in (other, RUN))
-    shutil.copy(source / MANIFEST, target)
-    assert f"it is of run {other.run_id}, not {RUN.run_id}" in damage(storage, RUN)
-    list_files(target, is_finished=False)
-    RunFolder(storage, other).fail("its own cause", 1)
-    shutil.copy(source / FAILED, target)
+def test_manifest_and_failure_of_another_run_are_damage(storage, of_other):
+    assert of_other(MANIFEST) in damage(storage, RUN)
+    list_files(RunFolder(storage, RUN).path, is_finished=False)
+    RunFolder(storage, config_of(1)).fail("its own cause", 1)
+    of_other(FAILED)
     assert state(storage, RUN)[1] == "failed.json is damaged; see log.txt"
 
 
