@@ -208,15 +208,12 @@ def test_search_is_label_free_begins_with_the_defaults_and_is_known_by_all_but_i
     assert digest_of(search_of(other, "evident-groups")) != digest_of(search)
 
 
-def test_method_with_nothing_to_tune_has_no_search():
-    assert search_of(arena("briggs"), "fedavg") is None
-
-
 def test_own_method_is_the_subject_and_tunes_what_its_entry_says(plugin):
     path = plugin(', search={"depth": [1, 2, 3]}')
     chosen = arena("fedavg", own=[path])
     assert (chosen.subjects, chosen.methods) == (("mine",), ("fedavg", "mine", "solo", "oracle"))
     assert set(search_of(chosen, "mine").space) == {"depth"}
+    assert search_of(chosen, "fedavg") is None, "it has nothing to tune"
     assert arena().subjects == ("evident-groups",)
     assert arena("briggs").subjects == ("briggs",)
 

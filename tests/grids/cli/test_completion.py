@@ -46,11 +46,8 @@ def test_an_algorithm_shows_its_settings_with_defaults_and_meaning():
     out = " ".join(fedgrid("list", "algorithms", "sattler", COLUMNS="200").out.split())
     assert "cooldown 3 integer >= 0 First rounds without a split." in out
     assert "epsilon_1_share 0.5 number >= 0 and <= 1 epsilon_1 as a share of the median norm" in out
+    assert "clusterer.min_cluster_share 0.2" in " ".join(
+        fedgrid("list", "algorithms", "ocfl-hdbscan", COLUMNS="200").out.split()
+    )
     one = json.loads(fedgrid("list", "algorithms", "sattler", "--json").out)
     assert one["settings"]["cooldown"] == ALGORITHMS["sattler"].settings.cooldown
-
-
-def test_settings_of_a_section_are_listed_with_an_example():
-    out = fedgrid("list", "algorithms", "ocfl-hdbscan", COLUMNS="200").out
-    assert "clusterer.min_cluster_share  0.2" in out
-    assert "algorithm.clusterer.min_cluster_share=VALUE" in out

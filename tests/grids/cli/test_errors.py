@@ -47,6 +47,7 @@ IN_PROCESS = ("run", "--in-process", "training.rounds=1")
         (["help"], "it is `fedgrid --help`"),
         (["version"], "it is `fedgrid --version`"),
         (["-V"], "--version shows it"),
+        (["run", "--dataset", "[bold]x[/] :smile:"], "unknown dataset '[bold]x[/] :smile:'; "),
         (["run", "--dataset", "FashionMNIST"], "did you mean 'fmnist'?"),
         (["run", "--algorithm", "Fed-Avg"], "did you mean 'fedavg'?"),
         (["run", "--clients", "15,30"], "clients=15,30"),
@@ -106,23 +107,11 @@ def test_bad_options_are_refused_in_one_line(refused, arguments, says):
     refused(*arguments, says=says)
 
 
-def test_missing_folder_or_npz_of_images_is_named(refused, tmp_path):
-    refused("run", "--dataset", "folder:gone", says=f"no folder {tmp_path}/gone; an image folder has train/")
-    refused("run", "--dataset", "npz:gone.npz", says=f"{tmp_path}/gone.npz is missing; expected an npz file")
-
-
 def test_file_of_a_like_name_and_files_of_a_folder_are_named(refused, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "mine.yaml").write_text("seed: 1")
     refused("run", "mine/mine.yml", says="no file mine/mine.yml; did you mean mine/mine.yaml?")
     refused("run", "mine", says="mine is a folder; name a YAML file: mine/mine.yaml")
-
-
-def test_storage_that_is_a_file_is_refused(refused, tmp_path):
-    (tmp_path / "file").write_text("x")
-    says = f"--storage {tmp_path}/file/runs: {tmp_path}/file is a file, and a storage is a folder"
-    for command in (IN_PROCESS, ("status",)):
-        refused(*command, "--storage", "file/runs", says=says)
 
 
 def test_storage_that_cannot_be_created_is_refused():
@@ -137,12 +126,6 @@ def test_a_malformed_tracking_address(refused, uri):
     refused(
         *IN_PROCESS, says=f"MLFLOW_TRACKING_URI is '{uri}'", MLFLOW_TRACKING_URI=uri, FEDGRID_TRACK="mlflow"
     )
-
-
-def test_brackets_in_values_are_not_markup(refused, tmp_path):
-    """Rich takes [bold] for a style, [/] for an error and :smile: for a picture."""
-    refused("run", "--dataset", "[bold]x[/] :smile:", says="unknown dataset '[bold]x[/] :smile:'; ")
-    refused("run", "--dataset", "folder:[/x]", says=f"no folder {tmp_path}/[/x]; ")
 
 
 @pytest.mark.ray

@@ -57,17 +57,6 @@ def rows(path):
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_report_prints_its_first_table_and_its_path(grids, tmp_path):
-    result = report(grids, "--to", tmp_path / "report")
-    assert (result.code, result.err) == (0, "")
-    words = result.out.split()
-    assert "Overview of one" in result.out
-    assert str(tmp_path / "report" / "index.html") in words
-    assert "fedavg" in words
-    assert "ocfl-hdbscan-as-published" in result.out
-
-
-@pytest.mark.usefixtures("without_figures")
 def test_a_target_is_shown_with_its_cost_in_the_unit_that_was_asked_for(grids, tmp_path):
     options = ("--target", "personalised_accuracy=1", "--unit", "mbit-per-client", "--to", tmp_path)
     result = report(grids, *options)
@@ -93,6 +82,7 @@ def test_report_is_in_the_grids_folder_and_on_its_mlflow_run(storage):
 
 def test_reports_of_the_same_records_are_the_same_bytes(storage, tmp_path):
     said = report(storage, "--against", "published", "--to", tmp_path / "first").out
+    assert {"Overview", "fedavg", str(tmp_path / "first" / "index.html")} <= set(said.split())
     found = sorted((tmp_path / "first" / "tables").glob("against-*.md"))
     assert f"Beside the published numbers, {len(found)} tables: {found[0].parent}" in said
     report(storage, "--against", "published", "--to", tmp_path / "second")
@@ -123,14 +113,6 @@ def test_report_of_some_runs_has_a_folder_of_its_own_and_says_so(storage):
     assert "Only runs with algorithms=fedavg" in (folder / "index.html").read_text()
     assert [row["algorithm"] for row in rows(folder / "tables" / "overview.csv")] == ["fedavg"]
     assert not (storage / "grids" / "one" / "report").exists()
-
-
-def test_style_of_matplotlibs_changes_the_figures_and_no_table(grids, tmp_path):
-    for folder, options in (("ours", ()), ("theirs", ("--style", "dark_background"))):
-        assert report(grids, "--to", tmp_path / folder, *options).err == ""
-    ours, theirs = contents(tmp_path / "ours"), contents(tmp_path / "theirs")
-    differing = {path.suffix for path in ours if ours[path] != theirs[path]}
-    assert {".svg"} <= differing <= {".svg", ".html"}
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -8,7 +8,6 @@ import pytest
 
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.grids.explain.compute.explained_run import explain_run
-from fedgrid.grids.explain.compute.records import CURVES
 from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.tracking import records
 from tests.helpers.small_runs import CLIENTS, NOWHERE, ROUNDS, config, early, play
@@ -77,15 +76,6 @@ def test_images_of_others_are_held_by_no_member_and_one_cluster_has_none():
     assert rows
     assert all(labels_K[row["holder"]] != labels_K[row["client"]] == row["cluster"] for row in rows)
     assert explained("fedavg", "others") == []
-
-
-def test_records_have_the_ends_and_areas_of_their_curves():
-    for row in explained("ocfl-kmeans"):
-        for name in CURVES:
-            curve = row[f"{name}_curve"]
-            ends = (row["p_base"], row["p_full"]) if "insertion" in name else (row["p_full"], row["p_base"])
-            assert (curve[0], curve[-1]) == pytest.approx(ends, abs=1e-3)
-            assert np.trapezoid(curve) / (len(curve) - 1) == pytest.approx(row[name], abs=1e-3)
 
 
 def test_as_published_each_cluster_draws_its_own_images_from_black():
