@@ -32,9 +32,6 @@ def test_every_preset_agrees_with_the_schema(validator, name):
     ("text", "where"),
     [
         ("training: {rouns: 3}", "$.training"),
-        ("training: {rounds: 0}", "$.training.rounds"),
-        ("dataset: mnits", "$.dataset"),
-        ("algorithm: bcn", "$.algorithm"),
         ("algorithm: {name: sattler, cooldwn: 3}", "$.algorithm"),
         ("algorithm: [{name: ocfl-hdbscan, clusterer: {min_share: 1}}]", "$.algorithm"),
         ("axes: {training.rouns: [1, 2]}", "$.axes"),
@@ -52,7 +49,6 @@ def test_what_fedgrid_refuses_is_marked_at_its_place(validator, text, where):
     [
         "dataset: npz:mine.npz",
         "seeds: 0..4",
-        "joins: {14: 5}",
         "algorithm: {name: ocfl-hdbscan, clusterer: {min_cluster_share: 0.3}, window: 2}",
         "algorithm: {name: fedavg, local: {name: fedprox, mu: 0.1}}",
         "axes: {algorithm.local: [null, {name: fedprox, mu: 0.5}], training.rounds: 3}",
