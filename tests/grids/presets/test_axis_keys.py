@@ -1,6 +1,5 @@
 """Any key of a run is an axis of a grid: values, filters, extensions, overrides."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,8 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.axes import name_of, naming_keys
 from fedgrid.tracking.scoring.selection import text_of
 
+NOWHERE = Path("no-data-needed")
+EPOCHS = "axes: {training.local_epochs: [1, 5]}\n"
 THREE = """
 algorithm:
   - {name: briggs, threshold: 0.3}
@@ -31,70 +32,45 @@ training: {rounds: 15}
 """
 
 
-def grid_of(text, folder):
-    (folder / "mine.yaml").write_text(text)
-    return load_grid(str(folder / "mine.yaml"), {}, [], Path("unused"))
+def grid(what, *changes, **how):
+    return load_grid(what, {}, changes, NOWHERE, **how)
 
 
-def test_settings_in_which_runs_of_one_name_differ_make_up_their_names(tmp_path):
-    grid = grid_of(THREE, tmp_path)
-    settings = variant_settings(grid.runs)
+def epochs(what, *changes, **how):
+    return [run.training.local_epochs for run in grid(what, *changes, **how).runs]
+
+
+def test_settings_in_which_runs_of_one_name_differ_make_up_their_names(write):
+    three = grid(write(THREE))
+    settings = variant_settings(three.runs)
     assert settings == ("algorithm.round", "algorithm.threshold")
-    assert grid.varied == settings, "the progress and MLflow name them"
-    assert [variant_of(run, settings) for run in grid.runs] == [
+    assert three.varied == settings, "the progress and MLflow name them"
+    assert [variant_of(run, settings) for run in three.runs] == [
         "round 21, threshold 0.3",
         "round 21, threshold 0.4",
         "round 6, threshold 0.4",
         "",
     ]
-    names = [name_of(run, naming_keys(grid.runs)) for run in grid.runs]
+    names = [name_of(run, naming_keys(three.runs)) for run in three.runs]
     assert len(set(names)) == 4
     assert names[2].endswith("-briggs-s0 (round 6, threshold 0.4)")
     assert names[3].endswith("-fedavg-s0")
 
 
-def test_runs_that_differ_in_scenario_or_seed_alone_are_no_variants(tmp_path):
-    grid = grid_of("algorithm: [fedavg, sattler]\nseeds: 0..2\nclients: [15, 30]\n", tmp_path)
-    assert variant_settings(grid.runs) == ()
-    assert grid.varied == ()
-
-
-def test_splits_of_one_kind_are_told_apart_by_the_settings_in_which_they_differ(tmp_path):
+def test_splits_of_one_kind_are_told_apart_by_the_settings_in_which_they_differ(write):
     several = "split: [{kind: dirichlet, alpha: 0.2}, {kind: dirichlet, alpha: 0.5}, rotated]\n"
-    grid = grid_of(f"algorithm: fedavg\n{several}", tmp_path)
-    assert grid.varied == ("split.alpha",), "the progress and MLflow name it"
-    names = [name_of(run, grid.varied) for run in grid.runs]
+    splits = grid(write(f"algorithm: fedavg\n{several}"))
+    assert splits.varied == ("split.alpha",), "the progress and MLflow name it"
+    names = [name_of(run, splits.varied) for run in splits.runs]
     assert len(set(names)) == 3
     assert names[1].endswith("-dirichlet-fedavg-s0 (split.alpha 0.5)")
-    assert variant_settings(grid.runs) == (), "the algorithm has no variants"
+    assert variant_settings(splits.runs) == (), "the algorithm has no variants"
 
 
-def test_settings_of_splits_of_different_kinds_are_not_in_names(tmp_path):
-    grid = grid_of("algorithm: fedavg\nsplit: [{kind: dirichlet, alpha: 0.2}, rotated]\n", tmp_path)
-    assert grid.varied == ()
-
-
-NOWHERE = Path("no-data-needed")
-EPOCHS = "axes: {training.local_epochs: [1, 5]}\n"
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write_file(text, name="mine.yaml"):
-        (tmp_path / name).write_text(text)
-        return name
-
-    return write_file
-
-
-def grid(what, *changes, **how):
-    return load_grid(what, how.pop("options", {}), changes, NOWHERE, **how)
-
-
-def epochs(what, *changes, **how):
-    return [run.training.local_epochs for run in grid(what, *changes, **how).runs]
+def test_runs_that_differ_in_split_clients_or_seed_alone_are_no_variants(write):
+    text = "algorithm: [fedavg, sattler]\nseeds: 0..2\nclients: [15, 30]\n"
+    scenarios = grid(write(f"{text}split: [{{kind: dirichlet, alpha: 0.2}}, rotated]\n"))
+    assert (variant_settings(scenarios.runs), scenarios.varied) == ((), ())
 
 
 def test_every_key_of_a_run_can_be_an_axis():
@@ -108,16 +84,15 @@ def test_every_key_of_a_run_can_be_an_axis():
 
 
 def test_a_new_field_of_a_section_is_an_axis_without_another_edit():
-    for section, key in (("training", "Training"), ("split", "Split"), ("evaluation", "Evaluation")):
+    for section in ("training", "split", "evaluation"):
         model = RunConfig.model_fields[section].annotation
-        assert model.__name__ == key
         assert {f"{section}.{name}" for name in model.model_fields} - {KIND} <= set(axis_keys())
 
 
 def test_set_notes_which_values_of_an_axis_it_takes_the_place_of(write):
     path = write("axes: {training.local_epochs: [1, 5]}\n")
     several = grid(path, "training.local_epochs=[2, 3]", "training.rounds=4")
-    assert (len(several.runs), several.notes) == (2, ())
+    assert ([run.training.local_epochs for run in several.runs], several.notes) == ([2, 3], ())
     (note,) = grid(path, "training.local_epochs=2").notes
     assert "training.local_epochs=2" in note
     assert "2 values of training.local_epochs: 1, 5" in note
@@ -140,11 +115,6 @@ def test_every_combination_of_all_axes_is_run_and_seed_and_algorithm_vary_fastes
         for algorithm in ("fedavg", "sattler")
     ]
     assert grid(path).varied == ("training.local_epochs", "split.majority")
-
-
-def test_an_axis_leaves_the_other_keys_of_its_section_alone(write):
-    path = write(EPOCHS + "training: {rounds: 4, batch_size: 8}")
-    assert [(run.training.rounds, run.training.batch_size) for run in grid(path).runs] == [(4, 8)] * 2
 
 
 def test_runs_have_the_ids_of_the_same_configurations_without_axes(write):
@@ -218,10 +188,6 @@ def test_a_filter_finds_true_and_null(write):
     assert (run.training.keep_optimizer_state, run.split.draws) == (True, None)
 
 
-def test_a_filter_of_the_file_knows_the_axes(write):
-    assert epochs(write(EPOCHS + "filter: {training.local_epochs: 5}")) == [5]
-
-
 def test_extend_adds_values_to_an_axis(write):
     path = write(EPOCHS)
     assert epochs(path, "training.local_epochs+=20,30") == [1, 5, 20, 30]
@@ -256,12 +222,6 @@ def test_a_file_replaces_an_axis_of_its_base_by_values_or_by_one_value(write):
     assert epochs(write("base: first.yaml\naxes: {training.local_epochs: [2, 3]}")) == [2, 3]
     assert epochs(write("base: first.yaml\ntraining: {local_epochs: 7}")) == [7]
     assert epochs(write("base: first.yaml\ntraining: {rounds: 5}")) == [1, 5]
-
-
-def test_set_replaces_the_values_of_an_axis(write):
-    path = write(EPOCHS)
-    assert epochs(path, "training.local_epochs=7") == [7]
-    assert epochs(path, "training.local_epochs=[7, 8]", "training.rounds=3") == [7, 8]
 
 
 def test_values_that_do_not_go_together_may_be_left_out_by_a_filter(write):
@@ -310,4 +270,4 @@ def test_the_value_of_a_run_is_there_also_where_the_configuration_leaves_out_a_d
     assert value_text(run, "algorithm") == "ocfl-kmeans"
     assert value_text(run, "algorithm.clusterer.num_clusters") is not None
     assert value_text(run, "algorithm.cooldown") is None
-    assert all(re.fullmatch(r"[^\n]*", str(value_text(run, key))) for key in axis_keys())
+    assert all("\n" not in str(value_text(run, key)) for key in axis_keys())

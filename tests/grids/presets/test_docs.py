@@ -12,17 +12,6 @@ NOWHERE = Path("no-data-needed")
 DOCS = Path(__file__).parents[3] / "docs" / "presets.md"
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write_file(text, name="mine.yaml"):
-        (tmp_path / name).write_text(text)
-        return name
-
-    return write_file
-
-
 def examples():
     """The YAML files of docs/presets.md, by name."""
     blocks = re.findall(r"```yaml\n# (\S+)\n(.*?)```", DOCS.read_text(), re.DOTALL)

@@ -9,17 +9,6 @@ from fedgrid.grids.presets.load import load_grid
 NOWHERE = Path("no-data-needed")
 
 
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write_file(text, name="mine.yaml"):
-        (tmp_path / name).write_text(text)
-        return name
-
-    return write_file
-
-
 def runs(what, *changes, **how):
     return load_grid(what, how.pop("options", {}), changes, NOWHERE, **how).runs
 
