@@ -17,7 +17,6 @@ from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.killed import Killed, kill_after
 
 NOWHERE = Path("unused")
-BRIGGS = "algorithm: {name: briggs, round: 6}\n"
 ON_MNIST = ("briggs", "--dataset", "mnist")
 SHORT = ("training.rounds=2", "training.local_epochs=1")
 SEARCH = ("search", "briggs", "--clients", 3, *SHORT, "--in-process", "--trials", 4)
@@ -85,8 +84,6 @@ def test_trials_whose_setting_cannot_act_are_warned_of(tmp_path):
 def test_search_shows_and_writes_its_best(undisturbed):
     storage, result = undisturbed
     assert "briggs-digits: best first by validation" in result.out
-    assert "ARI\n" in "\n".join(line.strip() for line in result.out.splitlines())
-    assert "(oracle)" in result.out
     assert "best by validation: trial " in result.out
     assert "best by ARI (oracle, needs the hidden groups): trial " in result.out
     assert "4 of 4 trials done; 8 rounds, 2 of them computed, in " in result.out
@@ -113,12 +110,6 @@ def test_trial_is_scored_on_the_validation_images_of_its_runs(undisturbed):
         assert {key: config["algorithm"][key] for key in trial["params"]} == trial["params"]
         assert trial["scores"]["validation"] == scores["personalised_f1"]
         assert trial["scores"]["ari"] == scores["ari"]
-
-
-def test_other_commands_treat_a_search_as_a_grid(undisturbed):
-    storage, _ = undisturbed
-    status = strict_json(fedgrid("status", "briggs-digits", "--storage", storage, "--json").out)
-    assert (status["total"], status["done"]) == (4, 4)
 
 
 def test_mlflow_has_the_best_and_the_trial_of_each_run(undisturbed):
@@ -328,75 +319,40 @@ def test_command_line_overrides_the_file_of_a_search(write):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "parts"),
     [
-        (
-            BRIGGS + "searhc: {}\n",
-            "line 2: unknown key 'searhc'; did you mean 'search'?",
-        ),
-        (
-            BRIGGS + "search:\n  treshold: [1]\n",
-            "line 3: unknown key 'treshold' in search; did you",
-        ),
-        (
-            BRIGGS + "trials: 0\n",
-            "line 2: trials = 0: expected a whole number of at least 1",
-        ),
-        (
-            BRIGGS + "searcher: optima\n",
-            "line 2: unknown searcher 'optima'; did you mean 'optuna'?",
-        ),
-        (
-            BRIGGS + "objective: f1\n",
-            "line 2: unknown objective 'f1'; known: validation, ",
-        ),
-        (
-            "algorithm: [fedavg, {name: briggs, round: 6}]\nsearch: {}\n",
-            "a search takes one algorithm, not fedavg, briggs; name one",
-        ),
-        ("algorithm: fedavg\n", "fedavg has no built-in search space"),
-        (
-            BRIGGS + "early_stop: 1\n",
-            "line 2: early_stop = 1: expected true or false, or {at: ",
-        ),
-        (
-            BRIGGS + "early_stop: {after: [1]}\n",
-            "line 2: unknown key 'after' in early_stop; allowed: at, keep",
-        ),
-        (
-            BRIGGS + "early_stop: {at: [8, 4]}\n",
-            "line 2: early_stop.at = [8, 4]: expected ascending",
-        ),
-        (
-            BRIGGS + "early_stop: {at: [0.9, 2]}\n",
-            "early_stop.at = [0.9, 2]: rounds 14, 2 of digits",
-        ),
-        (
-            BRIGGS + "early_stop: {at: [1.5]}\n",
-            "line 2: early_stop.at = [1.5]: expected ascending",
-        ),
-        (
-            BRIGGS + "early_stop: {at: [8], keep: 1}\n",
-            "line 2: early_stop.keep = 1: expected a share",
-        ),
-        (
-            BRIGGS + "early_stop: {at: [4, 15]}\n",
-            "in round 15, and digits-15-nonoverlapping-balanced has 15 rounds; name earlier",
-        ),
-        (
-            BRIGGS + "early_stop: true\nevaluation: {every: 3}\n",
-            "early_stop compares trials in round 4 of digits-15-nonoverlapping-balanced, and evaluation",
-        ),
-        (
-            BRIGGS + "traning: {}\n",
-            "line 2: unknown key 'traning'; did you mean 'training'?",
-        ),
+        ("searhc: {}", ["line 2", "'searhc'", "'search'"]),
+        ("traning: {}", ["line 2", "'traning'", "'training'"]),
+        ("search:\n  treshold: [1]", ["line 3", "'treshold' in search"]),
+        ("trials: 0", ["line 2", "trials = 0", "at least 1"]),
+        ("searcher: optima", ["line 2", "'optima'", "'optuna'"]),
+        ("objective: f1", ["line 2", "'f1'", "known: validation, "]),
+        ("early_stop: 1", ["line 2", "early_stop = 1", "true or false, or {at: "]),
+        ("early_stop: {after: [1]}", ["line 2", "'after' in early_stop", "at, keep"]),
+        ("early_stop: {at: [8, 4]}", ["line 2", "early_stop.at = [8, 4]", "ascending"]),
+        ("early_stop: {at: [0.9, 2]}", ["early_stop.at = [0.9, 2]", "rounds 14, 2 of digits"]),
+        ("early_stop: {at: [1.5]}", ["line 2", "early_stop.at = [1.5]", "ascending"]),
+        ("early_stop: {at: [8], keep: 1}", ["line 2", "early_stop.keep = 1", "a share"]),
+        ("early_stop: {at: [4, 15]}", ["in round 15", "has 15 rounds"]),
+        ("early_stop: true\nevaluation: {every: 3}", ["in round 4 of digits-15-", "evaluation"]),
     ],
 )
-def test_error_in_a_search_file_names_its_line(write, text, message):
+def test_error_in_a_search_file_names_its_line(write, text, parts):
     with pytest.raises(ConfigError) as refused:
-        load_search(write(text), {}, [], NOWHERE, own={})
-    assert message in str(refused.value)
+        load_search(write(f"algorithm: {{name: briggs, round: 6}}\n{text}\n"), {}, [], NOWHERE, own={})
+    assert [part for part in parts if part not in str(refused.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        ("[fedavg, {name: briggs, round: 6}]", "one algorithm, not fedavg, briggs"),
+        ("fedavg", "built-in search space"),
+    ],
+)
+def test_search_of_an_algorithm_without_a_space_or_of_two_is_refused(write, algorithm, message):
+    with pytest.raises(ConfigError, match=message):
+        load_search(write(f"algorithm: {algorithm}\n"), {}, [], NOWHERE, own={})
 
 
 @pytest.mark.parametrize(
@@ -404,23 +360,11 @@ def test_error_in_a_search_file_names_its_line(write, text, message):
     [
         (["brigs"], "no algorithm or file 'brigs'; did you mean 'briggs'? known: fedavg, "),
         (["briggs", "--base", "papr"], "unknown preset 'papr'; did you mean 'paper'?"),
-        (
-            [*ON_MNIST, "--trials", 0],
-            "--trials: trials = 0: expected a whole number of at least 1",
-        ),
-        (
-            [*ON_MNIST, "--searcher", "tpe"],
-            "--searcher: unknown searcher 'tpe'; known: optuna, random, grid",
-        ),
-        ([*ON_MNIST, "--objective", "ARI"], "--objective: unknown objective 'ARI'; "),
-        (
-            [*ON_MNIST, "--searcher", "grid"],
-            "or more, and this search 32 trials: use --trials",
-        ),
+        ([*ON_MNIST, "--trials", 0], "--trials: trials = 0"),
+        ([*ON_MNIST, "--searcher", "tpe"], "--searcher: unknown searcher 'tpe'; known: optuna"),
+        ([*ON_MNIST, "--searcher", "grid"], "or more, and this search 32 trials: use --trials"),
         ([*ON_MNIST, "--name", "a/b"], "a grid named 'a/b': expected letters, digits"),
-        (["none.yaml"], "no file none.yaml"),
         (["fedavg", "--space", "training.learning_rate"], "expected KEY=VALUE,VALUE"),
-        (["fedavg", "--space", "learning_rate=1,2"], "did you mean 'training.learning_rate'?"),
     ],
 )
 def test_error_on_the_search_command_line_starts_nothing(storage, arguments, message):
@@ -454,18 +398,10 @@ def test_search_with_the_name_of_a_grid_is_refused(undisturbed, tmp_path):
     assert "briggs-digits is already the name of a grid; give the search another --name" in refused.err
 
 
-@pytest.mark.parametrize("split", ["label-skew", "rotated"])
-def test_search_on_a_kind_of_scenario_is_named_after_the_data_set(storage, split):
+def test_search_on_a_kind_of_scenario_is_named_after_the_data_set():
     """The kind's name may have a dash, like those that part a scenario's name."""
-    search = load_search("briggs", {"split": split, "clients": 4}, ["training.rounds=1"], NOWHERE, own={})
-    assert search.name == "briggs-digits"
-    result = fedgrid(
-        *("search", "briggs", "--split", split, "--clients", 4, "training.rounds=1"),
-        *("split.tested_on=official", "--in-process", "--trials", 1, "--storage", storage),
-    )
-    assert result.code == 0
-    assert "warning: algorithm briggs: round" in result.err
-    assert found(storage)["trials_done"] == 1
+    options = {"split": "label-skew", "clients": 4}
+    assert load_search("briggs", options, ["training.rounds=1"], NOWHERE, own={}).name == "briggs-digits"
 
 
 def test_dry_run_shows_the_next_batch_and_writes_nothing(undisturbed, tmp_path):

@@ -34,24 +34,23 @@ def storage(tmp_path):
     write(
         tmp_path,
         "sattler-mnist",
-        algorithm="sattler",
-        datasets=["mnist"],
         best={
             "label_free": best("validation", 7, {"epsilon_1": 0.2, "cooldown": 10}),
             "oracle": best("ari", 9, {"epsilon_1": 0.1, "cooldown": 15}),
         },
     )
-    write(tmp_path, "going", algorithm="briggs", datasets=["mnist"], best={}, complete=False)
+    write(tmp_path, "going", "briggs", best={}, complete=False)
     return Storage.of(tmp_path)
 
 
-def write(root, name, **values):
+def write(root, name, algorithm="sattler", **values):
+    """Write what a search has found; on MNIST, if nothing else is said."""
     folder = root / "grids" / name
     folder.mkdir(parents=True, exist_ok=True)
     grid = GridFolder(Storage.of(root), name)
     grid.keep([], "search: {}\n")
-    found = {"trials_asked": 32, "trials_done": 8, "complete": True, **values}
-    found |= {"name": name, ASKED: digest_of(grid)}
+    found = {"trials_asked": 32, "trials_done": 8, "complete": True, "datasets": ["mnist"], **values}
+    found |= {"name": name, "algorithm": algorithm, ASKED: digest_of(grid)}
     (folder / "search.json").write_text(seal(found, indent=2))
 
 
@@ -82,10 +81,6 @@ def test_tuned_values_apply_only_to_their_algorithm_and_data_set(storage):
     assert all(name.startswith("mnist-") and "-sattler-" in name for name in changed)
 
 
-def test_oracle_values_must_be_asked_for(storage):
-    assert settings(grid(storage, "sattler-mnist:oracle"), "sattler", "mnist") == (0.1, None, 15)
-
-
 def test_set_option_overrides_tuned_values(storage):
     tuned = grid(storage, "sattler-mnist", changes=["algorithm.epsilon_1=0.5"], filters=["algorithm=sattler"])
     assert settings(tuned, "sattler", "mnist") == (0.5, None, 10)
@@ -93,6 +88,7 @@ def test_set_option_overrides_tuned_values(storage):
 
 def test_preset_of_the_grid_names_the_search_of_its_values(storage):
     free, oracle = grid(storage, "sattler-mnist"), grid(storage, "sattler-mnist:oracle")
+    assert settings(oracle, "sattler", "mnist") == (0.1, None, 15)
     assert free.text.endswith(
         "\n# tuned: sattler-mnist, trial 7 (by validation): {epsilon_1: 0.2, cooldown: 10}\n"
     )
@@ -113,25 +109,13 @@ def test_unusable_search_is_refused_with_the_reason(storage, name, message):
         grid(storage, name)
 
 
-def test_tuned_search_that_applies_to_no_run_is_refused(storage):
+def test_search_that_fits_no_run_or_has_no_valid_best_is_refused(storage):
     with pytest.raises(ConfigError, match="no run of sattler on mnist in this grid; leave it out"):
         grid(storage, "sattler-mnist", filters=["dataset=cifar10"])
-
-
-def test_tuned_search_without_a_best_trial_is_refused(storage):
-    write(storage.root, "blind", algorithm="briggs", datasets=["mnist"], best={})
+    write(storage.root, "blind", "briggs", best={})
     with pytest.raises(ConfigError, match="no trial of this search has a score to choose by"):
         grid(storage, "blind")
-
-
-def test_tuned_value_that_is_no_longer_valid_names_the_file_of_the_search(storage):
-    write(
-        storage.root,
-        "old",
-        algorithm="sattler",
-        datasets=["mnist"],
-        best={"label_free": best("validation", 1, {"epsilon_3": 0.1})},
-    )
+    write(storage.root, "old", best={"label_free": best("validation", 1, {"epsilon_3": 0.1})})
     with pytest.raises(ConfigError, match=r"old/search.json, line \d+: .*unknown key 'epsilon_3'"):
         grid(storage, "old")
 
@@ -139,7 +123,7 @@ def test_tuned_value_that_is_no_longer_valid_names_the_file_of_the_search(storag
 def test_tuned_training_is_of_the_algorithm_alone_and_said(storage):
     params = {"epsilon_1": 0.2, "training.learning_rate": 0.3}
     found = {"label_free": best("validation", 1, params)}
-    write(storage.root, "rate", algorithm="sattler", datasets=["mnist"], best=found)
+    write(storage.root, "rate", best=found)
     tuned = grid(storage, "rate", filters=["dataset=mnist"])
     rates = {run.algorithm.name: run.training.learning_rate for run in tuned.runs}
     assert rates.pop("sattler") == 0.3
@@ -155,16 +139,12 @@ def test_tuned_option_of_the_command_line(storage):
     assert "--tuned sattler-mnist: no run of sattler on mnist in this grid" in refused.err
 
 
-def test_search_json_of_another_search_is_damage(storage):
+def test_search_json_of_another_or_an_edited_search_is_damage(storage):
     """Copied by hand, and sealed."""
-    write(storage.root, "briggs-mnist", algorithm="briggs", datasets=["mnist"], best={})
+    write(storage.root, "briggs-mnist", "briggs", best={})
     folders = [storage.root / "grids" / name for name in ("briggs-mnist", "sattler-mnist")]
     shutil.copy(folders[0] / "search.json", folders[1])
-    with pytest.raises(ConfigError, match="search.json is damaged .it is of another search.; repeat"):
-        read_tuned(["sattler-mnist"], storage)
-
-
-def test_search_json_of_an_edited_search_is_damage(storage):
-    GridFolder(storage, "sattler-mnist").write("preset.yaml", "search: {threshold: [0.1, 0.9]}\n")
-    with pytest.raises(ConfigError, match="it is of another search"):
-        read_tuned(["sattler-mnist"], storage)
+    GridFolder(storage, "briggs-mnist").write("preset.yaml", "search: {threshold: [0.1, 0.9]}\n")
+    for name in ("sattler-mnist", "briggs-mnist"):
+        with pytest.raises(ConfigError, match="search.json is damaged .it is of another search.; repeat"):
+            read_tuned([name], storage)
