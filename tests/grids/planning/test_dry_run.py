@@ -58,15 +58,11 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
     return run
 
 
-def finish(run, tmp_path):
-    write_manifest(tmp_path, run, run.training.rounds)
-
-
-def write_manifest(tmp_path, run, rounds_done):
+def store_rounds(tmp_path, run, rounds_done):
+    """Write the manifest of a run that has so many of its 15 rounds."""
     folder = folder_of(tmp_path / "runs", run)
     folder.mkdir(parents=True)
-    rounds = run.training.rounds
-    list_files(folder, rounds=rounds, rounds_done=rounds_done, is_finished=rounds_done == rounds)
+    list_files(folder, rounds=15, rounds_done=rounds_done, is_finished=rounds_done == 15)
 
 
 def row(text, start):
@@ -77,17 +73,12 @@ def row(text, start):
 
 @pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry run", "run"])
 @pytest.mark.parametrize(
-    ("options", "says", "settings"),
+    ("options", "settings", "says"),
     [
-        (["--track", "wandb"], "unknown tracker 'wandb'; known: mlflow, tensorboard, none", {}),
-        (["--imported", "nothing"], "--imported nothing: unknown grid 'nothing'", {}),
-        ([], "/file is a file; name a folder for the images", {"FEDGRID_DATA": "file"}),
-        (
-            ["--track", "mlflow"],
-            "MLFLOW_TRACKING_URI is 'mlruns', which is not",
-            {"MLFLOW_TRACKING_URI": "mlruns"},
-        ),
-        (["--storage", "file"], "/file is a file, and a storage is a folder", {}),
+        (["--track", "wandb"], {}, "unknown tracker 'wandb'; known: mlflow, tensorboard, none"),
+        (["--imported", "nothing"], {}, "--imported nothing: unknown grid 'nothing'"),
+        ([], {"FEDGRID_DATA": "file"}, "/file is a file; name a folder for the images"),
+        (["--track", "mlflow"], {"MLFLOW_TRACKING_URI": "mlruns"}, "MLFLOW_TRACKING_URI is 'mlruns'"),
     ],
 )
 def test_dry_run_refuses_what_a_run_refuses(tmp_path, monkeypatch, dry, options, says, settings):
@@ -125,15 +116,15 @@ def test_dry_run_of_twelve_runs_on_digits(show):
 def test_dry_run_counts_only_the_rounds_left(show, tmp_path):
     """One run is finished, another has 4 of 15 rounds: 11 + 10 x 15 = 161 are left."""
     first, second, *_ = runs = runs_of(".")
-    finish(first, tmp_path)
-    write_manifest(tmp_path, second, 4)
+    store_rounds(tmp_path, first, 15)
+    store_rounds(tmp_path, second, 4)
     assert row(show(runs), "digits").startswith("digits 12 1 161 ")
 
 
 def test_dry_run_of_a_finished_grid_shows_no_time(show, tmp_path):
     runs = runs_of(".")
     for run in runs:
-        finish(run, tmp_path)
+        store_rounds(tmp_path, run, 15)
     text = show(runs)
     assert row(text, "total") == "total 12 12 0 – –"
     assert "Time" not in text
@@ -165,20 +156,12 @@ def test_dry_run_as_json(show):
     assert found["nodes"] == [{"cpus": 2, "gpus": 0, "memory": None, "gpu_memory": None}]
 
 
-SHARED = "12 runs, 4 shared prefixes"
-"""Two splits and two numbers of clients, three algorithms each."""
-
-
-def test_dry_run_says_that_runs_of_one_shared_prefix_share_rounds(show):
-    assert SHARED in show(runs_of("."))
-
-
-def test_dry_run_without_a_cache_shows_no_shared_rounds(show):
-    assert "At most" not in show(runs_of("."), with_cache=False)
-
-
-def test_dry_run_of_different_shared_prefixes_shows_no_shared_rounds(show):
-    assert "At most" not in show([run for run in runs_of(".") if run.algorithm.name == "fedavg"])
+def test_dry_run_says_that_runs_of_one_shared_prefix_share_rounds_if_there_is_a_cache(show):
+    """Two splits and two numbers of clients, three algorithms each."""
+    assert "12 runs, 4 shared prefixes" in show(runs_of("."))
+    alone = [run for run in runs_of(".") if run.algorithm.name == "fedavg"]
+    for text in (show(runs_of("."), with_cache=False), show(alone)):
+        assert "At most" not in text
 
 
 def test_dry_run_places_one_shared_prefix_like_one_run_if_there_is_a_cache(show):
@@ -233,14 +216,11 @@ def test_capacity_describes_what_a_run_reserves(placement, reserves):
 
 def test_runs_are_listed_with_their_ids_and_how_far_they_are(show, tmp_path):
     runs = runs_of(tmp_path)[:3]
-    finish(runs[1], tmp_path)
+    store_rounds(tmp_path, runs[1], 15)
     lines = [line.split() for line in show(runs).splitlines()]
     listed = {line[0]: line[-1] for line in lines if line and line[0] in {run.run_id for run in runs}}
     assert listed == {runs[0].run_id: "new", runs[1].run_id: "finished", runs[2].run_id: "new"}
     as_json = strict_json(show(runs, as_json=True))["runs"]
     assert [run["rounds_left"] for run in as_json] == [15, 0, 15]
-
-
-def test_of_many_runs_the_first_are_listed(show, tmp_path):
-    shown = show(runs_of(tmp_path) + runs_of(tmp_path, seed=1))
-    assert "  and 4 more; all of them with --json" in shown
+    many = show(runs_of(tmp_path) + runs_of(tmp_path, seed=1))
+    assert "  and 4 more; all of them with --json" in many

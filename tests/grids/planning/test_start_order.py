@@ -56,34 +56,31 @@ def names(runs):
     return [f"{one.algorithm.name} {one.seed}" for one in runs]
 
 
-def test_order_one_at_a_time_finishes_a_shared_prefix_before_the_next():
-    assert names(sort_runs(shared_prefixes(2, "briggs", "fedavg"), 1)) == [
-        "briggs 0",
-        "fedavg 0",
-        "briggs 1",
-        "fedavg 1",
-    ]
-
-
-def test_order_puts_different_shared_prefixes_side_by_side():
-    """Two at once: the first two shared prefixes take turns, then the other two."""
-    assert names(sort_runs(shared_prefixes(4, "briggs", "sattler", "fedavg"), 2)) == [
-        *("sattler 0", "sattler 1", "briggs 0", "briggs 1", "fedavg 0", "fedavg 1"),
-        *("sattler 2", "sattler 3", "briggs 2", "briggs 3", "fedavg 2", "fedavg 3"),
-    ]
-
-
-def test_order_adds_a_left_over_shared_prefix_to_the_last_group():
-    """In a group of its own, its runs would go side by side."""
-    assert names(sort_runs(shared_prefixes(3, "fedavg", "briggs"), 2)) == [
-        *("briggs 0", "briggs 1", "briggs 2", "fedavg 0", "fedavg 1", "fedavg 2"),
-    ]
-
-
-def test_order_skips_shared_prefixes_without_runs_left():
-    """As when a grid is resumed: shared prefix 0 has two runs left, shared prefix 1 one."""
-    left = [run("briggs", seed=0), run("sattler", seed=0), run("fedavg", seed=1)]
-    assert names(sort_runs(left, 2)) == ["sattler 0", "fedavg 1", "briggs 0"]
+@pytest.mark.parametrize(
+    ("runs", "at_once", "expected"),
+    [
+        (shared_prefixes(2, "briggs", "fedavg"), 1, "briggs 0, fedavg 0, briggs 1, fedavg 1"),
+        (
+            shared_prefixes(4, "briggs", "fedavg"),
+            2,
+            "briggs 0, briggs 1, fedavg 0, fedavg 1, briggs 2, briggs 3, fedavg 2, fedavg 3",
+        ),
+        (
+            shared_prefixes(3, "fedavg", "briggs"),
+            2,
+            "briggs 0, briggs 1, briggs 2, fedavg 0, fedavg 1, fedavg 2",
+        ),
+        (shared_prefixes(1, "briggs", "fedavg", "sattler"), 4, "sattler 0, briggs 0, fedavg 0"),
+        (
+            [run("briggs", seed=0), run("sattler", seed=0), run("fedavg", seed=1)],
+            2,
+            "sattler 0, fedavg 1, briggs 0",
+        ),
+    ],
+    ids=["one at a time", "side by side", "left over: not alone", "one prefix", "resumed"],
+)
+def test_order_puts_as_many_shared_prefixes_side_by_side_as_run_at_once(runs, at_once, expected):
+    assert ", ".join(names(sort_runs(runs, at_once))) == expected
 
 
 def test_order_separates_shared_prefixes_of_different_settings():
@@ -91,14 +88,6 @@ def test_order_separates_shared_prefixes_of_different_settings():
     runs = [run(name, training=rate) for name, rate in product(("briggs", "fedavg"), (fast, slow))]
     assert sort_runs(runs, 1) == [runs[0], runs[2], runs[1], runs[3]]
     assert sort_runs(runs, 2) == [runs[0], runs[1], runs[2], runs[3]]
-
-
-def test_order_of_a_single_shared_prefix():
-    assert names(sort_runs(shared_prefixes(1, "briggs", "fedavg", "sattler"), 4)) == [
-        "sattler 0",
-        "briggs 0",
-        "fedavg 0",
-    ]
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 5, 99])
