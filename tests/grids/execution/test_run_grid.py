@@ -66,26 +66,17 @@ def test_another_dict_of_the_name_replaces_the_grid_and_the_study_is_what_was_as
     assert len(GridFolder(Storage(storage), "edited").read().superseded) == 2
 
 
-def test_dict_does_not_join_a_grid_of_a_file(storage, tmp_path, monkeypatch):
+def test_file_is_a_grid_of_its_name_that_a_dict_does_not_join(storage, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("filed.yaml").write_text(
         "clients: 3\nalgorithm: fedavg\nseeds: 0\ntraining: {rounds: 2, local_epochs: 1}\n"
     )
-    run("filed.yaml", storage)
-    with pytest.raises(
-        fedgrid.FedgridError, match=r"filed.* comes from .*filed.yaml, not from a dict.* name="
-    ):
+    for given in ("filed.yaml", Path("filed.yaml")):
+        study = run(given, storage)
+        assert (study.name, len(study.finished)) == ("filed", 1)
+    with pytest.raises(fedgrid.FedgridError, match=r"filed.yaml, not from a dict.* name="):
         run({**GRID, "seeds": 1}, storage, "filed")
     assert len(fedgrid.load("filed", storage).runs) == 1
-
-
-def test_file_and_its_path_are_a_grid_of_the_files_name(storage, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("small.yaml").write_text(
-        "clients: 3\nalgorithm: fedavg\nseeds: 0\ntraining: {rounds: 2, local_epochs: 1}\n"
-    )
-    for given in ("small.yaml", Path("small.yaml")):
-        assert [(study.name, len(study.finished)) for study in [run(given, storage)]] == [("small", 1)]
 
 
 def test_run_that_fails_is_lacking_with_its_cause(storage, tmp_path):

@@ -33,15 +33,12 @@ def launch(monkeypatch):
     return launch
 
 
-def test_server_has_a_day_for_the_first_round(launch):
+def test_server_has_a_day_for_the_first_round_from_its_last_sign_and_is_named_once(launch):
     launch.servers.start("a")
     assert launch.silence(DAY) == []
-    assert launch.silence(10) == [("a", DAY)]
-
-
-def test_hung_server_is_named_once(launch):
-    launch.servers.start("a")
-    assert launch.silence(2 * DAY) == [("a", DAY)]
+    launch.servers.hear("a", had_round=False)
+    assert launch.silence(DAY) == []
+    assert launch.silence(DAY) == [("a", DAY)]
 
 
 def test_server_has_two_hours_after_a_quick_round(launch):
@@ -63,13 +60,6 @@ def test_slowest_round_of_any_run_sets_the_deadline_of_all(launch):
     launch.servers.hear("quick", had_round=False)
     assert launch.silence(48_000) == []
     assert sorted(launch.silence(10)) == [("quick", 48_000), ("slow", 48_000)]
-
-
-def test_sign_without_a_round_starts_the_wait_anew(launch):
-    launch.servers.start("a")
-    launch.silence(DAY)
-    launch.servers.hear("a", had_round=False)
-    assert launch.silence(DAY) == []
 
 
 def test_finished_run_is_not_waited_for(launch):

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -59,12 +58,21 @@ def watched(tmp_path, clock):
 
 
 def test_events_are_counted_and_go_to_the_screen(watched):
-    watch, *_ = watched
-    run = config(seed=1)
-    watch.handle(run, RunStarted(3))
-    watch.handle(run, RoundDone(4, TIMING))
-    assert watch.view.calls == [("start", 1, 3), ("round", 1, 4)]
-    assert watch.tally.running == {run.run_id: (run, 4)}
+    watch, storage, *_ = watched
+    run = take(storage, seed=1)
+    watch.handle(run, RunPreparing("3 federated rounds"))
+    assert not watch.tally.running
+    watch.handle(run, RunStarted(2))
+    watch.handle(run, RoundDone(3, TIMING))
+    assert watch.tally.running == {run.run_id: (run, 3)}
+    watch.handle(run, RunFinished())
+    assert (watch.tally.done, watch.tally.running) == (1, {})
+    assert watch.view.calls == [
+        ("prepare", 1, "3 federated rounds"),
+        ("start", 1, 2),
+        ("round", 1, 3),
+        ("finish", 1, None),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -82,22 +90,6 @@ def test_run_that_cannot_use_its_stored_rounds_says_so_once_in_one_line(watched,
     assert capsys.readouterr().err == (
         f"warning: {run.name}: {what} computed again; log.txt in its folder says why\n"
     )
-
-
-def test_a_run_whose_encoder_comes_first_is_shown_but_not_counted_yet(watched):
-    watch, *_ = watched
-    watch.handle(config(seed=1), RunPreparing("3 federated rounds"))
-    assert watch.view.calls == [("prepare", 1, "3 federated rounds")]
-    assert not watch.tally.running
-
-
-def test_finished_run_is_counted_logged_and_shown(watched):
-    watch, storage, *_ = watched
-    run = take(storage, seed=1)
-    watch.handle(run, RunStarted(0))
-    watch.handle(run, RunFinished())
-    assert watch.view.calls[-1] == ("finish", 1, None)
-    assert (watch.tally.done, watch.tally.running) == (1, {})
 
 
 def test_finished_run_releases_its_cached_states(watched):
@@ -230,10 +222,3 @@ def test_cluster_is_checked_after_a_minute_without_a_run(watched, clock):
     clock.time = 3 * IDLE_SECONDS + 2
     watch.tick()
     assert watch.checked == [True]
-
-
-def test_watch_writes_only_into_the_grid_folder(watched, tmp_path):
-    watch, *_ = watched
-    watch.handle(config(seed=1), RunStarted(0))
-    found = sorted(str(path.relative_to(tmp_path)) for path in Path(tmp_path).rglob("*") if path.is_file())
-    assert found == ["runs/grids/mine/preset.yaml", "runs/grids/mine/runs.jsonl"]

@@ -166,12 +166,6 @@ def test_code_of_local_training_is_part_of_a_runs():
     assert plain != pulled
 
 
-def made_algorithm(name):
-    from fedgrid.algorithms.registry import ALGORITHMS
-
-    return ALGORITHMS[name].algorithm
-
-
 def test_run_without_a_note_of_what_it_was_made_with_needs_to_be_accepted(made):
     _, _, go_on, _ = made
     folder = go_on(1)

@@ -64,6 +64,8 @@ def cases(*rows):
     ("exclude: {clients: 30}", "line 1", "exclude = ", "a list"),
     ("exclude: [{clients: 45}]", "line 1", "clients '45'", "it has: 15"),
     ("exclude: [{}]", "line 1", "exclude", "clients"),
+    ("seed: 1\nplugins: mine.py", "line 2", "plugins = "),
+    ("seed: 1\nplugins: [1]", "line 2", "plugins"),
     ("seed: 1\nbase: papr", "line 2", "'papr'", "'paper'"),
     ("base: gone.yaml", "line 1", "gone.yaml", "quickstart"),
     ("base: quickstart.yaml", "line 1", "the preset quickstart"),
