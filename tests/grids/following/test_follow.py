@@ -14,7 +14,6 @@ from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
 from rich.console import Console
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions import ui as ui_action
@@ -114,6 +113,8 @@ def test_rounds_are_logged_while_the_run_goes_on(storage, store, follower):
         assert follower._look(None)
         assert (store.status(A), store.steps(A)) == (status, [*range(1, rounds + 1)])
     assert run_name(B) not in store.runs
+    assert not follower._open, "a finished run needs no memory"
+    assert not follower._session.open_runs
 
 
 def test_folder_without_a_change_is_not_read_again(storage, follower, monkeypatch):
@@ -124,36 +125,21 @@ def test_folder_without_a_change_is_not_read_again(storage, follower, monkeypatc
     assert follower._look(None)
 
 
-def test_parent_of_an_interrupted_grid_is_killed_and_finished_by_the_next_driver(storage, store):
-    for end, stopped in (("KILLED", True), ("FINISHED", False)):
-        with launch(storage) as trackers:
-            trackers.summary([], 1, 0, stopped=stopped)
-        assert store.runs["mine"].info.status == end
-
-
-def test_fast_rounds_share_a_batch(storage, monkeypatch):
-    batches = []
-    plain = MlflowClient.log_batch
-
-    def counting(client, run_id, metrics=(), **rest):
-        batches.append({metric.step for metric in metrics if metric.key == "round"})
-        plain(client, run_id, metrics=metrics, **rest)
-
-    monkeypatch.setattr(MlflowClient, "log_batch", counting)
-    with launch(storage, pauses=Pauses(poll=60)):
-        for rounds in range(1, ROUNDS + 1):
-            record(storage, A, rounds)
-    assert [steps for steps in batches if len(steps) > 1] in ([], [{1, 2, 3, 4}])
-    assert len([steps for steps in batches if steps]) <= 2
-
-
-def test_run_under_way_at_the_end_is_killed_and_resumed_by_the_next_driver(storage, store):
-    with launch(storage) as trackers:
+def test_interrupted_grid_and_its_run_are_killed_and_finished_by_the_next_driver(storage, store):
+    def press_ctrl_c():
         record(storage, A, 2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), launch(storage) as trackers:
+        press_ctrl_c()
+    assert store.runs["mine"].info.status == "KILLED"
     assert (store.status(A), store.steps(A)) == ("KILLED", [1, 2])
     assert trackers.lacking([A]) == [A]
-    with launch(storage):
-        record(storage, A, ROUNDS)
+    for end, stopped in (("KILLED", True), ("FINISHED", False)):
+        with launch(storage) as trackers:
+            record(storage, A, ROUNDS)
+            trackers.summary([], 1, 0, stopped=stopped)
+        assert store.runs["mine"].info.status == end
     assert (store.status(A), store.steps(A)) == ("FINISHED", [1, 2, 3, 4])
 
 
@@ -179,12 +165,6 @@ def test_finished_run_whose_records_are_not_seen_yet_waits_for_them(storage, sto
     (folder / "later").rename(folder / "clients.parquet")
     assert follower._look(None)
     assert (store.status(A), store.steps(A)) == ("FINISHED", [1, 2, 3, 4])
-
-
-def test_interrupted_grid_has_status_killed(storage, store):
-    with pytest.raises(KeyboardInterrupt), launch(storage):
-        raise KeyboardInterrupt
-    assert store.runs["mine"].info.status == "KILLED"
 
 
 def test_outage_of_the_store_loses_nothing(storage, store, warnings, outage):
@@ -246,12 +226,6 @@ def test_failure_to_log_one_run_does_not_stop_the_others(storage, store, warning
     assert lacking.startswith("1 run is not, or not completely, in MLflow; ")
 
 
-def test_finished_runs_need_no_memory(storage, store, follower):
-    record(storage, A, ROUNDS)
-    follower._look(None)
-    assert not follower._session.open_runs
-
-
 def test_deleted_run_is_logged_again(storage, store):
     with launch(storage):
         record(storage, A, 3)
@@ -268,12 +242,6 @@ def test_run_that_the_grid_grows_to_is_followed(storage, store, follower):
     record(storage, more, 1)
     follower._look(End("KILLED"))
     assert (store.status(more), store.steps(more)) == ("KILLED", [1])
-
-
-def test_malformed_tracking_uri_is_refused(storage, monkeypatch):
-    monkeypatch.setitem(os.environ, "MLFLOW_TRACKING_URI", "bogus")
-    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI is 'bogus'"):
-        Trackers(TrackedGrid("mine", Storage(storage)), print)
 
 
 class Screen(StringIO):

@@ -128,22 +128,26 @@ def test_unknown_tracker_is_refused_by_name_and_none_stands_alone(plugin):
     assert trackers_in(" mlflow, tensorboard,mlflow") == ("mlflow", "tensorboard")
 
 
-def test_tracker_with_a_name_of_the_package_is_refused(tmp_path):
-    file = tmp_path / "twice.py"
-    file.write_text(CODE.replace('name = "broken"', 'name = "mlflow"'))
-    active.use([file])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (CODE.replace('name = "broken"', 'name = "mlflow"'), "'mlflow' is both of fedgrid and of a plugin"),
+        ("TRACKERS = [3]\n", "TRACKERS has 3; expected classes derived from Tracker"),
+    ],
+    ids=["a name of the package", "no class"],
+)
+def test_plugin_with_a_wrong_tracker_is_refused(tmp_path, text, says):
+    (tmp_path / "wrong.py").write_text(text)
+
+    def find_mlflow():
+        active.use([tmp_path / "wrong.py"])
+        find_tracker("mlflow")
+
     try:
-        with pytest.raises(ConfigError, match="tracker 'mlflow' is both of fedgrid and of a plugin"):
-            find_tracker("mlflow")
+        with pytest.raises(ConfigError, match=says):
+            find_mlflow()
     finally:
         active.use([])
-
-
-def test_list_of_something_else_is_refused(tmp_path):
-    file = tmp_path / "wrong.py"
-    file.write_text("TRACKERS = [3]\n")
-    with pytest.raises(ConfigError, match="TRACKERS has 3; expected classes derived from Tracker"):
-        active.use([file])
 
 
 @pytest.mark.slow

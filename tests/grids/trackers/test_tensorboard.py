@@ -39,20 +39,15 @@ def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, sessi
     assert folder == next((tmp_path / "tensorboard" / "mine").iterdir())
     assert points(folder, "clustering/temperature") == [(1, 0.4), (2, 0.3), (3, 0.2), (4, 0.1)]
     assert points(folder, "clustering/ari")[-1] == (4, 1.0)
+    values = [value.simple_value for event in events(folder) if event.step for value in event.summary.value]
+    assert all(value == value for value in values), "what was not measured is not there"
     ends = [event.wall_time for event in events(folder) if event.step]
     assert ends == [STARTED_MS / 1000 + 0.5 * number for number in (1, 2, 3, 4)]
     [image] = [value for event in events(folder) for value in event.summary.value if value.HasField("image")]
     assert image.tag == "figures/run"
     assert image.image.width > 100
     assert image.image.encoded_image_string.startswith(b"\x89PNG")
-
-
-def test_what_was_not_measured_is_not_there(tmp_path, session, folder):
-    record(tmp_path, CONFIG, 1)
-    session.update(CONFIG)
-    [event] = [event for event in events(folder) if event.step]
-    assert all(value.simple_value == value.simple_value for value in event.summary.value)
-    assert points(folder, "training/no_such") == []
+    assert new_session(tmp_path, TensorBoardTracker).sync([CONFIG]) == (0, 0)
 
 
 def test_resumed_run_has_each_round_once_also_after_half_an_event(tmp_path, session, folder):
@@ -96,12 +91,6 @@ def test_events_of_deleted_runs_and_grids_go(tmp_path, session, folder):
     assert len([*folder.parent.iterdir()]) == 1
     delete_events("mine", Storage(tmp_path))
     assert not folder.parent.exists()
-
-
-def test_sync_passes_over_runs_that_are_there(tmp_path, session):
-    record(tmp_path, CONFIG, ROUNDS)
-    assert session.sync([CONFIG]) == (1, ROUNDS)
-    assert new_session(tmp_path, TensorBoardTracker).sync([CONFIG]) == (0, 0)
 
 
 def test_length_that_exceeds_the_file_is_its_end(tmp_path):

@@ -16,49 +16,47 @@ from fedgrid.grids.trackers.mlflow import store
 from tests.helpers.command_line import new_storage
 
 
-def test_the_default_store_is_an_absolute_sqlite_file(tmp_path, monkeypatch):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.chdir(tmp_path)
-    assert store.tracking_uri(Path("runs")) == f"sqlite:///{tmp_path}/runs/mlflow.db"
-
-
 @pytest.mark.parametrize(
-    "uri", ["http://head:5000", "sqlite:////abs/mlflow.db", "postgresql+psycopg2://user:word@host/mlflow"]
+    ("uri", "expected"),
+    [
+        (None, "sqlite:///{here}/runs/mlflow.db"),
+        ("http://head:5000", "http://head:5000"),
+        ("sqlite:////abs/mlflow.db", "sqlite:////abs/mlflow.db"),
+        ("postgresql+psycopg2://user:word@host/mlflow", "postgresql+psycopg2://user:word@host/mlflow"),
+        ("sqlite:///mlflow.db", "sqlite:///{here}/mlflow.db"),
+        ("sqlite:///~/mlflow.db", "sqlite:////home/me/mlflow.db"),
+        ("sqlite:///$HOME/mlflow.db", "sqlite:////home/me/mlflow.db"),
+    ],
 )
-def test_the_environment_names_another_store(uri, tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert store.tracking_uri(tmp_path) == uri
-
-
-def test_a_relative_sqlite_file_is_made_absolute(tmp_path, monkeypatch):
+def test_store_is_a_file_of_the_storage_unless_the_environment_names_another(
+    uri, expected, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
-    assert store.tracking_uri(tmp_path / "elsewhere") == f"sqlite:///{tmp_path}/mlflow.db"
-
-
-@pytest.mark.parametrize("uri", ["sqlite:///~/mlflow.db", "sqlite:///$HOME/mlflow.db"])
-def test_a_sqlite_file_may_lie_in_the_home_folder(uri, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert store.tracking_uri(tmp_path) == "sqlite:////home/me/mlflow.db"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if uri:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    assert store.tracking_uri(Path("runs")) == expected.format(here=tmp_path)
 
 
-@pytest.mark.parametrize("uri", ["sqlite://mlflow.db", "sqlite://host/mlflow.db", "sqlite:///:memory:"])
-def test_a_sqlite_file_needs_three_slashes_before_its_path(uri, tmp_path, monkeypatch):
-    """With two it would be a file beside this folder, and in memory every process has its own."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(TrackerFailed, match="three slashes, as in sqlite:///mlflow.db"):
-        store.tracking_uri(tmp_path)
+ALLOWED = "MLFLOW_TRACKING_URI is '.*sqlite:////absolute.*postgresql.*http"
+THREE = "three slashes, as in sqlite:///mlflow.db"
+"""With two it would be a file beside this folder, and in memory every process has its own."""
 
 
 @pytest.mark.parametrize(
-    "uri", ["htp://host:5000", "./mlruns", "file:///tmp/mlruns", "http://", "sqlite:///"]
+    ("uri", "says"),
+    [
+        *(
+            (uri, ALLOWED)
+            for uri in ("htp://host:5000", "./mlruns", "file:///tmp/mlruns", "http://", "sqlite:///")
+        ),
+        *((uri, THREE) for uri in ("sqlite://mlflow.db", "sqlite://host/mlflow.db", "sqlite:///:memory:")),
+    ],
 )
-def test_a_malformed_store_address_is_refused_with_the_allowed_ones(uri, tmp_path, monkeypatch):
+def test_a_malformed_store_address_is_refused_with_the_allowed_ones(uri, says, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    with pytest.raises(
-        TrackerFailed, match=r"MLFLOW_TRACKING_URI is '.*sqlite:////absolute.*postgresql.*http"
-    ):
+    with pytest.raises(TrackerFailed, match=says):
         store.tracking_uri(tmp_path)
 
 

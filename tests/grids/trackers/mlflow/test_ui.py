@@ -45,7 +45,6 @@ def test_the_server_has_one_worker_on_loopback_and_our_store(tmp_path, monkeypat
         ("127.0.0.1:5000", True),
         ("localhost:6000", True),  # the other end of a tunnel
         ("localhost.evil.com:5000", False),
-        ("evil.com:5000", False),
         ("192.168.0.1:5000", False),
     ],
 )
@@ -60,15 +59,6 @@ def test_the_ui_refuses_a_store_that_is_a_server_itself(tmp_path):
         ui.command("http://me:secret@head:5000", tmp_path, 5000)
 
 
-def test_a_port_in_use_is_an_error_of_one_line(tmp_path):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(TrackerFailed, match=f"{port} .*in use.*choose another with --port"):
-            ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, port, "", print)
-
-
 def test_a_port_that_is_none_is_one_line(tmp_path):
     with pytest.raises(TrackerFailed, match="cannot listen on http://127.0.0.1:70000 .*choose another"):
         ui.serve("sqlite:////nowhere/mlflow.db", tmp_path, 70000, "", print)
@@ -80,10 +70,7 @@ def test_a_grid_s_runs_have_an_address(tmp_path):
     shown = f"http://127.0.0.1:5001/#/experiments/{experiment_id}/runs?workflowType="
     assert ui.experiment_address(uri, 5001, "paper").startswith(shown)
     assert ui.experiment_address(uri, 5001, "no such grid") is None
-
-
-def test_a_store_that_is_away_has_no_address_of_a_grid():
-    assert ui.experiment_address("http://127.0.0.1:9", 5001, "paper") is None
+    assert ui.experiment_address("http://127.0.0.1:9", 5001, "paper") is None, "the store is away"
 
 
 @pytest.mark.parametrize(("status", "is_up"), [(200, True), (503, False)])
