@@ -14,7 +14,9 @@ def test_a_new_storage_is_well_and_nothing_is_written(tmp_path, monkeypatch):
     found = strict_json(result.out)
     assert (result.code, found["missing"]) == (0, [])
     assert f"format {FORMAT} of runs" in found["fedgrid"]["fedgrid"]
+    assert {"machine", "GPUs", "Slurm", "Ray", "storage", "MLflow"} <= found.keys()
     assert "not there yet" in found["storage"]["place"]
+    assert (found["storage"]["locks"], bool(found["Ray"]["version"])) == ("work", True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -48,10 +50,3 @@ def test_each_missing_thing_is_one_line_with_its_section_and_the_code_says_so(tm
     assert missing[0] == "missing: GPUs: GPU 0 is in exclusive mode: one process"
     assert missing[1].startswith("missing: storage: a folder")
     assert str(tmp_path) in missing[1]
-
-
-def test_json_has_the_sections_and_what_is_missing(tmp_path):
-    found = strict_json(fedgrid("doctor", "--storage", tmp_path, "--json").out)
-    assert {"machine", "GPUs", "Slurm", "Ray", "storage", "MLflow", "missing"} <= found.keys()
-    assert found["storage"]["locks"] == "work"
-    assert found["Ray"]["version"]

@@ -10,24 +10,21 @@ from pathlib import Path
 import pytest
 from ray._private import ray_constants, services, worker
 from ray._private.node import Node
+from ray.air._internal import usage
 from ray.tune.execution import class_cache
 
 from fedgrid.grids.ray_cluster import local as start
 from fedgrid.grids.ray_cluster.local import alone, few_processes, light_tune, private_folder
 
 
-def test_ray_has_the_constant_that_keeps_it_on_loopback(monkeypatch):
+def test_ray_is_on_loopback_and_leaves_processes_out_within_the_block_only(monkeypatch):
     monkeypatch.setattr(worker, "_global_node", None)
+    before = {name: getattr(Node, name) for name in start.STAND_INS}
     assert ray_constants.ENABLE_RAY_CLUSTER is True
     with few_processes():
         assert services.get_node_ip_address() == "127.0.0.1"
-    assert ray_constants.ENABLE_RAY_CLUSTER is True
-
-
-def test_methods_of_ray_are_replaced_within_the_block_only():
-    before = {name: getattr(Node, name) for name in start.STAND_INS}
-    with few_processes():
         assert {name: getattr(Node, name) for name in start.STAND_INS} == start.STAND_INS
+    assert ray_constants.ENABLE_RAY_CLUSTER is True
     assert {name: getattr(Node, name) for name in start.STAND_INS} == before
 
 
@@ -83,28 +80,20 @@ def test_one_process_starts_a_ray_at_a_time(tmp_path):
     os.close(other)
 
 
-def test_tune_has_no_environment_for_its_actors_and_does_not_import_mlflow_to_count_callbacks(monkeypatch):
-    from ray.air._internal import usage
-    from ray.tune.execution import class_cache
-
-    monkeypatch.setitem(sys.modules, "ray.air.integrations.mlflow", None)
-    with light_tune():
-        assert class_cache.DEFAULT_ENV_VARS == {}
-        assert usage.tag_callbacks([object()]) is False
-
-
-def test_tune_of_a_program_is_as_it_was_after_a_grid(monkeypatch):
-    from ray.air._internal import usage
-    from ray.tune.execution import class_cache
+def test_tune_is_light_within_the_block_and_as_it_was_after_it(monkeypatch):
+    """It has no environment for its actors, and imports no MLflow to count callbacks."""
 
     def state():
         parts = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE, usage.tag_callbacks
         return [*parts, *map(os.environ.get, start.TUNE_SETTINGS), logging.getLogger("ray.tune").level]
 
+    monkeypatch.setitem(sys.modules, "ray.air.integrations.mlflow", None)
     monkeypatch.setenv("TUNE_GLOBAL_CHECKPOINT_S", "7")
     monkeypatch.delenv("RAY_AIR_NEW_OUTPUT", raising=False)
     before = state()
     with light_tune():
+        assert class_cache.DEFAULT_ENV_VARS == {}
+        assert usage.tag_callbacks([object()]) is False
         assert os.environ["TUNE_GLOBAL_CHECKPOINT_S"] == "7"
         assert os.environ["RAY_AIR_NEW_OUTPUT"] == "0"
     assert state() == before

@@ -50,29 +50,20 @@ def machine(monkeypatch):
     return give
 
 
-def test_local_machine_is_one_node():
-    [node] = local_nodes()
-    assert node.cpus >= 1
-    assert node.gpus >= 0
-    assert (node.memory is None) == (node.gpus == 0)
-
-
 def test_torch_is_imported_only_where_there_are_gpus(machine, monkeypatch):
     machine(0)
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert local_nodes()[0].gpus == 0
+    [node] = local_nodes()
+    assert (node.cpus >= 1, node.gpus, node.memory) == (True, 0, None)
     machine(2)
     with pytest.raises(ImportError, match="torch"):
         local_nodes()
 
 
-def test_gpu_whose_driver_is_too_old_is_not_counted(machine):
-    machine(listed=1)
-    assert local_nodes()[0].gpus == 0
-
-
 def test_gpu_whose_driver_is_too_old_is_refused_with_the_cause_and_the_next_step(machine):
     machine(listed=1)
+    assert local_nodes()[0].gpus == 0
+    assert known_nodes(Request(gpus_per_client=0))[0].gpus == 0, "the CPU is enough"
     with pytest.raises(ConfigError, match="1 GPU is here") as refused:
         known_nodes()
     message = str(refused.value)
@@ -80,12 +71,6 @@ def test_gpu_whose_driver_is_too_old_is_refused_with_the_cause_and_the_next_step
         assert part in message
     assert "\n" not in message
     assert "downloading" not in message
-
-
-def test_training_on_the_cpu_needs_no_gpu(machine):
-    machine(listed=1)
-    [node] = known_nodes(Request(gpus_per_client=0))
-    assert node.gpus == 0
 
 
 def test_torch_built_for_cpus_trains_there_and_says_so(machine, capsys):

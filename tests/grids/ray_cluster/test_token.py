@@ -23,18 +23,13 @@ def token(tmp_path, monkeypatch):
     return tmp_path / ".ray" / "auth_token"
 
 
-def test_new_token_is_for_its_user_alone(token):
+def test_token_is_for_its_user_alone(token):
     make_private(create=True)
     assert S_IMODE(token.stat().st_mode) == 0o600
-    assert len(bytes.fromhex(token.read_text())) == 32
-
-
-def test_token_that_others_can_read_becomes_private(token):
-    token.parent.mkdir()
-    token.write_text("abc")
+    assert len(bytes.fromhex(made := token.read_text())) == 32
     token.chmod(0o644)
     make_private(create=False)
-    assert (S_IMODE(token.stat().st_mode), token.read_text()) == (0o600, "abc")
+    assert (S_IMODE(token.stat().st_mode), token.read_text()) == (0o600, made)
 
 
 def test_first_starts_at_the_same_instant_have_one_whole_token(token, tmp_path, monkeypatch):
@@ -81,25 +76,25 @@ def test_user_without_a_home_is_one_line(token, monkeypatch, folder):
 
 
 @pytest.mark.parametrize(
-    ("mode", "written", "then"),
-    [(None, "right", "token"), (None, None, None), ("disabled", "right", "disabled")],
+    ("mode", "written", "is_started", "then"),
+    [
+        (None, "right", False, "token"),
+        (None, None, False, None),
+        ("disabled", "right", False, "disabled"),
+        (None, "right", True, None),
+    ],
 )
-def test_ray_is_told_to_send_a_token_that_is_there(token, monkeypatch, mode, written, then):
-    """`ray start` wants a token once there is one; `ray.init` at an address does not send it by itself."""
+def test_ray_is_told_to_send_a_token_that_is_there(token, monkeypatch, mode, written, is_started, then):
+    """`ray start` wants a token once there is one; `ray.init` at an address does not send it by itself.
+
+    A Ray that the program has started keeps its mode.
+    """
     if mode:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
     if written:
         token.parent.mkdir()
         token.write_text(written)
-    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.is_initialized", lambda: is_started)
     monkeypatch.setattr("ray._raylet.Config", Mock())
     send_token()
     assert os.environ.get("RAY_AUTH_MODE") == then
-
-
-def test_ray_that_the_program_has_started_keeps_its_mode(token, monkeypatch):
-    token.parent.mkdir()
-    token.write_text("right")
-    monkeypatch.setattr("ray.is_initialized", lambda: True)
-    send_token()
-    assert "RAY_AUTH_MODE" not in os.environ
