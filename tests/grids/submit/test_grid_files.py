@@ -34,36 +34,26 @@ def test_preset_stays_as_it_is(mine):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "text", "says"),
     [
-        (["../elsewhere.yaml"], r"elsewhere\.yaml.*mine"),
-        (["paper", "--plugin", "../elsewhere.py"], r"--plugin \.\./elsewhere\.py.*mine"),
-        (["paper", "--plugin=nowhere.py"], r"no plugin nowhere\.py"),
-        (["nowhere.yaml"], r"no file nowhere\.yaml"),
+        ("../elsewhere.yaml", "", r"elsewhere\.yaml.*mine"),
+        ("paper --plugin ../elsewhere.py", "", r"--plugin \.\./elsewhere\.py.*mine"),
+        ("paper --plugin=nowhere.py", "", r"no plugin nowhere\.py"),
+        ("nowhere.yaml", "", r"no file nowhere\.yaml"),
+        ("grid.yaml", "base: {mine}/common/base.yaml", r"base = .*/common/base\.yaml.*relative.*mine"),
+        ("grid.yaml", "base: ~/x.yaml", r"base = ~/x\.yaml.*relative.*mine"),
+        ("grid.yaml", "base: $HOME/x.yaml", r"base = \$HOME/x\.yaml.*relative.*mine"),
+        ("grid.yaml", "base: ../elsewhere.yaml", r"\.\./elsewhere\.yaml.*mine"),
+        ("grid.yaml", "base: gone.yaml", "no file gone.yaml"),
+        ("grid.yaml", "plugins: [~/own.py]", r"plugins = ~/own\.py.*relative.*mine"),
+        ("grid.yaml", "plugins: [../elsewhere.py]", r"\.\./elsewhere\.py.*mine"),
+        ("grid.yaml", "plugins: [gone.py]", "no plugin gone.py"),
     ],
 )
-def test_file_that_is_missing_or_elsewhere_is_refused(mine, arguments, says):
+def test_file_that_is_missing_or_does_not_travel_is_refused(mine, arguments, text, says):
+    (mine / "grid.yaml").write_text(text.format(mine=mine))
     with pytest.raises(ConfigError, match=says):
-        list(job_arguments(arguments))
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("base: {mine}/common/base.yaml", r"base = .*/common/base\.yaml.*relative.*mine"),
-        ("base: ~/x.yaml", r"base = ~/x\.yaml.*relative.*mine"),
-        ("base: $HOME/x.yaml", r"base = \$HOME/x\.yaml.*relative.*mine"),
-        ("base: ../elsewhere.yaml", r"\.\./elsewhere\.yaml.*mine"),
-        ("base: gone.yaml", "no file gone.yaml"),
-        ("plugins: [~/own.py]", r"plugins = ~/own\.py.*relative.*mine"),
-        ("plugins: [../elsewhere.py]", r"\.\./elsewhere\.py.*mine"),
-        ("plugins: [gone.py]", "no plugin gone.py"),
-    ],
-)
-def test_file_that_names_what_does_not_travel_is_refused(mine, text, says):
-    (mine / "wrong.yaml").write_text(text.format(mine=mine))
-    with pytest.raises(ConfigError, match=says):
-        list(job_arguments(["wrong.yaml"]))
+        list(job_arguments(arguments.split()))
 
 
 def test_base_that_is_the_file_itself_ends(mine):

@@ -18,6 +18,13 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 """
 
 
+def test_tunnel_runs_ray_dashboard() -> None:
+    assert tunnel.command(Path("cluster.yaml"), 4000) == [
+        str(Path(sys.executable).with_name("ray")),
+        *("dashboard", "cluster.yaml", "--port", "4000", "--remote-port", "8265"),
+    ]
+
+
 def test_tunnel_gives_the_address_that_ssh_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program instead of `ray dashboard`, which listens on the port that it is given."""
     program = LISTENS.replace('("127.0.0.1", 0)', '("127.0.0.1", int(sys.argv[1]))')
