@@ -8,7 +8,6 @@ import pytest
 from fedgrid.algorithms.registry import ALGORITHMS, members_of_arena
 from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS, SCENARIOS
-from fedgrid.engine.federation.uplink.steps import clip_of, noise_of
 from fedgrid.engine.runtime.configuration.idle_settings import idle_lines
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -20,6 +19,8 @@ from tests.helpers.partitions import by_client
 
 NOWHERE = Path("no-data-needed")
 NUM_CLASSES = 10
+SEVEN = ("fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan")
+"""The algorithms of the OCFL paper."""
 
 
 @cache
@@ -29,18 +30,10 @@ def grid(what):
 
 
 def test_quickstart_is_the_papers_seven_algorithms_in_order():
-    quickstart = grid("quickstart")
-    assert quickstart.name == "quickstart"
-    assert [run.name for run in quickstart.runs] == [
-        "digits-15-nonoverlapping-balanced-fedavg-s0",
-        "digits-15-nonoverlapping-balanced-sattler-s0",
-        "digits-15-nonoverlapping-balanced-briggs-s0",
-        "digits-15-nonoverlapping-balanced-ocfl_kmeans-s0",
-        "digits-15-nonoverlapping-balanced-ocfl_affinity-s0",
-        "digits-15-nonoverlapping-balanced-ocfl_meanshift-s0",
-        "digits-15-nonoverlapping-balanced-ocfl_hdbscan-s0",
+    assert grid("quickstart").name == "quickstart"
+    assert [run.name for run in grid("quickstart").runs] == [
+        f"digits-15-nonoverlapping-balanced-{name.replace('-', '_')}-s0" for name in SEVEN
     ]
-    assert {run.training.rounds for run in quickstart.runs} == {15}
 
 
 IN_ARENA = len(members_of_arena()) + 1
@@ -90,14 +83,6 @@ def test_no_preset_has_a_setting_that_cannot_act():
         assert idle_lines(grid(name).runs) == []
 
 
-def test_privacy_digits_has_seven_noises_under_seven_algorithms():
-    runs = grid("privacy-digits").runs
-    noises = [noise_of(run.uplink) for run in runs]
-    assert sorted(set(noises)) == [0, 0.01, 0.03, 0.06, 0.1, 0.3, 1]
-    assert {noises.count(noise) for noise in noises} == {7 * 3}
-    assert {clip_of(run.uplink) for run in runs} == {0.5}
-
-
 @pytest.mark.parametrize("name", ["arena", "arena-digits"])
 def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenarios(name):
     """The four splits of the OCFL paper, and four that have balanced groups only."""
@@ -117,9 +102,16 @@ def test_the_arena_has_every_algorithm_that_is_not_as_published_in_eight_scenari
     assert told == {(True, 4), (False, 3)}
 
 
-def test_every_split_of_arena_digits_can_be_dealt():
+@pytest.mark.parametrize(
+    ("name", "which", "number"),
+    [("paper-digits", "algorithm=fedavg", 40), ("arena-digits", "algorithm=sattler,seed=0", 8)],
+)
+def test_every_split_of_a_preset_on_digits_can_be_dealt(name, which, number):
+    """Every client has images to train on and to be tested on; algorithms share a split."""
     pair = load("digits", NOWHERE)
-    for run in load_grid("arena-digits", {}, [], NOWHERE, filters=["algorithm=sattler,seed=0"]).runs:
+    runs = load_grid(name, {}, [], NOWHERE, filters=[which]).runs
+    assert len(runs) == number
+    for run in runs:
         clients = by_client(deal(run, pair, NUM_CLASSES))
         assert min(len(part) for client in clients for part in (client.train, client.test)) >= 3
 
@@ -173,50 +165,13 @@ def test_flis_has_two_skews_and_the_runs_of_the_published_tables():
         assert published - set(printed_accuracy()) == (lost if name == "flis" else set())
 
 
-def test_flis_beta_has_eleven_thresholds_and_three_numbers_of_epochs():
-    runs = grid("flis-beta").runs
-    assert {run.algorithm.beta for run in runs} == {step / 10 for step in range(11)}
-    assert {run.training.local_epochs for run in runs} == {1, 5, 10}
-    assert {(run.dataset, run.split.labels_share) for run in runs} == {
-        (name, 0.2) for name in ("cifar10", "svhn", "fmnist")
-    }
-
-
-def test_bettinelli_has_the_axes_of_its_figures():
-    runs = grid("bettinelli-resolution").runs
-    assert {run.split.majority for run in runs} == {0.1, 0.3, 0.5, 0.7, 0.9, 1.0}
-    assert {run.algorithm.resolution for run in runs} == {0.2, 0.4, 0.6, 0.8, 1.0}
-    runs = grid("bettinelli-attribution").runs
-    assert {run.participation for run in runs} == {1.0, 0.75, 0.5, 0.25}
-    assert {(run.model, run.split.majority, run.training.rounds) for run in runs} == {
-        ("mobilenet-v1", 0.7, 40)
-    }
-    for name in ("bettinelli-resolution", "bettinelli-attribution", "bettinelli-digits"):
-        own = grid(name).runs
-        assert {run.evaluation.global_model for run in own} == {True}
-        assert {run.seed for run in own} == {0, 1, 2, 3}
-
-
 def test_paper_is_the_papers_forty_scenarios_with_seven_algorithms():
     paper = grid("paper").runs
     assert {run.scenario for run in paper} == set(SCENARIOS)
-    assert {run.algorithm.name for run in paper} == {
-        "fedavg",
-        "sattler",
-        "briggs",
-        "ocfl-kmeans",
-        "ocfl-affinity",
-        "ocfl-meanshift",
-        "ocfl-hdbscan",
-    }
+    assert {run.algorithm.name for run in paper} == set(SEVEN)
     assert {run.seed for run in paper} == {0}
-    assert {(run.dataset, run.training.rounds) for run in paper} == {
-        ("mnist", 50),
-        ("fmnist", 50),
-        ("cifar10", 80),
-        ("pathmnist", 75),
-        ("bloodmnist", 75),
-    }
+    rounds = {"mnist": 50, "fmnist": 50, "cifar10": 80, "pathmnist": 75, "bloodmnist": 75}
+    assert {(run.dataset, run.training.rounds) for run in paper} == set(rounds.items())
     assert {(run.split.kind.rpartition("-")[2], run.split.proportions) for run in paper} == {
         ("balanced", "drawn"),
         ("imbalanced", "published"),
@@ -309,17 +264,6 @@ def test_local_models_are_tested_on_the_servers_set_for_the_papers_only(name):
     """For the published GF1."""
     tested = {run.evaluation.local_server for run in grid(name).runs}
     assert tested == {"last" if name == "paper-fast" else name.startswith(("paper", "conference"))}
-
-
-def test_every_split_of_paper_digits_can_be_dealt():
-    """Into three groups, every client with images; algorithms share a split."""
-    pair = load("digits", NOWHERE)
-    runs = load_grid("paper-digits", {}, [], NOWHERE, filters=["algorithm=fedavg"]).runs
-    assert len(runs) == 40
-    for run in runs:
-        clients = by_client(deal(run, pair, NUM_CLASSES))
-        assert {client.cluster for client in clients} == {0, 1, 2}
-        assert min(len(part) for client in clients for part in (client.train, client.test)) >= 4
 
 
 def test_communities_has_the_settings_of_its_paper():

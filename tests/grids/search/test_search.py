@@ -37,6 +37,16 @@ def undisturbed(tmp_path_factory):
     return storage, result
 
 
+@pytest.fixture
+def write(tmp_path):
+    def write_file(text):
+        path = tmp_path / "mine.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write_file
+
+
 def contents(storage, name="briggs-digits"):
     """Return file -> bytes of a search's folder, without wall-clock times."""
     folder = storage / "grids" / name
@@ -52,30 +62,15 @@ def found(storage, name="briggs-digits"):
     return unseal(path)
 
 
-@pytest.mark.parametrize("text", ["", "search: {round: [3, 6]}\n"], ids=["built in", "file"])
-def test_setting_that_is_searched_need_not_act_at_its_default(tmp_path, text):
+def test_setting_need_not_act_at_its_default_if_it_is_searched(write, tmp_path):
     """Briggs clusters in round 21 by default, and digits have 15 rounds."""
-    (tmp_path / "mine.yaml").write_text(f"dataset: digits\nalgorithm: briggs\n{text}")
-    for what in (("briggs", {"dataset": "digits"}), (str(tmp_path / "mine.yaml"), {})):
-        search = load_search(*what, [], NOWHERE, own={"trials": 2})
-        assert "round" in search.space
-
-
-def test_setting_that_is_not_searched_is_refused_as_for_run(tmp_path):
-    (tmp_path / "mine.yaml").write_text(
-        "dataset: digits\nalgorithm: briggs\nsearch: {threshold: [0.1, 0.5]}\n"
-    )
+    text = "dataset: digits\nalgorithm: briggs\n"
+    for what in ("briggs", write(text), write(f"{text}search: {{round: [3, 6]}}\n")):
+        assert "round" in load_search(what, {}, [], NOWHERE, own={"trials": 2}).space
     with pytest.raises(ConfigError, match="round 21 acts from round 21 on, and the last round is 15"):
-        load_search(str(tmp_path / "mine.yaml"), {}, [], NOWHERE, own={"trials": 2})
-
-
-def test_trials_whose_setting_cannot_act_are_warned_of(tmp_path):
-    (tmp_path / "mine.yaml").write_text(
-        "dataset: digits\nalgorithm: briggs\nsearcher: grid\nsearch: {round: [6, 30]}\n"
-    )
-    result = fedgrid(
-        "search", tmp_path / "mine.yaml", "--dry-run", "--in-process", "--storage", tmp_path / "runs"
-    )
+        load_search(write(f"{text}search: {{threshold: [0.1, 0.5]}}\n"), {}, [], NOWHERE, own={"trials": 2})
+    file = write(f"{text}searcher: grid\nsearch: {{round: [6, 30]}}\n")
+    result = fedgrid("search", file, "--dry-run", "--in-process", "--storage", tmp_path / "runs")
     assert result.code == 0
     assert "warning: algorithm briggs: round 30 acts from round 30 on" in result.err
     assert "round 6 acts" not in result.err
@@ -288,16 +283,6 @@ def test_base_gives_the_settings_that_are_not_searched():
     assert [run.name for run in load_search("louvain", {}, [], NOWHERE, own={}, base="quickstart").base] == [
         "digits-15-nonoverlapping-balanced-louvain-s0"
     ]
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text):
-        path = tmp_path / "mine.yaml"
-        path.write_text(text)
-        return str(path)
-
-    return write_file
 
 
 def test_default_that_is_taken_back_stays_so_in_every_trial(write):
