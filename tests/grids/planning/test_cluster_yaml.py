@@ -102,19 +102,6 @@ def test_cluster_yaml_uses_all_its_machines() -> None:
     assert config["available_node_types"]["local.cluster.node"]["min_workers"] == workers
 
 
-@pytest.mark.parametrize("name", ["clusters/aws.yaml", "clusters/gcp.yaml"])
-def test_clouds_scale_from_one_gpu_machine_to_max_workers(name: str) -> None:
-    config = prepared(name)
-    gpu = config["available_node_types"]["gpu"]
-    assert (gpu["min_workers"], gpu["max_workers"]) == (1, config["max_workers"])
-    assert config["available_node_types"][config["head_node_type"]]["max_workers"] == 0
-
-
-def test_aws_machines_have_a_security_group_of_the_user() -> None:
-    for machine in read("clusters/aws.yaml")["available_node_types"].values():
-        assert machine["node_config"]["SecurityGroupIds"]
-
-
 def test_kuberay_manifest_has_the_pinned_ray_version() -> None:
     manifest = read("clusters/kuberay.yaml")
     spec = manifest["spec"]
