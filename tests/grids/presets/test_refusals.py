@@ -62,6 +62,7 @@ def cases(*rows):
     ),
     ("filter: mnist", "line 1", "filter = 'mnist'", "dataset, split"),
     ("exclude: {clients: 30}", "line 1", "exclude = ", "a list"),
+    ("overrides: {when: 1}", "line 1", "overrides = {'when': 1}", "a list"),
     ("exclude: [{clients: 45}]", "line 1", "clients '45'", "it has: 15"),
     ("exclude: [{}]", "line 1", "exclude", "clients"),
     ("seed: 1\nplugins: mine.py", "line 2", "plugins = "),
@@ -98,6 +99,7 @@ def test_key_or_value_is_refused_with_its_line(write, text, parts):
 
 @cases(
     ("seed: 1\ntraining: {local_epochs: [1, 5]}", "`axes: {training.local_epochs: [1, 5]}`"),
+    ("seed: 1\ntraining.local_epochs: [1, 5]", "`axes: {training.local_epochs: [1, 5]}`"),
     ("seed: 1\nmodel: [lenet5, tinyvgg]", "`axes: {model: [lenet5, tinyvgg]}`"),
     ("seed: 1\nsplit: {kind: dirichlet, alpha: [0.1, 1]}", "`axes: {split.alpha: [0.1, 1]}`"),
     ("seed: 1\nalgorithm: {name: sattler, cooldown: [5, 9]}", "`axes: {algorithm.cooldown: [5, 9]}`"),
