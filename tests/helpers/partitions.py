@@ -7,6 +7,7 @@ import numpy as np
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing import split as splits
 from fedgrid.engine.federation.partition.scenarios import scenario_of
+from fedgrid.engine.federation.partition.settings import Split
 
 
 class Held(NamedTuple):
@@ -17,6 +18,11 @@ class Held(NamedTuple):
     train: np.ndarray
     test: np.ndarray
 
+    @property
+    def positions(self):
+        """Return the positions of its training and test images, sorted."""
+        return np.sort(np.concatenate([self.train, self.test]))
+
 
 def by_client(partition):
     """Return what each client holds; of tests in the official test set the positions there."""
@@ -24,8 +30,15 @@ def by_client(partition):
     return [Held(client, *held) for client, held in enumerate(clients)]
 
 
-def split_pool(labels, *, dataset, num_classes, num_clients, split, seed, shape=(1, 8, 8), **of_pool):
-    """Split a pool of which labels are known, and what `of_pool` gives: groups, subjects, assigned."""
-    pool = ImageSet(np.empty((0, *shape), np.uint8), labels, **of_pool)
-    scenario = scenario_of(dataset, split.kind, num_clients)
-    return by_client(splits.split_pool(pool, num_classes, scenario, split, seed))
+def deal_labels(labels, kind, clients, *, dataset="digits", seed=0, of_pool=None, **options):
+    """Deal a pool of which the labels are known to clients; `of_pool` may add groups, subjects or a file."""
+    pool = ImageSet(np.empty((0, 1, 8, 8), np.uint8), labels, **(of_pool or {}))
+    scenario = scenario_of(dataset, kind, clients)
+    split = Split(kind=kind, **options)
+    return by_client(splits.split_pool(pool, int(labels.max()) + 1, scenario, split, seed))
+
+
+def find_leakage(parts):
+    """Return the share of a client's test images that any other client trains on, mean over clients."""
+    every_train = np.unique(np.concatenate([part.train for part in parts]))
+    return float(np.mean([np.isin(part.test, every_train).mean() for part in parts]))

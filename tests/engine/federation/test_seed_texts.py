@@ -17,7 +17,7 @@ from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.dealing.kinds import kind_of
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
-from tests.helpers.partitions import split_pool
+from tests.helpers.partitions import deal_labels
 
 TEXTS = {
     "nonoverlapping-balanced": "digits-6-nonoverlapping-balanced",
@@ -59,15 +59,9 @@ def split_of(kind, **options):
 
 
 def deal(kind, dataset="digits", **options):
-    return split_pool(
-        LABELS,
-        dataset=dataset,
-        num_classes=10,
-        num_clients=6,
-        split=split_of(kind, **options),
-        seed=0,
-        groups=WRITERS if kind == "natural" else None,
-    )
+    of_pool = {"groups": WRITERS} if kind == "natural" else {}
+    options = {**kind_of(kind).DEFAULTS, **options}
+    return deal_labels(LABELS, kind, 6, dataset=dataset, of_pool=of_pool, **options)
 
 
 def root_seed(kind, dataset="digits"):

@@ -17,61 +17,67 @@ from fedgrid.engine.federation.dealing.holdouts import (
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import Changes
 from fedgrid.engine.federation.partition.settings import Split
-from tests.helpers.partitions import by_client, split_pool
+from tests.helpers.partitions import by_client, deal_labels
 
 NUM_IMAGES = 20
 SERVER = ImageSet(np.arange(NUM_IMAGES, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(NUM_IMAGES) % 3)
 """Image i has the pixel i."""
 
 
-def split(**changes):
-    return Split(**changes)
-
-
 def pixels(held):
     return held.images.flatten().tolist()
 
 
-@pytest.mark.parametrize("server_images", [None, 7])
-def test_without_reference_images_the_test_set_is_what_it_was(server_images):
-    test_set, reference_set = server_sets(SERVER, split(server_images=server_images), seed=3)
-    assert pixels(test_set) == pixels(server_subset(SERVER, server_images, 3))
-    assert reference_set is None
+def test_server_subset_is_seeded_and_nested():
+    ten, twelve, other = (server_subset(SERVER, n, seed) for n, seed in ((10, 0), (12, 0), (10, 1)))
+    assert len({*pixels(ten)}) == 10
+    assert pixels(ten) == pixels(twelve)[:10] != pixels(other)
+    assert ten.labels.tolist() == [pixel % 3 for pixel in pixels(ten)]
+    assert server_subset(SERVER, None, 0) is SERVER
 
 
 @pytest.mark.parametrize("server_images", [None, 7])
 def test_reference_images_are_in_no_test_set(server_images):
-    test_set, reference_set = server_sets(
-        SERVER, split(reference_images=5, server_images=server_images), seed=3
-    )
+    test_set, reference_set = server_sets(SERVER, Split(reference_images=5, server_images=server_images), 3)
     assert (len(reference_set), len(test_set)) == (5, server_images or 15)
     assert len({*pixels(reference_set), *pixels(test_set)}) == 5 + len(test_set)
     for held in (reference_set, test_set):
         assert held.labels.tolist() == [pixel % 3 for pixel in pixels(held)]
 
 
+def test_without_reference_images_the_test_set_is_a_subset():
+    test_set, reference_set = server_sets(SERVER, Split(server_images=7), seed=3)
+    assert pixels(test_set) == pixels(server_subset(SERVER, 7, 3))
+    assert reference_set is None
+
+
 def test_reference_images_depend_on_the_seed_alone():
-    drawn = [pixels(server_sets(SERVER, split(reference_images=5), seed)[1]) for seed in (0, 0, 1)]
+    drawn = [pixels(server_sets(SERVER, Split(reference_images=5), seed)[1]) for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_one_image_to_test_on_is_enough():
+    test_set, reference_set = server_sets(SERVER, Split(reference_images=NUM_IMAGES - 1), 0)
+    assert (len(test_set), len(reference_set)) == (1, NUM_IMAGES - 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"reference_images": NUM_IMAGES}, ("split.reference_images", "20", "19")),
+        ({"server_images": NUM_IMAGES + 1}, ("split.server_images 21", "20 images")),
+    ],
+)
+def test_more_images_than_there_are_are_refused_by_key(given, words):
+    with pytest.raises(ConfigError) as error:
+        server_sets(SERVER, Split(**given), 0)
+    assert [word for word in words if word not in str(error.value)] == []
 
 
 def test_texts_of_groups_keep_their_vocabulary():
     texts = ImageSet(np.array([[0, 1], [2, 2]]), np.arange(2), vocabulary=5, padding=0)
     rolled = Changes(2, lambda held, group: held)
-    assert sets_of_groups(texts, split(), 0, rolled)[0].inputs == texts.inputs
-
-
-@pytest.mark.parametrize("count", [NUM_IMAGES, NUM_IMAGES + 1])
-def test_too_many_reference_images_are_refused_by_key(count):
-    with pytest.raises(ConfigError) as error:
-        server_sets(SERVER, split(reference_images=count), 0)
-    for word in ("split.reference_images", str(count), str(NUM_IMAGES - 1)):
-        assert word in str(error.value)
-
-
-def test_one_image_to_test_on_is_enough():
-    test_set, reference_set = server_sets(SERVER, split(reference_images=NUM_IMAGES - 1), 0)
-    assert (len(test_set), len(reference_set)) == (1, NUM_IMAGES - 1)
+    assert sets_of_groups(texts, Split(), 0, rolled)[0].inputs == texts.inputs
 
 
 LABELS = np.repeat(np.arange(10), 60)
@@ -81,14 +87,7 @@ EVERYWHERE = pytest.mark.parametrize(("split", "test_leakage"), KINDS)
 
 def deal(split, scored_on, test_leakage, seed=0):
     options = {"num_clusters": 2, "scored_on": scored_on, "test_leakage": test_leakage}
-    return split_pool(
-        LABELS,
-        dataset="digits",
-        num_classes=10,
-        num_clients=10,
-        split=Split(kind=split, **options),
-        seed=seed,
-    )
+    return deal_labels(LABELS, split, 10, seed=seed, **options)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_validation_is_cut_from_the_training_images_of_the_run(split, test_leaka
         deal(split, "test", test_leakage), deal(split, "validation", test_leakage), strict=True
     ):
         assert (search.client, search.cluster) == (run.client, run.cluster)
-        assert sorted([*search.train, *search.test]) == run.train.tolist()
+        assert search.positions.tolist() == run.train.tolist()
         assert search.train.dtype == search.test.dtype == np.int64
 
 
@@ -159,7 +158,7 @@ def sides(held_K, subjects_N, before=None, **settings):
     held_K = [np.array(held) for held in held_K]
     subjects_N = np.array(subjects_N)
     dealt = Partition([0] * len(held_K), held_K)
-    cut_K = by_client(cut_by_subject(dealt, rngs, subjects_N, split(**settings), 0, "s", before))
+    cut_K = by_client(cut_by_subject(dealt, rngs, subjects_N, Split(**settings), 0, "s", before))
     for held, (_, _, train, test) in zip(held_K, cut_K, strict=True):
         assert np.intersect1d(train, test).size == 0
         assert set(train) | set(test) <= set(held)

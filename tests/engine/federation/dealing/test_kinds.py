@@ -11,9 +11,8 @@ from fedgrid.engine.federation.dealing.kinds import KINDS, check, idle_options, 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.partition.kind import SplitKind
-from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
-from tests.helpers.partitions import split_pool
+from tests.helpers.partitions import deal_labels
 
 
 class InTurn(SplitKind):
@@ -27,38 +26,23 @@ class InTurn(SplitKind):
         return Partition(range(num_clients), [every[client::num_clients] for client in range(num_clients)])
 
 
-IN_TURN = InTurn()
+IN_TURN, LABELS = InTurn(), np.repeat([0, 1], 20)
 
 
 def test_a_new_kind_is_one_registry_entry(monkeypatch):
     monkeypatch.setitem(KINDS, "in-turn", IN_TURN)
     config = complete({"clients": 4, "split": {"kind": "in-turn", "alpha": 0.5}}, Path("unused"))
     assert (config.scenario, config.split.num_clusters) == ("digits-4-in-turn", 4)
-    splits = split_pool(
-        np.repeat([0, 1], 20),
-        dataset=config.dataset,
-        num_classes=2,
-        num_clients=4,
-        split=config.split,
-        seed=0,
-    )
-    assert [part.cluster for part in splits] == [0, 1, 2, 3]
-    held = [sorted([*part.train, *part.test]) for part in splits]
-    assert held == [list(range(client, 40, 4)) for client in range(4)]
-    assert {(len(part.train), len(part.test)) for part in splits} == {(7, 3)}
+    parts = deal_labels(LABELS, "in-turn", 4, alpha=0.5)
+    assert [part.cluster for part in parts] == [0, 1, 2, 3]
+    assert [part.positions.tolist() for part in parts] == [list(range(client, 40, 4)) for client in range(4)]
+    assert {(len(part.train), len(part.test)) for part in parts} == {(7, 3)}
 
 
 def test_options_of_another_kind_are_refused(monkeypatch):
     monkeypatch.setitem(KINDS, "in-turn", IN_TURN)
     with pytest.raises(ConfigError, match="split.majority = 0.5 .* in-turn, only with: majority") as raised:
-        split_pool(
-            np.repeat([0, 1], 20),
-            dataset="digits",
-            num_classes=2,
-            num_clients=4,
-            split=Split(kind="in-turn", majority=0.5),
-            seed=0,
-        )
+        deal_labels(LABELS, "in-turn", 4, majority=0.5)
     assert raised.value.key == ("split", "majority")
 
 
@@ -100,17 +84,10 @@ def test_sizes_change_the_id_and_their_absence_does_not():
     ids=str,
 )
 def test_sizes_that_do_not_fit_are_refused(kind, given, said):
-    def checked():
+    facts = Facts(num_classes=10, inputs=pixels(1, 8, 8), pool_size=1442)
+    with pytest.raises(ConfigError) as refused:  # noqa: PT012
         config = with_sizes(kind, **given)
-        check(
-            config.split_scenario,
-            Facts(num_classes=10, inputs=pixels(1, 8, 8), pool_size=1442),
-            config.split,
-            config.seed,
-        )
-
-    with pytest.raises(ConfigError) as refused:
-        checked()
+        check(config.split_scenario, facts, config.split, config.seed)
     assert said in str(refused.value)
 
 

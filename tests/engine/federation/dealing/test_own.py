@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from fedgrid.engine.federation.errors import ConfigError, FedgridError
-from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.presets.load import load_grid
-from tests.helpers.partitions import split_pool
+from tests.helpers.partitions import deal_labels
 from tests.helpers.plugin_files import SPLIT
 
 NOWHERE = Path("unused")
@@ -28,14 +27,7 @@ def use(tmp_path):
 
 
 def dealt(**split):
-    return split_pool(
-        np.arange(12) % 2,
-        dataset="digits",
-        num_classes=2,
-        num_clients=3,
-        split=Split(kind="own-split", **split),
-        seed=0,
-    )
+    return deal_labels(np.arange(12) % 2, "own-split", 3, **split)
 
 
 def config(**values):
@@ -46,10 +38,10 @@ def test_deals_by_its_settings_and_the_seed(use):
     use()
     parts = dealt(first=2)
     assert [part.cluster for part in parts] == [0, 0, 1]
-    held = [sorted([*part.train, *part.test]) for part in parts]
+    held = [part.positions.tolist() for part in parts]
     assert sorted(sum(held, [])) == list(range(12))
     assert [len(part.test) for part in parts] == [2, 2, 2]
-    assert [sorted([*part.train, *part.test]) for part in dealt(first=1)] == held
+    assert [part.positions.tolist() for part in dealt(first=1)] == held
 
 
 def test_settings_are_keys_of_split_and_axes_and_runs_without_the_plugin_are_read(use):
@@ -87,7 +79,7 @@ def test_draws_from_any_generator_are_seeded(use):
     parts = []
     for seed in range(2):
         np.random.seed(seed)  # noqa: NPY002
-        parts.append([sorted([*part.train, *part.test]) for part in dealt()])
+        parts.append([part.positions.tolist() for part in dealt()])
     assert parts[0] == parts[1]
 
 

@@ -7,22 +7,14 @@ from hypothesis import strategies as st
 
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.dirichlet import LEAST_IMAGES, counts_of_draw, deal_out
-from fedgrid.engine.federation.partition.settings import Split
-from tests.helpers.partitions import split_pool
+from tests.helpers.partitions import deal_labels
 
 LABELS = np.repeat(np.arange(5), 200)
 POSITIONS_L = [np.flatnonzero(label == LABELS) for label in range(5)]
 
 
-def deal(*, labels=LABELS, clients=8, seed=0, **options):
-    return split_pool(
-        labels,
-        dataset="digits",
-        num_classes=5,
-        num_clients=clients,
-        split=Split(kind="dirichlet", **{"alpha": 0.1, **options}),
-        seed=seed,
-    )
+def deal(*, clients=8, **options):
+    return deal_labels(LABELS, "dirichlet", clients, **{"alpha": 0.1, **options})
 
 
 @settings(max_examples=30, deadline=None)
@@ -59,35 +51,29 @@ def test_a_client_with_its_fair_share_gets_nothing_of_later_classes():
 
 
 def test_smaller_alpha_gives_clients_fewer_classes():
-    def classes(alpha):
-        parts = deal(alpha=alpha)
-        return np.mean([len(np.unique(LABELS[part.train])) for part in parts])
+    few, all_classes = (
+        np.mean([len(np.unique(LABELS[part.train])) for part in deal(alpha=alpha)]) for alpha in (0.1, 100)
+    )
+    assert few < all_classes == 5
 
-    assert classes(0.1) < classes(100) == 5
 
-
-def test_draws_are_alike_for_a_seed_alone():
+def test_draws_are_alike_for_a_seed_alone_and_clients_are_one_group():
     drawn = [[part.train.tolist() for part in deal(seed=seed)] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_clients_without_groups_are_one_group():
     assert {part.cluster for part in deal()} == {0}
 
 
-@pytest.mark.parametrize("alpha", [1e-9, 1e-4])
-def test_an_alpha_without_a_valid_draw_ends_in_one_line(alpha):
-    """Three of eight clients at least get nothing when every class has a single client."""
-    with pytest.raises(ConfigError, match="none of 1000 draws gives each of 8 clients at least 10") as raised:
-        deal(alpha=alpha)
-    assert raised.value.key == ("split", "alpha")
-
-
-def test_too_many_clients_are_refused_before_any_draw():
-    with pytest.raises(ConfigError, match="clients = 101: .* needs 10 of 1000 images; take at most 100"):
-        deal(clients=101)
-
-
-def test_no_alpha_is_refused():
-    with pytest.raises(ConfigError, match="split.alpha = null: split dirichlet needs a number above 0"):
-        deal(alpha=None)
+@pytest.mark.parametrize(
+    ("changes", "key", "message"),
+    [
+        # Three of eight clients at least get nothing when every class has a single client.
+        ({"alpha": 1e-9}, "alpha", "none of 1000 draws gives each of 8 clients at least 10"),
+        ({"alpha": None}, "alpha", "split.alpha = null: split dirichlet needs a number above 0"),
+        ({"clients": 101}, "clients", "clients = 101: .* needs 10 of 1000 images; take at most 100"),
+    ],
+    ids=str,
+)
+def test_what_has_no_draw_is_refused(changes, key, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        deal(**changes)
+    assert raised.value.key[-1] == key

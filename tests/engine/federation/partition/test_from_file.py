@@ -1,12 +1,11 @@
-"""A file says who holds what: six examples of two classes, two clients."""
+"""A file says who holds what: ten examples of two classes, two clients."""
 
 import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data.partition import assign
 from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.federation.partition.settings import Split
-from tests.helpers.partitions import split_pool
+from tests.helpers.partitions import deal_labels
 
 LABELS = np.tile([0, 1], 5)
 CLIENTS = ["a", "a", "a", "b", "b", "b", "", "b", "b", "b"]
@@ -14,21 +13,12 @@ PARTS = ["train", "train", "test", "train", "test", "test", "", "train", "train"
 
 
 def deal(assigned, clients=2, **split):
-    return split_pool(
-        LABELS,
-        dataset="digits",
-        num_classes=2,
-        num_clients=clients,
-        split=Split(kind="file", **split),
-        seed=0,
-        assigned=assigned,
-    )
+    return deal_labels(LABELS, "file", clients, of_pool={"assigned": assigned}, **split)
 
 
 def test_the_files_cut_is_taken():
-    parts = deal(
-        assign("t.csv", CLIENTS, parts_R=PARTS, groups_R=["x" if name == "b" else "y" for name in CLIENTS])
-    )
+    groups = ["x" if name == "b" else "y" for name in CLIENTS]
+    parts = deal(assign("t.csv", CLIENTS, parts_R=PARTS, groups_R=groups))
     assert [(part.cluster, part.train.tolist(), part.test.tolist()) for part in parts] == [
         (1, [0, 1], [2]),
         (0, [3, 7, 8, 9], [4, 5]),
@@ -37,7 +27,7 @@ def test_the_files_cut_is_taken():
 
 def test_a_search_cuts_the_files_training_examples_again():
     parts = deal(assign("t.csv", CLIENTS, parts_R=PARTS), scored_on="validation")
-    assert [sorted([*part.train, *part.test]) for part in parts] == [[0, 1], [3, 7, 8, 9]]
+    assert [part.positions.tolist() for part in parts] == [[0, 1], [3, 7, 8, 9]]
 
 
 def test_without_a_cut_each_client_is_cut_and_shared_examples_are_tests_for_all():
@@ -46,6 +36,9 @@ def test_without_a_cut_each_client_is_cut_and_shared_examples_are_tests_for_all(
     every = [str(example) for example in range(10)] * 2
     shared = deal(assign("t.csv", ["a"] * 10 + ["b"] * 10, examples_R=every))
     assert shared[0].test.tolist() == shared[1].test.tolist()
+
+
+CUT_OF_FOUR = {"examples_R": list("1223"), "parts_R": ["train", "test"] * 2}
 
 
 @pytest.mark.parametrize(
@@ -61,11 +54,7 @@ def test_without_a_cut_each_client_is_cut_and_shared_examples_are_tests_for_all(
         ),
         ({"test_share": 0.5}, "test_share", "t.csv says what clients are tested on"),
         (
-            {
-                "assigned": assign(
-                    "t.csv", ["a", "a", "b", "b"], examples_R=list("1223"), parts_R=["train", "test"] * 2
-                )
-            },
+            {"assigned": assign("t.csv", ["a", "a", "b", "b"], **CUT_OF_FOUR)},
             "test_leakage",
             "t.csv has 1 examples that a client is tested on and another one trains on",
         ),

@@ -9,21 +9,19 @@ from fedgrid.engine.federation.partition.scenarios import class_sets, cluster_si
 
 
 class TestClassSets:
-    def test_class_sets_of_ten_classes_are_the_published_ones(self):
-        assert class_sets(10, 3, "nonoverlapping") == ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))
-        assert class_sets(10, 3, "overlapping") == (
-            (0, 1, 2, 3, 8, 9),
-            (4, 5, 6, 7, 8, 9),
-            (0, 1, 2, 3, 4, 5),
-        )
-
-    def test_class_sets_of_nine_classes_are_the_published_ones(self):
-        assert class_sets(9, 3, "nonoverlapping") == ((0, 1, 2), (3, 4, 5), (6, 7, 8))
-        assert class_sets(9, 3, "overlapping") == ((0, 1, 2, 7, 8), (4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5))
-
-    def test_class_sets_of_eight_classes_are_the_published_ones(self):
-        assert class_sets(8, 3, "nonoverlapping") == ((0, 1), (2, 3, 4), (5, 6, 7))
-        assert class_sets(8, 3, "overlapping") == ((0, 1, 2, 6, 7), (3, 4, 5, 6, 7), (0, 1, 2, 3, 4))
+    @pytest.mark.parametrize(
+        ("classes", "overlap", "sets"),
+        [
+            (10, "nonoverlapping", ((0, 1, 2, 3), (4, 5, 6), (7, 8, 9))),
+            (10, "overlapping", ((0, 1, 2, 3, 8, 9), (4, 5, 6, 7, 8, 9), (0, 1, 2, 3, 4, 5))),
+            (9, "nonoverlapping", ((0, 1, 2), (3, 4, 5), (6, 7, 8))),
+            (9, "overlapping", ((0, 1, 2, 7, 8), (4, 5, 6, 7, 8), (0, 1, 2, 3, 4, 5))),
+            (8, "nonoverlapping", ((0, 1), (2, 3, 4), (5, 6, 7))),
+            (8, "overlapping", ((0, 1, 2, 6, 7), (3, 4, 5, 6, 7), (0, 1, 2, 3, 4))),
+        ],
+    )
+    def test_sets_of_three_clusters_are_the_published_ones(self, classes, overlap, sets):
+        assert class_sets(classes, 3, overlap) == sets
 
     def test_one_cluster_holds_every_class(self):
         assert class_sets(4, 1, "overlapping") == class_sets(4, 1, "nonoverlapping") == ((0, 1, 2, 3),)
@@ -42,13 +40,16 @@ class TestClassSets:
             assert any(arc & other for other in others), "every set shares a class with another"
             assert not any(arc <= other for other in others), "no set lies inside another"
 
-    def test_more_clusters_than_classes_are_refused(self):
-        with pytest.raises(ConfigError, match="4 clusters need at least 4 classes, the data set has 3"):
-            class_sets(3, 4, "overlapping")
-
-    def test_two_clusters_of_two_classes_cannot_overlap(self):
-        with pytest.raises(ConfigError, match="cannot overlap on 2 classes"):
-            class_sets(2, 2, "overlapping")
+    @pytest.mark.parametrize(
+        ("classes", "clusters", "message"),
+        [
+            (3, 4, "4 clusters need at least 4 classes, the data set has 3"),
+            (2, 2, "cannot overlap on 2 classes"),
+        ],
+    )
+    def test_too_few_classes_are_refused(self, classes, clusters, message):
+        with pytest.raises(ConfigError, match=message):
+            class_sets(classes, clusters, "overlapping")
 
 
 class TestClusterSizes:

@@ -59,17 +59,24 @@ class TestClassShares:
         shares = class_shares(SCENARIOS[name], (1,) * num_classes, Split(proportions="published"), 0)
         np.testing.assert_allclose([share.sum() for share in shares], [1, 1, 1])
 
-    def test_missing_published_shares_list_the_scenarios_that_have_some(self):
-        scenario = Scenario("digits", "overlapping-imbalanced", 15)
-        with pytest.raises(
-            ConfigError, match="'digits-15-overlapping-imbalanced'.*mnist-15-nonoverlapping-imb"
-        ):
-            class_shares(scenario, self.COUNTS, Split(proportions="published"), 0)
-
-    def test_published_shares_need_three_clusters(self):
-        scenario = SCENARIOS["mnist-15-overlapping-imbalanced"]
-        with pytest.raises(ConfigError, match="for 3 clusters .* not 2 clusters of 10 classes; take 'drawn'"):
-            class_shares(scenario, self.COUNTS, Split(proportions="published", num_clusters=2), 0)
+    @pytest.mark.parametrize(
+        ("scenario", "clusters", "message"),
+        [
+            (
+                Scenario("digits", "overlapping-imbalanced", 15),
+                3,
+                "'digits-15-overlapping-imbalanced'.*mnist-15-nonoverlapping-imb",
+            ),
+            (
+                SCENARIOS["mnist-15-overlapping-imbalanced"],
+                2,
+                "for 3 clusters .* not 2 clusters of 10 classes; take 'drawn'",
+            ),
+        ],
+    )
+    def test_shares_that_were_not_published_are_refused(self, scenario, clusters, message):
+        with pytest.raises(ConfigError, match=message):
+            class_shares(scenario, self.COUNTS, Split(proportions="published", num_clusters=clusters), 0)
 
 
 class TestDraws:

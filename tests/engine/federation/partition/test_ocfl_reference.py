@@ -10,10 +10,8 @@ from scipy.stats import chi2_contingency
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.dealing.holdouts import round_share
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS, class_sets, sizes_of
-from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.runtime.data.datasets import load
-from tests.helpers.leakage import leakage
-from tests.helpers.partitions import split_pool
+from tests.helpers.partitions import deal_labels, find_leakage
 from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 
 REAL_IMAGES = Path(__file__).parents[4].parent / "shared" / "data"
@@ -40,17 +38,9 @@ def ours(name: str, test_leakage: str = "published"):
     """Return our split of a scenario with the published class shares, and the labels of the pool."""
     scenario = SCENARIOS[name]
     labels = np.repeat(np.arange(10), POOL_COUNTS[scenario.dataset])
-    splits = split_pool(
-        labels,
-        dataset=scenario.dataset,
-        num_classes=10,
-        num_clients=scenario.num_clients,
-        split=Split(
-            kind=f"{scenario.overlap}-{scenario.balance}", proportions="published", test_leakage=test_leakage
-        ),
-        seed=0,
-    )
-    return splits, labels
+    options = {"proportions": "published", "test_leakage": test_leakage}
+    parts = deal_labels(labels, scenario.split, scenario.num_clients, dataset=scenario.dataset, **options)
+    return parts, labels
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -88,9 +78,7 @@ def test_class_counts_of_each_cluster_are_of_the_published_distribution(name):
             if int(row["cluster"]) == cluster + 1
         )
         ours_L = sum(
-            np.bincount(labels[np.concatenate([part.train, part.test])], minlength=10)
-            for part in splits
-            if part.cluster == cluster
+            np.bincount(labels[part.positions], minlength=10) for part in splits if part.cluster == cluster
         )
         counts = np.stack([ours_L, theirs_L])
         counts = counts[:, counts.sum(axis=0) >= 20]
@@ -123,8 +111,8 @@ def test_leakage_of_the_published_splits():
         )
     )
     for name, share in expected.items():
-        assert leakage(ours(name)[0]) == pytest.approx(share, abs=0.02)
-        assert leakage(ours(name, "none")[0]) == 0.0
+        assert find_leakage(ours(name)[0]) == pytest.approx(share, abs=0.02)
+        assert find_leakage(ours(name, "none")[0]) == 0.0
 
 
 def test_real_mnist_has_these_class_counts():

@@ -50,8 +50,7 @@ NUM_CLASSES = 10
 TEN = ImageSet(np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1), np.arange(10))
 """One image of each of ten classes."""
 
-
-SQUARE = pixels(1, 28, 28)
+SQUARE, OBLONG = pixels(1, 28, 28), pixels(3, 28, 32)
 
 
 def facts(inputs=SQUARE):
@@ -65,16 +64,9 @@ def run(kind, *, clients=6, **split):
 def test_groups_turn_images_anticlockwise():
     turned = [rotate(CORNER, group, 4, 10).images[0, 0].tolist() for group in range(4)]
     assert turned == [[[1, 2], [3, 4]], [[2, 4], [1, 3]], [[4, 3], [2, 1]], [[3, 1], [4, 2]]]
+    assert [rotate(CORNER, group, 3, 10).images[0, 0].tolist() for group in range(3)] == turned[:3]
     assert [rotate(CORNER, group, 2, 10).images[0, 0].tolist() for group in range(2)] == turned[::2]
-
-
-def test_four_rotations_are_none():
-    images = np.random.default_rng(0).integers(0, 256, (5, 3, 6, 6), dtype=np.uint8)
-    held = ImageSet(images, np.arange(5))
-    for _ in range(4):
-        held = rotate(held, 1, 4, 10)
-    assert np.array_equal(held.images, images)
-    assert held.images.flags.c_contiguous
+    assert rotate(CORNER, 1, 4, 10).images.flags.c_contiguous
 
 
 def test_groups_flip_labels_round_the_ring_of_classes():
@@ -123,27 +115,16 @@ def test_noise_has_the_groups_deviation_and_depends_on_the_image_alone():
     assert add_noise(held.take(slice(0, 0)), 1, 4, 10).images.shape == (0, 1, 30, 30)
 
 
-def test_three_groups_are_turned_by_whole_quarters():
-    turned = [rotate(CORNER, group, 3, 10).images[0, 0].tolist() for group in range(3)]
-    assert turned == [np.rot90(CORNER.images[0, 0], quarters).tolist() for quarters in range(3)]
-
-
-@pytest.mark.parametrize("split", KINDS)
-def test_groups_of_given_sizes_are_the_first_clients_and_the_next(split):
-    pool, server = load("digits", NOWHERE)
-    parts = by_client(deal(run(split, sizes=[3, 1, 1, 1]), (pool, server), NUM_CLASSES))
-    assert [part.cluster for part in parts] == [0, 0, 0, 1, 2, 3]
-    in_turn = by_client(deal(run(split), (pool, server), NUM_CLASSES))
-    assert all(np.array_equal(one.train, two.train) for one, two in zip(parts, in_turn, strict=True))
-
-
-@pytest.mark.parametrize("split", KINDS)
-def test_clients_are_in_groups_in_turn_and_hold_every_image_once(split):
-    pool, server = load("digits", NOWHERE)
-    parts = by_client(deal(run(split), (pool, server), NUM_CLASSES))
+def test_clients_are_in_groups_in_turn_or_by_sizes_and_hold_every_image_once():
+    pair = load("digits", NOWHERE)
+    parts, by_sizes = (
+        by_client(deal(run("rotated", sizes=sizes), pair, NUM_CLASSES)) for sizes in (None, [3, 1, 1, 1])
+    )
     assert [part.cluster for part in parts] == [0, 1, 2, 3, 0, 1]
-    held = np.concatenate([np.concatenate([part.train, part.test]) for part in parts])
-    assert np.array_equal(np.sort(held), np.arange(len(pool)))
+    assert [part.cluster for part in by_sizes] == [0, 0, 0, 1, 2, 3]
+    assert all(np.array_equal(one.train, two.train) for one, two in zip(parts, by_sizes, strict=True))
+    held = np.concatenate([part.positions for part in parts])
+    assert np.array_equal(np.sort(held), np.arange(len(pair[0])))
 
 
 @pytest.mark.parametrize("split", KINDS)
@@ -161,7 +142,7 @@ def test_training_and_test_images_have_their_groups_transform(split, tested_on):
             assert np.array_equal(after.labels, expected.labels)
 
 
-@pytest.mark.parametrize("split", KINDS)
+@pytest.mark.parametrize("split", ["rotated", "flipped"])
 def test_the_server_holds_an_equal_share_of_each_groups_images(split):
     """Each image as one of the groups has it; which, is seeded."""
     _, server = load("digits", NOWHERE)
@@ -185,12 +166,11 @@ def test_the_server_holds_an_equal_share_of_each_groups_images(split):
 
 
 def test_a_single_group_is_the_data_set_itself():
-    for split in ("rotated", "flipped"):
-        setup, groups_K = prepare(run(split, num_clusters=1), NOWHERE)
-        _, server = load("digits", NOWHERE)
-        assert set(groups_K.tolist()) == {0}
-        assert np.array_equal(setup.server_set.images, server.images)
-        assert np.array_equal(setup.server_set.labels, server.labels)
+    setup, groups_K = prepare(run("flipped", num_clusters=1), NOWHERE)
+    _, server = load("digits", NOWHERE)
+    assert set(groups_K.tolist()) == {0}
+    assert np.array_equal(setup.server_set.images, server.images)
+    assert np.array_equal(setup.server_set.labels, server.labels)
 
 
 def test_reference_images_are_a_mixture_and_in_no_test_set():
@@ -210,39 +190,33 @@ def test_reference_images_are_a_mixture_and_in_no_test_set():
 
 
 @pytest.mark.parametrize(
-    ("split", "groups", "says"),
+    ("split", "groups", "inputs", "says"),
     [
-        ("rotated", 5, "turns by quarters .* take at most 4"),
-        ("flipped", 11, ".* take at most 10"),
-        ("swapped", 6, ".* take at most 5"),
-        ("two-levels", 3, ".* take an even number"),
-        ("two-levels", 12, ".* take at most 10"),
+        ("rotated", 5, SQUARE, "turns by quarters .* take at most 4"),
+        ("rotated", 3, OBLONG, "turns images by 90 degrees, these are 3x28x32; make them square"),
+        ("flipped", 11, SQUARE, ".* take at most 10"),
+        ("swapped", 6, SQUARE, ".* take at most 5"),
+        ("two-levels", 3, SQUARE, ".* take an even number"),
+        ("two-levels", 12, SQUARE, ".* take at most 10"),
+        ("rolled", 5, Inputs("numbers", (2, 4)), "moves 4 values by whole places; take at most"),
     ],
 )
-def test_impossible_numbers_of_groups_are_refused(split, groups, says):
+def test_impossible_numbers_of_groups_are_refused(split, groups, inputs, says):
+    scenario = Scenario("digits", split, 20)
+    KINDS[split].check(scenario, facts(inputs), Split(num_clusters=2), 0)
     with pytest.raises(ConfigError, match=f"split.num_clusters = {groups}: split {split} {says}") as raised:
-        KINDS[split].check(Scenario("digits", split, 20), facts(), Split(num_clusters=groups), 0)
+        KINDS[split].check(scenario, facts(inputs), Split(num_clusters=groups), 0)
     assert raised.value.key == ("split", "num_clusters")
+
+
+def test_fewer_clients_than_groups_are_refused():
+    with pytest.raises(ConfigError, match="clients = 3: .* has 4 hidden groups; take at least 4"):
+        ROTATED.check(Scenario("digits", "rotated", 3), facts(), Split(num_clusters=4), 0)
 
 
 def test_rolled_series_are_moved_round_their_end():
     series = ImageSet(np.arange(8, dtype=np.float32).reshape(1, 2, 4), np.array([0]))
     assert roll(series, 1, 2, 10).images.tolist() == [[[2, 3, 0, 1], [6, 7, 4, 5]]]
-    with pytest.raises(ConfigError, match="split rolled moves 4 values by whole places; take at most"):
-        ROLLED.check(Scenario("npz", "rolled", 9), facts(Inputs("numbers", (2, 4))), Split(num_clusters=5), 0)
-
-
-def test_images_that_are_not_square_cannot_be_turned_by_90_degrees():
-    scenario, oblong = Scenario("folder", "rotated", 4), facts(pixels(3, 28, 32))
-    with pytest.raises(ConfigError, match="turns images by 90 degrees, these are 3x28x32; make them square"):
-        ROTATED.check(scenario, oblong, Split(num_clusters=3), 0)
-    ROTATED.check(scenario, oblong, Split(num_clusters=2), 0)
-
-
-@pytest.mark.parametrize("split", KINDS)
-def test_fewer_clients_than_groups_are_refused(split):
-    with pytest.raises(ConfigError, match="clients = 3: .* has 4 hidden groups; take at least 4"):
-        prepare(run(split, clients=3), NOWHERE)
 
 
 def test_alpha_makes_clients_differ():
