@@ -24,54 +24,56 @@ def read_images(folder, size=None):
     return image_folders.open_folder(folder, size)[1]()
 
 
+def save(path, values, **options):
+    """Save an image of these values, in a folder that may be missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.asarray(values)).save(path, **options)
+
+
+def grey(value, width=3, height=2):
+    return np.full((height, width), value, np.uint8)
+
+
+COLOUR = np.broadcast_to(np.array([200, 100, 50], np.uint8), (2, 3, 3)).copy()
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Classes ape and bee with two training images and a test image each, 3 wide and 2 high, grey."""
     for part, count in (("train", 2), ("test", 1)):
         for label, name in enumerate(("ape", "bee")):
-            (tmp_path / part / name).mkdir(parents=True)
             for number in range(count):
-                pixels = np.full((2, 3), 10 * label + number, np.uint8)
-                Image.fromarray(pixels).save(tmp_path / part / name / f"{number}.png")
+                save(tmp_path / part / name / f"{number}.png", grey(10 * label + number))
     return tmp_path
 
 
 class TestImageFolder:
-    def test_classes_are_numbered_by_name(self, folder):
+    def test_classes_are_numbered_by_the_names_of_their_folders(self, folder):
         pool, server = read_images(folder)
         assert pool.labels.tolist() == [0, 0, 1, 1]
         assert pool.labels.dtype == np.int64
         assert pool.images.shape == (4, 1, 2, 3)
         assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
         assert server.images[:, 0, 0, 0].tolist() == [0, 10]
-
-    def test_facts_are_classes_shape_and_pool_size(self, folder):
         assert facts(folder) == (2, pixels(1, 2, 3), 4, None)
+        assert image_folders.open_folder(folder)[0].class_names == ("ape", "bee")
+        assert image_folders.notes(folder) == []
 
-    def test_grey_images_among_colour_images_get_three_channels(self, folder):
-        pixels = np.broadcast_to(np.array([200, 100, 50], np.uint8), (2, 3, 3))
-        Image.fromarray(pixels.copy()).save(folder / "train" / "ape" / "0.png")
+    def test_grey_images_among_colour_images_get_three_channels_and_one_is_named(self, folder):
+        save(folder / "train" / "ape" / "0.png", COLOUR)
         pool, _ = read_images(folder)
         assert pool.images.shape == (4, 3, 2, 3)
         assert pool.images[:2, :, 0, 0].tolist() == [[200, 100, 50], [1, 1, 1]]
-
-    def test_hidden_files_are_no_images(self, folder):
-        (folder / "train" / "ape" / ".DS_Store").write_bytes(b"x")
-        (folder / "train" / ".cache").mkdir()
-        assert facts(folder) == (2, pixels(1, 2, 3), 4, None)
-
-    def test_files_that_systems_leave_are_no_images(self, folder):
-        (folder / "train" / "ape" / "Thumbs.db").write_bytes(b"x")
-        (folder / "test" / "bee" / "desktop.ini").write_bytes(b"x")
-        (folder / "train" / "__MACOSX").mkdir()
-        assert facts(folder) == (2, pixels(1, 2, 3), 4, None)
-        assert len(read_images(folder)[0].images) == 4
-
-    def test_grey_images_among_colour_ones_are_counted_and_one_named(self, folder):
-        assert image_folders.notes(folder) == []
-        Image.new("RGB", (3, 2)).save(folder / "train" / "ape" / "0.png")
         [note] = image_folders.notes(folder)
         assert note.startswith(f"5 of 6 images in {folder} are grey, as {folder / 'train' / 'ape' / '1.png'}")
+
+    def test_hidden_files_and_those_that_systems_leave_are_no_images(self, folder):
+        for name in ("train/ape/.DS_Store", "train/ape/Thumbs.db", "test/bee/desktop.ini"):
+            (folder / name).write_bytes(b"x")
+        for name in (".cache", "__MACOSX"):
+            (folder / "train" / name).mkdir()
+        assert facts(folder) == (2, pixels(1, 2, 3), 4, None)
+        assert len(read_images(folder)[0].images) == 4
 
     def test_animations_are_named(self, folder):
         frames = [Image.new("L", (3, 2), number) for number in range(2)]
@@ -80,14 +82,10 @@ class TestImageFolder:
         assert note.startswith(f"1 of 6 images in {folder} have several frames, as {folder}/test/bee/0.png: ")
 
     def test_images_of_val_join_those_of_train(self, folder):
-        (folder / "val" / "bee").mkdir(parents=True)
-        Image.new("L", (3, 2), 99).save(folder / "val" / "bee" / "0.png")
+        save(folder / "val" / "bee" / "0.png", grey(99))
         assert facts(folder) == (2, pixels(1, 2, 3), 5, None)
         assert read_images(folder)[0].images[:, 0, 0, 0].tolist() == [0, 1, 10, 11, 99]
         assert folder / "val" / "bee" / "0.png" in image_folders.files(folder)
-        (folder / "val" / "cow").mkdir()
-        with pytest.raises(DataError, match="val/cow is a class without a folder in .*train"):
-            facts(folder)
 
     @pytest.mark.parametrize("mode", ["LA", "RGBA", "P", "L", "RGB"])
     def test_ink_in_the_alpha_channel_is_seen_on_white(self, folder, mode):
@@ -116,46 +114,9 @@ class TestImageFolder:
         image.save(folder / "train" / "ape" / "0.png", exif=exif)
         assert read_images(folder)[0].images[0, 0].tolist() == upright.tolist()
 
-    @pytest.mark.parametrize("place", ["train/ape", "train"])
-    def test_name_that_is_not_utf_8_is_refused(self, folder, place):
-        (folder / place / os.fsdecode(b"\xe9")).mkdir()
-        with pytest.raises(DataError, match="train.*the name is not UTF-8; rename it"):
-            facts(folder)
-
-    def test_one_class_is_refused(self, folder):
-        for part in ("train", "test"):
-            shutil.rmtree(folder / part / "bee")
-        with pytest.raises(DataError, match="train has one class, ape; an image folder has train/<class>"):
-            facts(folder)
-
-    def test_layout_of_tiny_imagenet_is_refused_and_named(self, tmp_path):
-        """Read as groups, its 200 classes would be groups of one class."""
-        for part in ("train", "test"):
-            for name in ("n01443537", "n01629819"):
-                (tmp_path / part / name / "images").mkdir(parents=True)
-                Image.new("L", (3, 2)).save(tmp_path / part / name / "images" / "0.png")
-        with pytest.raises(DataError, match="one class, images; if the folders above images are the classes"):
-            facts(tmp_path)
-
-    def test_classes_are_named_by_their_folders(self, folder):
-        assert image_folders.open_folder(folder)[0].class_names == ("ape", "bee")
-
-    def test_colour_image_among_grey_ones_is_refused(self, folder):
-        Image.new("RGB", (3, 2)).save(folder / "train" / "bee" / "1.png")
-        with pytest.raises(
-            DataError, match=r"bee/1\.png is colour 3x2, the first image is grey 3x2; make all"
-        ):
-            read_images(folder)
-
-    def test_images_of_different_sizes_are_refused(self, folder):
-        Image.new("L", (4, 2)).save(folder / "test" / "bee" / "0.png")
-        with pytest.raises(DataError, match=r"bee/0\.png is grey 4x2, the first image is grey 3x2"):
-            read_images(folder)
-
     def test_images_of_different_sizes_are_scaled_to_the_size_behind_the_path(self, folder):
         """Plain images stay plain; of a row 0 0 90 90 half the size is 0 90, each the mean of two."""
-        wide = np.array([[0, 0, 90, 90]] * 2, np.uint8)
-        Image.fromarray(wide).save(folder / "test" / "bee" / "0.png")
+        save(folder / "test" / "bee" / "0.png", np.array([[0, 0, 90, 90]] * 2, np.uint8))
         pool, server = read_images(folder, (2, 1))
         assert pool.images.shape == (4, 1, 1, 2)
         assert pool.images[:, 0, 0, 0].tolist() == [0, 1, 10, 11]
@@ -177,46 +138,85 @@ class TestImageFolder:
         with pytest.raises(ConfigError, match=f"{size}: expected #SIDE or #WIDTHxHEIGHT"):
             datasets.find(f"folder:{folder}{size}", folder)
 
-    def test_sixteen_bits_per_pixel_are_refused(self, folder):
-        Image.fromarray(np.zeros((2, 3), np.uint16)).save(folder / "train" / "ape" / "0.png")
-        with pytest.raises(DataError, match="pixels of mode I;16; save it with 8 bits"):
-            facts(folder)
 
-    def test_truncated_image_is_reported_as_damaged(self, folder):
-        file = folder / "train" / "bee" / "0.png"
-        file.write_bytes(file.read_bytes()[:45])
-        with pytest.raises(DataError, match=r"bee/0\.png is damaged or incomplete"):
-            read_images(folder)
+REFUSED = {
+    "an empty class": (
+        lambda folder: (folder / "train" / "cat").mkdir(),
+        "class 'cat' has no images in .*train/cat",
+    ),
+    "a class without test images": (
+        lambda folder: (folder / "test" / "bee" / "0.png").unlink(),
+        "class 'bee' has no images in .*test/bee",
+    ),
+    "a class in test alone": (
+        lambda folder: (folder / "test" / "dog").mkdir(),
+        "test/dog is a class without a folder in .*train",
+    ),
+    "a class in val alone": (
+        lambda folder: (folder / "val" / "cow").mkdir(parents=True),
+        "val/cow is a class without a folder in .*train",
+    ),
+    "a single class": (
+        lambda folder: [shutil.rmtree(folder / part / "bee") for part in ("train", "test")],
+        "train has one class, ape; an image folder has train/<class>",
+    ),
+    "no folder train": (
+        lambda folder: shutil.rmtree(folder / "train"),
+        "train is missing; an image folder has train/<class>",
+    ),
+    "no classes": (
+        lambda folder: [shutil.rmtree(folder / "train" / name) for name in ("ape", "bee")],
+        "train has no class folders",
+    ),
+    "Tiny ImageNet's layout, whose classes would be groups": (
+        lambda folder: [
+            (path.parent / "images").mkdir(exist_ok=True) or path.rename(path.parent / "images" / path.name)
+            for path in sorted(folder.rglob("*.png"))
+        ],
+        "one class, images; if the folders above images are the classes",
+    ),
+    "a class that is not UTF-8": (
+        lambda folder: (folder / "train" / os.fsdecode(b"\xe9")).mkdir(),
+        "train.*the name is not UTF-8; rename it",
+    ),
+    "an image that is not UTF-8": (
+        lambda folder: (folder / "train" / "ape" / os.fsdecode(b"\xe9")).mkdir(),
+        "train/ape.*the name is not UTF-8; rename it",
+    ),
+    "a folder in a class": (
+        lambda folder: (folder / "train" / "ape" / "old").mkdir(),
+        "lies in a group, but in no class: .*ape/old makes groups",
+    ),
+    "colour among grey": (
+        lambda folder: save(folder / "train" / "bee" / "1.png", COLOUR),
+        r"bee/1\.png is colour 3x2, the first image is grey 3x2; make all",
+    ),
+    "another size": (
+        lambda folder: save(folder / "test" / "bee" / "0.png", grey(0, width=4)),
+        r"bee/0\.png is grey 4x2, the first image is grey 3x2",
+    ),
+    "16 bits": (
+        lambda folder: save(folder / "train" / "ape" / "0.png", np.zeros((2, 3), np.uint16)),
+        "pixels of mode I;16; save it with 8 bits",
+    ),
+    "half an image": (
+        lambda folder: os.truncate(folder / "train" / "bee" / "0.png", 45),
+        r"bee/0\.png is damaged or incomplete",
+    ),
+    "no image": (
+        lambda folder: (folder / "train" / "bee" / "notes.txt").write_text("hello"),
+        r"notes\.txt is not an image of a known format",
+    ),
+}
+"""What is done to a folder, and what the refusal names."""
 
-    def test_file_that_is_no_image_is_named(self, folder):
-        (folder / "train" / "bee" / "notes.txt").write_text("hello")
-        with pytest.raises(DataError, match=r"notes\.txt is not an image of a known format"):
-            read_images(folder)
 
-    def test_empty_class_is_named(self, folder):
-        (folder / "train" / "cat").mkdir()
-        with pytest.raises(DataError, match="class 'cat' has no images in .*train/cat"):
-            facts(folder)
-
-    def test_class_without_test_images_is_named(self, folder):
-        (folder / "test" / "bee" / "0.png").unlink()
-        with pytest.raises(DataError, match="class 'bee' has no images in .*test/bee"):
-            facts(folder)
-
-    def test_class_without_training_folder_is_named(self, folder):
-        (folder / "test" / "dog").mkdir()
-        with pytest.raises(DataError, match="test/dog is a class without a folder in .*train"):
-            facts(folder)
-
-    def test_missing_train_folder_is_named(self, tmp_path):
-        with pytest.raises(DataError, match="train is missing; an image folder has train/<class>"):
-            facts(tmp_path)
-
-    def test_train_folder_without_classes_is_refused(self, tmp_path):
-        (tmp_path / "train").mkdir()
-        (tmp_path / "test").mkdir()
-        with pytest.raises(DataError, match="train has no class folders"):
-            facts(tmp_path)
+@pytest.mark.parametrize("what", REFUSED)
+def test_unsuitable_folder_is_refused_with_the_place(folder, what):
+    change, message = REFUSED[what]
+    change(folder)
+    with pytest.raises(DataError, match=message):
+        read_images(folder)
 
 
 @pytest.fixture
@@ -225,10 +225,8 @@ def grouped(tmp_path):
     held = {"train": {"art/ape": 2, "photo/ape": 1, "photo/bee": 2}, "test": {"art/ape": 1, "photo/bee": 1}}
     for part, classes in held.items():
         for place, count in classes.items():
-            (tmp_path / part / place).mkdir(parents=True)
             for number in range(count):
-                pixels = np.full((2, 2), 10 * len(place) + number, np.uint8)
-                Image.fromarray(pixels).save(tmp_path / part / place / f"{number}.png")
+                save(tmp_path / part / place / f"{number}.png", grey(10 * len(place) + number, 2))
     return tmp_path
 
 
@@ -242,19 +240,27 @@ class TestGroups:
         assert pool.group_names == ("art", "photo")
         assert facts(grouped) == (2, pixels(1, 2, 2), 5, 2)
 
-    def test_group_without_training_images_is_named(self, grouped):
-        (grouped / "test" / "sketch" / "ape").mkdir(parents=True)
-        with pytest.raises(DataError, match="test/sketch is a group without a folder in .*train"):
-            facts(grouped)
-
-    def test_image_beside_the_classes_is_named(self, grouped):
-        (grouped / "test" / "art" / "0.png").write_bytes(b"")
-        with pytest.raises(DataError, match="art/0.png lies in a group, but in no class"):
-            facts(grouped)
-
-    def test_class_that_no_group_has_for_tests_is_named(self, grouped):
-        (grouped / "test" / "photo" / "bee" / "0.png").unlink()
-        with pytest.raises(DataError, match="class 'bee' has no images in .*test/photo/bee"):
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                lambda test: (test / "sketch" / "ape").mkdir(parents=True),
+                "test/sketch is a group without a folder in .*train",
+            ),
+            (
+                lambda test: (test / "art" / "0.png").write_bytes(b""),
+                "art/0.png lies in a group, but in no class",
+            ),
+            (
+                lambda test: (test / "photo" / "bee" / "0.png").unlink(),
+                "class 'bee' has no images in .*test/photo/bee",
+            ),
+        ],
+        ids=["a group without training images", "an image beside the classes", "a class without tests"],
+    )
+    def test_unsuitable_groups_are_refused_with_the_place(self, grouped, change, message):
+        change(grouped / "test")
+        with pytest.raises(DataError, match=message):
             facts(grouped)
 
 
@@ -287,9 +293,3 @@ def test_folders_of_parts_are_no_classes(folder, train):
     (folder / "train").rename(folder / train)
     with pytest.raises(DataError, match="has a folder (test|Train) and none called train"):
         facts(folder, share=0.2)
-
-
-def test_a_stray_folder_in_a_class_is_named(folder):
-    (folder / "train" / "ape" / "old").mkdir()
-    with pytest.raises(DataError, match="lies in a group, but in no class: .*ape/old makes groups"):
-        facts(folder)

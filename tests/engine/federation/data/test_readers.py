@@ -1,5 +1,6 @@
 """Reading the published data sets' files, and the one-line errors for damaged ones."""
 
+import os
 import pickle
 import struct
 import urllib.error
@@ -31,7 +32,6 @@ class TestDownload:
         [
             urllib.error.URLError(OSError("no route to host")),
             RuntimeError("Error downloading a.gz:\nTried there, got:\nno route to host"),
-            TimeoutError("no route to host"),
         ],
     )
     def test_failed_download_leaves_no_files(self, tmp_path, error):
@@ -57,10 +57,7 @@ class TestDownload:
     @pytest.mark.parametrize(
         "fetch",
         [
-            *(
-                partial(readers.fetch_torchvision, name)
-                for name in ("MNIST", "FashionMNIST", "CIFAR10", "CIFAR100")
-            ),
+            *(partial(readers.fetch_torchvision, name) for name in ("MNIST", "CIFAR10")),
             *(partial(readers.fetch_medmnist, "pathmnist", "_64"), readers.fetch_svhn),
         ],
     )
@@ -113,30 +110,36 @@ class TestMnist:
         assert pool.labels.dtype == np.int64
         assert server.images.ravel().tolist() == [100, 101, 102, 103, 104, 105]
 
-    def test_truncated_file_is_reported_as_damaged(self, raw):
-        file = raw / "train-images-idx3-ubyte"
-        file.write_bytes(file.read_bytes()[:-4])
-        with pytest.raises(
-            DataError, match=r"train-images-idx3-ubyte is damaged .* 30 bytes instead of 34; delete"
-        ):
-            readers.mnist(raw)
-
-    @pytest.mark.parametrize("content", [b"", b"<html>not found</html>"])
-    def test_file_of_another_format_is_refused(self, raw, content):
-        (raw / "t10k-labels-idx1-ubyte").write_bytes(content)
-        with pytest.raises(
-            DataError, match="t10k-labels-idx1-ubyte is damaged .* does not start like an idx file"
-        ):
-            readers.mnist(raw)
-
-    def test_number_of_labels_must_be_that_of_images(self, raw):
-        write_idx(raw / "train-labels-idx1-ubyte", np.zeros(2))
-        with pytest.raises(DataError, match="train-labels-idx1-ubyte is damaged .* 2 labels for 3 images"):
-            readers.mnist(raw)
-
-    def test_missing_file_is_named(self, raw):
-        (raw / "train-labels-idx1-ubyte").unlink()
-        with pytest.raises(DataError, match="train-labels-idx1-ubyte cannot be read: No such file"):
+    @pytest.mark.parametrize(
+        ("name", "change", "message"),
+        [
+            (
+                "train-images-idx3-ubyte",
+                lambda path: os.truncate(path, 30),
+                "is damaged .* 30 bytes instead of 34; delete",
+            ),
+            (
+                "t10k-labels-idx1-ubyte",
+                lambda path: path.write_bytes(b""),
+                "is damaged .* does not start like an idx file",
+            ),
+            (
+                "t10k-labels-idx1-ubyte",
+                lambda path: path.write_bytes(b"<html>not found</html>"),
+                "is damaged .* does not start like an idx file",
+            ),
+            (
+                "train-labels-idx1-ubyte",
+                lambda path: write_idx(path, np.zeros(2)),
+                "is damaged .* 2 labels for 3 images",
+            ),
+            ("train-labels-idx1-ubyte", lambda path: path.unlink(), "cannot be read: No such file"),
+        ],
+        ids=["truncated", "empty", "a page", "too few labels", "missing"],
+    )
+    def test_damaged_file_is_named(self, raw, name, change, message):
+        change(raw / name)
+        with pytest.raises(DataError, match=f"{name} {message}"):
             readers.mnist(raw)
 
 
@@ -168,77 +171,64 @@ class TestEmnist:
             assert [str(tmp_path / file) for file in entry.files] == files
 
 
-class TestCifar10:
+def write_cifar(monkeypatch, kind, folder, parts, labels_key, names_key):
+    """Write batches of one-colour images: all pixels of an image of label y are (y, 50 + y, 100 + y)."""
+
+    def save(name, content):
+        data = pickle.dumps(content)
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(data)
+        return [name, md5(data).hexdigest()]
+
+    for attribute, batches in parts.items():
+        held = []
+        for name, labels in batches.items():
+            images = [np.repeat(np.array([0, 50, 100], np.uint8) + label, 1024) for label in labels]
+            held.append(save(name, {"data": np.stack(images), labels_key: labels}))
+        monkeypatch.setattr(kind, attribute, held)
+    name, checksum = save(kind.meta["filename"], {names_key: [str(label) for label in range(100)]})
+    monkeypatch.setattr(kind, "meta", {"filename": name, "key": names_key, "md5": checksum})
+
+
+class TestCifar:
     @pytest.fixture
-    def batches(self, tmp_path, monkeypatch):
-        """One image a batch: all pixels of image b are (b, 50 + b, 100 + b), its label is b."""
+    def ten(self, tmp_path, monkeypatch):
+        """One image a batch, whose label is the batch's number; the test image has label 6."""
         from torchvision.datasets import CIFAR10
 
-        def save(name, content):
-            data = pickle.dumps(content)
-            (tmp_path / "cifar-10-batches-py").mkdir(exist_ok=True)
-            (tmp_path / "cifar-10-batches-py" / name).write_bytes(data)
-            return [name, md5(data).hexdigest()]
-
-        def batch(number):
-            planes = [np.full(1024, plane + number, np.uint8) for plane in (0, 50, 100)]
-            return {"data": np.concatenate(planes)[None], "labels": [number]}
-
-        monkeypatch.setattr(CIFAR10, "train_list", [save(f"data_batch_{n}", batch(n)) for n in range(1, 6)])
-        monkeypatch.setattr(CIFAR10, "test_list", [save("test_batch", batch(6))])
-        name, checksum = save("batches.meta", {"label_names": list("abcdefghij")})
-        monkeypatch.setattr(CIFAR10, "meta", {"filename": name, "key": "label_names", "md5": checksum})
+        training = {f"data_batch_{number}": [number] for number in range(1, 6)}
+        parts = {"train_list": training, "test_list": {"test_batch": [6]}}
+        write_cifar(monkeypatch, CIFAR10, tmp_path / "cifar-10-batches-py", parts, "labels", "label_names")
         return tmp_path
 
-    def test_images_and_labels(self, batches):
-        pool, server = readers.cifar("CIFAR10", batches)
+    @pytest.fixture
+    def hundred(self, tmp_path, monkeypatch):
+        """Two training images and a test image; the fine classes are 99, 7 and 3."""
+        from torchvision.datasets import CIFAR100
+
+        parts = {"train_list": {"train": [99, 7]}, "test_list": {"test": [3]}}
+        folder = tmp_path / "cifar-100-python"
+        write_cifar(monkeypatch, CIFAR100, folder, parts, "fine_labels", "fine_label_names")
+        return tmp_path
+
+    def test_images_and_labels_of_five_batches(self, ten):
+        pool, server = readers.cifar("CIFAR10", ten)
         assert pool.images.shape == (5, 3, 32, 32)
         assert pool.images[4, :, 0, 0].tolist() == [5, 55, 105]
         assert pool.labels.tolist() == [1, 2, 3, 4, 5]
         assert server.images[0, :, 31, 31].tolist() == [6, 56, 106]
 
-    def test_truncated_batch_is_reported_as_damaged(self, batches):
-        file = batches / "cifar-10-batches-py" / "data_batch_3"
-        file.write_bytes(file.read_bytes()[:100])
-        with pytest.raises(DataError, match="data_batch_3 is damaged or incomplete: its MD5 sum is not"):
-            readers.cifar("CIFAR10", batches)
-
-
-class TestCifar100:
-    @pytest.fixture
-    def batches(self, tmp_path, monkeypatch):
-        """Two training images and a test image; the fine classes are 99, 7 and 3, the coarse ones 0."""
-        from torchvision.datasets import CIFAR100
-
-        def save(name, content):
-            data = pickle.dumps(content)
-            (tmp_path / "cifar-100-python").mkdir(exist_ok=True)
-            (tmp_path / "cifar-100-python" / name).write_bytes(data)
-            return [name, md5(data).hexdigest()]
-
-        def batch(*fine):
-            images = [np.repeat(np.array([0, 50, 100], np.uint8) + label, 1024) for label in fine]
-            return {"data": np.stack(images), "fine_labels": list(fine), "coarse_labels": [0] * len(fine)}
-
-        monkeypatch.setattr(CIFAR100, "train_list", [save("train", batch(99, 7))])
-        monkeypatch.setattr(CIFAR100, "test_list", [save("test", batch(3))])
-        names = {"fine_label_names": [str(label) for label in range(100)], "coarse_label_names": ["0"]}
-        name, checksum = save("meta", names)
-        monkeypatch.setattr(CIFAR100, "meta", {"filename": name, "key": "fine_label_names", "md5": checksum})
-        return tmp_path
-
-    def test_images_and_fine_classes(self, batches):
-        pool, server = readers.cifar("CIFAR100", batches)
+    def test_images_and_fine_classes(self, hundred):
+        pool, server = readers.cifar("CIFAR100", hundred)
         assert pool.images.shape == (2, 3, 32, 32)
         assert pool.images[1, :, 31, 0].tolist() == [7, 57, 107]
         assert pool.labels.tolist() == [99, 7]
         assert (server.labels.tolist(), server.images[0, :, 0, 0].tolist()) == ([3], [3, 53, 103])
 
-    def test_changed_file_is_reported_as_damaged(self, batches):
-        file = batches / "cifar-100-python" / "train"
-        file.write_bytes(file.read_bytes()[::-1])
-        with pytest.raises(DataError, match="cifar-100-python/train is damaged .* its MD5 sum is not"):
-            readers.cifar("CIFAR100", batches)
+    def test_truncated_batch_is_reported_as_damaged(self, ten):
+        os.truncate(ten / "cifar-10-batches-py" / "data_batch_3", 100)
+        with pytest.raises(DataError, match="data_batch_3 is damaged or incomplete: its MD5 sum is not"):
+            readers.cifar("CIFAR10", ten)
 
     def test_files_are_those_that_torchvision_reads(self):
         from torchvision.datasets import CIFAR100, SVHN
