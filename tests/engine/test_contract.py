@@ -22,7 +22,7 @@ from fedgrid.algorithms.contract.orders import (
     Traffic,
 )
 from fedgrid.algorithms.registry import create
-from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, Setup, TrainTask
+from fedgrid.engine.federation.clients.messages import ClientData, EvaluateTask, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
 from fedgrid.engine.federation.errors import RunError
@@ -32,33 +32,27 @@ from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Participation
 from fedgrid.engine.federation.training import evaluation
-from fedgrid.engine.federation.training.settings import Evaluation, LocalTraining
+from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.engine.federation.uplink.steps import Clip
 from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
+from tests.engine.federation.clients import test_worker as worker_tests
+from tests.engine.federation.clients.test_worker import CLASSES, SEED, SHAPE, image_set
 from tests.helpers.client_actors import client_actors
+from tests.helpers.small_cases import same_bits
 
-CLIENTS, CLASSES, SEED, SHAPE = 4, 3, 11, (1, 8, 8)
+CLIENTS = len(worker_tests.CLIENTS)
 LAYOUT = layout_of(blank("digitnet", pixels(*SHAPE), CLASSES))
 MODEL_BYTES = 4 * LAYOUT.size
 
 
-def image_set(seed, num_images, label=None):
-    """Return random images, of one class if `label` is given."""
-    rng = np.random.default_rng(seed)
-    images = rng.integers(0, 256, (num_images, *SHAPE)).astype(np.uint8)
-    labels = rng.integers(0, CLASSES, num_images) if label is None else np.full(num_images, label)
-    return ImageSet(images, labels)
+def images_of_class(seed, num_images, label):
+    return replace(image_set(seed, num_images), labels=np.full(num_images, label))
 
 
 def setup(**changes):
-    """Four clients of nine images each; the server has ten to test on."""
-    clients = tuple(
-        ClientData(client, image_set(client, 9), image_set(100 + client, 4)) for client in range(4)
-    )
-    parts = {0: slice(0, 3), 1: slice(3, 6), 2: slice(6, 8), 3: slice(8, 10)}
-    local = LocalTraining(local_epochs=1, batch_size=4, optimizer="sgd", learning_rate=0.1)
-    return replace(Setup("digitnet", CLASSES, local, SEED, clients, image_set(1000, 10), parts), **changes)
+    """Four clients of nine images each, which train for an epoch; the server has ten to test on."""
+    return worker_tests.setup(**{"training": worker_tests.training(local_epochs=1), **changes})
 
 
 def fresh(number):
@@ -134,24 +128,24 @@ class TestChooseOn:
         vector[bias][label] = 9
         return vector
 
-    def chosen(self, choose_on, train, candidates=(0, 1), round_index=0, reference=None):
-        data = ClientData(0, train, image_set(100, 4))
+    def chosen(self, order, train, test=None, models=None, round_index=0, reference=None):
+        """Return the candidate of an order that a client with these images takes."""
+        data = ClientData(0, train, test or image_set(100, 4))
         worker = ClientWorker(setup(clients=(data,), reference_set=reference))
-        order = Order(0, candidates, choose_on=choose_on)
-        models = [self.constant(0), self.constant(1)]
+        models = models or [self.constant(0), self.constant(1)]
         (reply,) = worker.train([TrainTask(order, round_index, evaluate=False)], models, {})
         return reply.report.chosen
 
     @pytest.mark.parametrize("label", [0, 1])
-    @pytest.mark.parametrize("candidates", [(0, 1), (1, 0)])
-    def test_train_takes_the_clients_training_images(self, label, candidates):
-        train, reference = image_set(1, 9, label), image_set(2, 9, 1 - label)
-        assert self.chosen("train", train, candidates, reference=reference) == label
-
-    @pytest.mark.parametrize("label", [0, 1])
-    def test_reference_takes_the_servers_reference_images(self, label):
-        train, reference = image_set(1, 9, 1 - label), image_set(2, 9, label)
-        assert self.chosen("reference", train, reference=reference) == label
+    @pytest.mark.parametrize("choose_on", ["train", "reference", "test"])
+    def test_images_that_are_named_choose(self, choose_on, label):
+        """They are of one class, all others of the other one."""
+        sets = {
+            name: images_of_class(seed, 9, label if name == choose_on else 1 - label)
+            for seed, name in enumerate(("train", "reference", "test"))
+        }
+        for candidates in ((0, 1), (1, 0)):
+            assert self.chosen(Order(0, candidates, choose_on=choose_on), **sets) == label
 
     def test_batch_takes_the_images_that_are_trained_on_first(self):
         """Nine images in batches of four: those of the first batch are of one class, the rest of another."""
@@ -166,20 +160,18 @@ class TestChooseOn:
             for label in (0, 1):
                 labels = np.array([label if image in first else 1 - label for image in range(9)])
                 mixed = ImageSet(numbered, labels)
-                assert self.chosen("batch", mixed, round_index=round_index) == label
-                assert self.chosen("train", mixed, round_index=round_index) == 1 - label, "five of nine"
+                on_batch, on_train = (
+                    self.chosen(Order(0, (0, 1), choose_on=each), mixed, round_index=round_index)
+                    for each in ("batch", "train")
+                )
+                assert on_batch == label
+                assert on_train == 1 - label, "five of nine"
 
-    def test_reference_without_such_images_is_refused_by_key(self):
+    def test_reference_without_such_images_is_refused_by_key_if_there_is_a_choice(self):
+        train = image_set(1, 9)
         with pytest.raises(RunError, match=r"^client 0, round 1: .*split\.reference_images"):
-            self.chosen("reference", image_set(1, 9, 0))
-
-    @pytest.mark.parametrize("label", [0, 1])
-    def test_test_takes_the_clients_test_images(self, label):
-        data = ClientData(0, image_set(1, 9, 1 - label), image_set(2, 4, label))
-        worker = ClientWorker(setup(clients=(data,)))
-        task = TrainTask(Order(0, (0, 1), choose_on="test"), 0, evaluate=False)
-        (reply,) = worker.train([task], [self.constant(0), self.constant(1)], {})
-        assert reply.report.chosen == label
+            self.chosen(Order(0, (0, 1), choose_on="reference"), train)
+        assert self.chosen(Order(0, (1,), choose_on="reference"), train) == 1
 
     def test_accuracy_may_prefer_another_model_than_loss_and_ties_go_to_the_first(self):
         """Two images of class 0 and one of class 1: a model for 0 is right twice, but sure of being so.
@@ -187,21 +179,15 @@ class TestChooseOn:
         Its loss is 9 for the third image, a model that knows nothing has log 3 for each and is right twice
         too: all its outputs are equal, and the first class is taken.
         """
-        images = image_set(1, 3)
-        train = ImageSet(images.images, np.array([0, 0, 1]))
-        worker = ClientWorker(setup(clients=(ClientData(0, train, train),)))
+        train = replace(image_set(1, 3), labels=np.array([0, 0, 1]))
         models = [np.zeros(LAYOUT.size, np.float32), self.constant(0), self.constant(1)]
-        chosen = {
-            (by, candidates): worker.train(
-                [TrainTask(Order(0, candidates, choose_by=by), 0, evaluate=False)], models, {}
-            )[0].report.chosen
-            for by in ("loss", "accuracy")
-            for candidates in ((2, 1), (2, 0, 1), (1, 0))
-        }
-        assert chosen["accuracy", (2, 1)] == 1
-        assert chosen["accuracy", (2, 0, 1)] == 0
-        assert chosen["accuracy", (1, 0)] == 1
-        assert chosen["loss", (1, 0)] == 0
+        for by, candidates, expected in (
+            ("accuracy", (2, 1), 1),
+            ("accuracy", (2, 0, 1), 0),
+            ("accuracy", (1, 0), 1),
+            ("loss", (1, 0), 0),
+        ):
+            assert self.chosen(Order(0, candidates, choose_by=by), train, models=models) == expected
 
     def test_choosing_costs_one_pass_over_its_images_a_candidate(self, monkeypatch):
         seen, test = [], evaluation.test
@@ -216,9 +202,6 @@ class TestChooseOn:
         models = [fresh(number) for number in range(3)]
         worker.train([TrainTask(Order(1, (0, 1, 2)), 0, evaluate=False)], models, {})
         assert seen == [9, 9, 9]
-
-    def test_a_single_candidate_needs_no_reference_images(self):
-        assert self.chosen("reference", image_set(1, 9, 0), candidates=(1,)) == 1
 
 
 class TestInference:
@@ -278,7 +261,11 @@ class TestServedChoice:
                 return Served(models, np.zeros(CLIENTS, np.int64), choosing=frozenset(choosing), **how)
 
         clients = tuple(
-            ClientData(client, image_set(client, 9, client % 2), image_set(100 + client, 4, 1 - client % 2))
+            ClientData(
+                client,
+                images_of_class(client, 9, client % 2),
+                images_of_class(100 + client, 4, 1 - client % 2),
+            )
             for client in range(CLIENTS)
         )
         [(_, record)] = play(federation(Choosy()), in_process(clients=clients), 1)
@@ -511,15 +498,6 @@ class TestMessages:
         assert progress.state.models[0].tobytes() == history[2][0].state.models[0].tobytes()
         assert record.round == history[2][1].round
 
-    def test_without_a_message_nobody_is_asked(self):
-        class Silent(Meeting):
-            def message(self):
-                return None
-
-        algorithm = Silent()
-        play(federation(algorithm, participation=self.TOLD), in_process(), 2)
-        assert algorithm.met == []
-
     def test_a_failing_message_names_the_client(self):
         class Failing(Message):
             def describe(self, images, labels, num_classes, rng):
@@ -623,33 +601,10 @@ class TestPayloadAndOutputs:
         shift = expected[0][0].state.arrays["shift"]
         assert [value.tobytes() for value in sent].count(shift.tobytes()) == 2, "once a round"
         for (progress, record), (other, again) in zip(expected, found, strict=True):
-            assert other.state.models[0].tobytes() == progress.state.models[0].tobytes()
-            assert {name: array.tobytes() for name, array in other.state.arrays.items()} == {
-                name: array.tobytes() for name, array in progress.state.arrays.items()
-            }
-            assert {
-                client: {name: array.tobytes() for name, array in memory.items()}
-                for client, memory in other.memories.items()
-            } == {
-                client: {name: array.tobytes() for name, array in memory.items()}
-                for client, memory in progress.memories.items()
-            }
+            assert same_bits(other.state, progress.state)
+            assert repr(other.memories) == repr(progress.memories)
             assert again.round == record.round
             assert repr(again.clients) == repr(record.clients)
-
-
-class TestWeightsOfMeans:
-    def test_reports_of_images_and_steps_reach_the_algorithm(self):
-        """Nine images in batches of four are three steps."""
-        seen = []
-
-        class Watch(Toy):
-            def step(self, state, round_index, updates, rng):
-                seen.append((updates.images, updates.steps))
-                return super().step(state, round_index, updates, rng)
-
-        play(federation(Watch()), in_process(), 1)
-        assert seen == [(dict.fromkeys(range(4), 9), dict.fromkeys(range(4), 3))]
 
 
 def test_solo_trains_each_client_as_if_there_were_no_other():
