@@ -57,18 +57,6 @@ class Attention(nn.MultiheadAttention):
         return output
 
 
-class Cell(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.cell = nn.GRUCell(8, WIDTH)
-
-    def forward(self, rows):
-        state = None
-        for row in rows.unbind(1):
-            state = self.cell(row, state)
-        return state[:, None]
-
-
 class Tokens(nn.Module):
     def __init__(self, embedding):
         super().__init__()
@@ -163,13 +151,6 @@ def layer_dropped(self, values):
     return values if self.training and random.random() < 0.5 else self.more(values)
 
 
-def masked_span(self, values):
-    if not self.training:
-        return values
-    begin = np.random.randint(WIDTH - 2)  # noqa: NPY002
-    return torch.cat([values[:, :begin], 0 * values[:, begin : begin + 2], values[:, begin + 2 :]], 1)
-
-
 def noised(self, values):
     return values + 0.1 * torch.randn_like(values) if self.training else values
 
@@ -255,10 +236,6 @@ def constants(self):
     self.more = nn.Linear(WIDTH, WIDTH).requires_grad_(False)
 
 
-def gumbel(self, values):
-    return functional.gumbel_softmax(values) if self.training else values.softmax(1)
-
-
 def computed_twice(self, values):
     def again(inner):
         return functional.dropout(self.more(inner), 0.5, self.training)
@@ -279,63 +256,38 @@ def tied_parametrisation(self):
 
 
 TRAINS = {
-    "one-layer": lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES)),
-    "no-bias": lambda: around(nn.Linear(WIDTH, WIDTH, bias=False)),
     "dropout": lambda: around(nn.Dropout(0.5)),
-    "dropout-of-channels": lambda: convolved(nn.Dropout2d(0.5)),
-    "alpha-dropout": lambda: around(nn.AlphaDropout(0.5)),
-    "dropout-function": lambda: Hidden(lambda self, x: functional.dropout(x, 0.5, self.training)),
     "dropout-by-numpy": lambda: Hidden(dropped_by_numpy),
     "layer-drop": lambda: Hidden(layer_dropped, more),
-    "span-mask": lambda: Hidden(masked_span),
-    "noise": lambda: Hidden(noised),
     "all-generators": lambda: Hidden(drawn_by_all),
-    "gumbel-softmax": lambda: Hidden(gumbel),
-    "rrelu": lambda: around(nn.RReLU()),
     "checkpoint": lambda: Hidden(computed_twice, more),
     "batch-norm": lambda: around(nn.BatchNorm1d(WIDTH)),
     "batch-norm-of-channels": lambda: convolved(nn.BatchNorm2d(WIDTH)),
     "batch-norm-by-counts": lambda: around(nn.BatchNorm1d(WIDTH, momentum=None)),
-    "batch-norm-plain": lambda: around(nn.BatchNorm1d(WIDTH, affine=False)),
     "batch-norm-without-statistics": lambda: around(nn.BatchNorm1d(WIDTH, track_running_stats=False)),
     "batch-norm-that-stays": lambda: around(StillNorm(WIDTH)),
     "stays-in-eval-as-a-whole": lambda: StillNormed(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, CLASSES)),
     "backbone-in-eval": lambda: Frozen(True),
     "frozen-backbone-in-eval": lambda: Frozen(False),
     "layer-norm": lambda: around(nn.LayerNorm(WIDTH)),
-    "rms-norm": lambda: around(nn.RMSNorm(WIDTH)),
-    "group-norm": lambda: convolved(nn.GroupNorm(2, WIDTH)),
-    "instance-norm": lambda: convolved(nn.InstanceNorm2d(WIDTH, affine=True)),
     "instance-norm-with-statistics": lambda: convolved(nn.InstanceNorm2d(WIDTH, track_running_stats=True)),
-    "local-response-norm": lambda: convolved(nn.LocalResponseNorm(2)),
     "weight-norm": lambda: around(parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))),
     "weight-norm-of-old": lambda: around(nn.utils.weight_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm": lambda: around(parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm-by-a-hook": lambda: around(nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))),
-    "scripted": lambda: torch.jit.script(around(nn.LayerNorm(WIDTH))),
     "inputs-changed": lambda: Changing(64, CLASSES),
     "scripted-batch-norm": lambda: torch.jit.script(around(nn.BatchNorm1d(WIDTH), nn.Dropout(0.5))),
     "scripted-part": lambda: around(torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()))),
     "gradient-in-forward": lambda: Hidden(moved_by_gradient),
     "counter-in-a-buffer": lambda: Hidden(counted_in_buffer, buffer_counter),
-    "orthogonal": lambda: around(parametrizations.orthogonal(nn.Linear(WIDTH, WIDTH))),
     "tied-parameter": lambda: Tied(tied_parameter),
     "tied-module": lambda: Tied(tied_module),
     "tied-parametrisation": lambda: Tied(tied_parametrisation),
-    "rnn": lambda: Rows(nn.RNN(8, WIDTH, batch_first=True), lambda output: output[0]),
     "lstm-with-dropout": lambda: Rows(
         nn.LSTM(8, WIDTH, 2, batch_first=True, dropout=0.5), lambda output: output[0]
     ),
-    "gru": lambda: Rows(
-        nn.GRU(8, WIDTH // 2, batch_first=True, bidirectional=True), lambda output: output[0]
-    ),
-    "gru-cell": lambda: Rows(Cell()),
     "attention": lambda: Rows(Attention(8, 2, dropout=0.2, batch_first=True)),
-    "transformer": lambda: Rows(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)),
-    "embedding": lambda: Tokens(nn.Embedding(16, WIDTH)),
     "embedding-of-most-norm": lambda: Tokens(nn.Embedding(16, WIDTH, max_norm=1.0)),
-    "prelu": lambda: around(nn.PReLU()),
-    "transposed": lambda: convolved(nn.ConvTranspose2d(WIDTH, WIDTH, 1)),
     "constants": lambda: Hidden(lambda self, x: self.more(x[:, self.order]) + self.table, constants),
     "mean-in-a-buffer": lambda: Hidden(centred, buffered),
     "mean-in-a-new-buffer": lambda: Hidden(centred_anew, buffered),
@@ -387,19 +339,6 @@ def late(after):
     return change
 
 
-def every_third(self, values):
-    self.calls += self.training
-    return values * (1 + self.calls % 3)
-
-
-def remembered(self, values):
-    if self.training:
-        self.past.append(values.detach())
-    return (
-        values + torch.cat([one.mean(0, keepdim=True) for one in self.past]).mean(0) if self.past else values
-    )
-
-
 def remembered_late(self, values):
     if self.training:
         self.past.append(values.detach().mean(0))
@@ -423,10 +362,6 @@ def own_generator(self, values):
 
 def own_numpy(self, values):
     return values * float(self.own.random()) if self.training else values
-
-
-def counting_buffer(self):
-    self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
 
 def unsent_mean(self):
@@ -476,11 +411,6 @@ def tied_data(self):
     self.two.weight.data = self.one.weight.data
 
 
-def tied_views(self):
-    whole = torch.randn(80, 64) / 8
-    self.one.weight, self.two.weight = nn.Parameter(whole[:64]), nn.Parameter(whole[16:])
-
-
 def spread(self):
     self.one.bias = nn.Parameter(torch.zeros(1).expand(64))
 
@@ -498,10 +428,8 @@ REFUSED = {
     "average-of-its-own": (lambda: Hidden(averaged, average), "average changes in training"),
     "scale-of-its-own": (lambda: Hidden(scaled, lambda self: setattr(self, "scale", 1.0)), "scale changes"),
     "unsent-mean": (lambda: Hidden(centred, unsent_mean), "mean changes in training"),
-    "counting-buffer": (lambda: Hidden(late(5), counting_buffer), "calls changes in training"),
+    "counting-buffer": (lambda: Hidden(late(5), buffer_counter), "calls changes in training"),
     "late-change": (lambda: Hidden(late(5000), counter), "calls changes in training"),
-    "every-third": (lambda: Hidden(every_third, counter), "calls changes in training"),
-    "past-batches": (lambda: Hidden(remembered, lambda self: setattr(self, "past", [])), "past changes"),
     "full-queue": (
         lambda: Hidden(remembered_late, lambda self: setattr(self, "past", deque(maxlen=64))),
         "past changes in training",
@@ -529,7 +457,6 @@ REFUSED = {
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES), Rounded()),
         "its output in tests is of bfloat16; return float32",
     ),
-    "layer-made-late": (lambda: Hidden(made_late), "more.weight is made in a first forward pass"),
     "layer-made-in-training": (lambda: Hidden(made_in_training), "more.weight is made in a first forward"),
     "buffer-made-late": (lambda: Hidden(buffered_late), "mean is made in a first forward pass"),
     "float64-in-training": (
@@ -543,7 +470,6 @@ REFUSED = {
     "first-batch": (lambda: around(ActNorm()), "2.is_set changes in training"),
     "drawn-in-tests": (lambda: around(nn.Identity(), Dropping()), "its output in tests is another one"),
     "tied-data": (lambda: Tied(tied_data), "two.weight shares memory with one.weight"),
-    "tied-views": (lambda: Tied(tied_views), "two.weight shares memory with one.weight"),
     "spread-parameter": (lambda: Tied(spread), "entries of one.bias share memory"),
     "view-of-its-own": (lambda: Tied(view), "rows shares memory with one.weight"),
 }
