@@ -37,8 +37,6 @@ def public(
         ({"what": None}, "what = None: expected a dict with keys that are str or Path or str"),
         ({"what": {5: 1}}, "what = {5: 1}: expected a dict"),
         ({"what": "x", "paths": "a.py"}, r"paths = 'a.py': .* list of Path or str; as in \['a.py'\]"),
-        ({"what": "x", "paths": Path("a.py")}, "paths = 'a.py'"),
-        ({"what": "x", "paths": [5]}, r"paths = \[5\]"),
         ({"what": "x", "count": 1.5}, "count = 1.5: expected int"),
         ({"what": "x", "share": "0.5"}, "share = '0.5': expected float"),
         ({"what": "x", "is_on": "no"}, "is_on = 'no': expected bool"),
@@ -47,7 +45,6 @@ def public(
         ({}, "missing a required argument: 'what'"),
         ({"what": "x", "is_onn": True}, "'is_onn'; did you mean 'is_on'"),
         ({"what": "x", "paths": ["s3://key:s3cr3t-W0rd@bucket/" + "x" * 100, 5]}, "paths = a list"),
-        ({"what": 5, "paths": ()}, "what = 5"),
     ],
 )
 def test_wrong_argument_is_named_with_what_is_expected(given, says):
@@ -99,33 +96,26 @@ WHOLE = {
 
 CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"grid = None: expected str; its name": lambda study, root: fedgrid.load(None),
-    r"grid = 5": lambda study, root: fedgrid.load(5),
     r"grid = 'mine': expected str": lambda study, root: fedgrid.load(Path("mine"), root),
     r"storage = None: expected Storage": lambda study, root: fedgrid.load("mine", None),
     r"swap them": lambda study, root: fedgrid.load("runs", "mine"),
     r"run: storage = None": lambda study, root: fedgrid.run(CONFIG, storage=None),
     r"plugins = 'mine.py'.*list of Path": lambda study, root: fedgrid.run(CONFIG, plugins="mine.py"),
     r"run_grid: grid = \['a.yaml'\]": lambda study, root: fedgrid.run_grid(["a.yaml"]),
-    r"run_grid: grid = None": lambda study, root: fedgrid.run_grid(None, name="x", storage=root),
-    r"run_grid: grid = ''": lambda study, root: fedgrid.run_grid("", name="x", storage=root),
     r"'training.rounds' is no key of a run; write `training: {rounds: 3}`": lambda study, root: fedgrid.run(
         {**CONFIG, "training.rounds": 3}, storage=root
     ),
-    r"unknown kind 'ARI'; did you mean 'ari'": lambda study, root: figures.per_round(study, "ARI"),
     r"per_round: study = 'mine': expected Study": lambda study, root: figures.per_round("mine", "ari"),
-    r"study = a Run": lambda study, root: figures.segments(study.runs[0]),
     r"records = a Run: expected Records": lambda study, root: figures.run_figure(study.runs[0]),
     r"figure = 'x.png': expected Figure": lambda study, root: figures.save("x.png", None),
     r"format of a figure 'bmp'": lambda study, root: figures.save(figures.segments(study), "x.bmp"),
     r"no figure 'per_rounds'; did you mean 'per_round'": lambda study, root: figures.per_rounds,
     r"no attribute 'Load'; did you mean 'load'": lambda study, root: fedgrid.Load,
     r"no score 'acc'; did you mean 'personalised_accuracy'": lambda study, root: study.runs[0].scores["acc"],
-    r"no score 'ARI'; did you mean 'ari'": lambda study, root: study.runs[0].scores["ARI"],
     r"there are clients, rounds, timings": lambda study, root: study.runs[0].table("cleints"),
     r"last = -1": lambda study, root: study.runs[0].mean("ari", last=-1),
     r"runs = 'mine': expected a list of Run": lambda study, root: study.only("mine"),
     r"--storage .*\.py is a file, and a storage is a folder": lambda study, root: fedgrid.load("g", __file__),
-    r"--storage .*\.py/x: .*\.py is a file": lambda study, root: fedgrid.run(CONFIG, storage=f"{__file__}/x"),
     r"--storage [^:]*: .*\.py is a file": lambda study, root: fedgrid.run_grid(
         CONFIG, name="g", storage=f"file://{__file__}"
     ),
@@ -135,21 +125,14 @@ CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"^weights = 'image': input should be 'none', 'images'": lambda study, root: fedgrid.RunConfig(
         **WHOLE, weights="image"
     ),
-    r"unknown key 'alhpa' in split; did you mean 'alpha'": lambda study, root: fedgrid.RunConfig(
-        **WHOLE, split={"kind": "dirichlet", "alhpa": 1}
-    ),
     r"RunConfig takes values by key; .* RunConfig\(\*\*values\)": lambda study, root: fedgrid.RunConfig(
         WHOLE
     ),
     r"unknown key 'lr'; .*server_learning_rate": lambda study, root: fedgrid.FedOptSettings(lr=1),
     r"clusterer: unknown clusterer 'kmean'": lambda study, root: fedgrid.OcflSettings(clusterer="kmean"),
-    r"unknown algorithm 'fedavgg'; did you mean 'fedavg'": lambda study, root: fedgrid.run(
-        fedgrid.RunConfig(**{**WHOLE, "algorithm": {"name": "fedavgg"}}), storage=root
-    ),
     r"unknown choose_on 'tests'; did you mean 'test'": lambda study, root: fedgrid.Order(
         1, (0,), choose_on="tests"
     ),
-    r"unknown choose_by 'f1'": lambda study, root: fedgrid.Served((), None, choose_by="f1"),
     r"no score 'ari': the run is not finished": lambda study, root: fedgrid.Run(
         "id", "run", root, "digits", "iid", 3, "fedavg", None, 0, 1
     ).scores["ari"],

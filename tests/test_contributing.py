@@ -453,19 +453,6 @@ ADDITIONS = {
 }
 """Row of CONTRIBUTING's table -> what adds one."""
 
-OWN_TRACKER = """
-import fedgrid
-
-
-class OwnLines(fedgrid.Tracker):
-    name = "own-lines"
-
-    def round(self, run, number, scores, ended_ms):
-        (self.grid.storage.root / "own-lines.txt").write_text(f"{number}\\n")
-
-
-TRACKERS = [OwnLines]
-"""
 TESTS = [
     *("-q", "-x", "-p", "no:cacheprovider"),
     "tests/algorithms/averaging/test_fedhalf.py",
@@ -476,7 +463,7 @@ TESTS = [
 ]
 """Arguments of pytest: the algorithm's own tests, and those of all algorithms and modules."""
 WHAT_IS_THERE = (
-    f"PLUGIN = {OWN_TRACKER!r}\nTESTS = {TESTS!r}"
+    f"TESTS = {TESTS!r}"
     + """
 import json
 from contextlib import redirect_stdout
@@ -487,7 +474,6 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.cli.actions.analyses import find_analysis
 from fedgrid.grids.presets.load import load_grid
@@ -509,16 +495,8 @@ with TemporaryDirectory() as folder:
     given |= {"clients": 6, "split": "darker", "training": {"rounds": 1, "local_epochs": 1}}
     run = complete(given, Path(folder))
     found = curves(read_records(play(run, Path(folder), cache=None)))
-    averaging_models = complete({"algorithm": {"name": "ifca", "local": {"name": "still"}}}, Path(folder))
-    plugin = Path(folder, "plugin.py")
-    plugin.write_text(PLUGIN)
-    active.use([plugin])
-    lines = {}
-    for name in ("lines", "own-lines"):
-        grid = TrackedGrid("mine", Storage.of(folder))
-        TrackerSession(find_tracker(name), grid).update(run)
-        lines[name] = Path(folder, f"{name}.txt").read_text()
-    active.use()
+    TrackerSession(find_tracker("lines"), TrackedGrid("mine", Storage.of(folder))).update(run)
+    lines = Path(folder, "lines.txt").read_text()
 page = report_page(study_of([result_of(run_of(), WHOLE, curves={"ari": (0, 1)})]))
 commands = fedgrid("splits").out.split()
 with redirect_stdout(StringIO()) as shown:
@@ -527,7 +505,6 @@ print(json.dumps({
     "an algorithm": "server_learning_rate" in str(built_in("fedhalf", 15)),
     "a clusterer": run.algorithm.clusterer["name"] == "halves",
     "a way to train locally": run.algorithm.local == {"name": "still"},
-    "a rule alone, under models that are averaged": averaging_models.algorithm.local == {"name": "still"},
     "an aggregator": run.algorithm.aggregate == {"name": "first"},
     "a model": run.model == "flat",
     "a data set": run.dataset == "few-digits",
@@ -537,8 +514,7 @@ print(json.dumps({
     "a figure, a table": any(section.name == "sizes" for section in page.sections),
     "a paper's numbers and claims": any(paper.name == "sixth" for paper in PAPERS),
     "an analysis of finished runs": find_analysis("counted").name == "counted",
-    "a tracker": lines["lines"] == "1\\n",
-    "a plugin's tracker": lines["own-lines"] == "1\\n",
+    "a tracker": lines == "1\\n",
     "a command": "darker" in commands,
     "a preset": len(load_grid("tiny", {}, [], Path("nowhere")).runs) > 0,
     "failed tests": shown.getvalue() if code else "",
@@ -558,11 +534,6 @@ def test_algorithm_touches_four_files_and_passes_the_tests_of_all(copy):
     assert len(files_touched(algorithm)) == MOST
     assert copy.said["failed tests"] == ""
     assert copy.said["an algorithm"], "the space of its searches"
-
-
-@pytest.mark.parametrize("what", ["a rule alone, under models that are averaged", "a plugin's tracker"])
-def test_addition_is_taken_in_another_way_too(what, copy):
-    assert copy.said[what]
 
 
 def test_table_of_contributing_has_a_row_for_each_and_names_files_that_there_are():

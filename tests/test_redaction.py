@@ -80,9 +80,8 @@ def test_long_text_does_not_take_quadratic_time(text):
 
 
 @pytest.mark.parametrize("kind", [ConfigError, DataError, RunError, TrackerFailed])
-@pytest.mark.parametrize("text", FORMS)
-def test_error_holds_no_secret(kind, text):
-    error = pickle.loads(pickle.dumps(kind(text)))
+def test_error_holds_no_secret(kind):
+    error = pickle.loads(pickle.dumps(kind(f"?sig={SECRET}")))
     assert SECRET not in f"{error} {error!r}"
 
 
@@ -117,9 +116,8 @@ def test_cause_of_an_unexpected_error_holds_no_secret():
 
 def test_every_error_of_the_engine_goes_through_the_redactor():
     """A class that overrides `__init__` must pass its message on."""
-    text = f"?sig={SECRET}"
-    assert ConfigError(text, ("a", "b")).key == ("a", "b")
-    assert str(ConfigError(text, ("a", "b"))) == "?sig=***"
+    error = ConfigError(f"?sig={SECRET}", ("a", "b"))
+    assert (str(error), error.key) == ("?sig=***", ("a", "b"))
 
 
 def test_control_characters_become_escapes():

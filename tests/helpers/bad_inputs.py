@@ -142,11 +142,6 @@ def _huge_images(folder: Path) -> None:
         _image(f"{number}.png", _png(13_000, 13_000))(folder)
 
 
-def _bomb() -> bytes:
-    """A member of 3 MB that holds 3 GB, as its header says: the images of a machine with little memory."""
-    return header("(10, 100000, 100000)") + b"\0" * 1000
-
-
 def _archive(folder: Path) -> None:
     for name in ("experiments", "temperature_experiments", "datasets"):
         (folder / "archive" / name).mkdir(parents=True)
