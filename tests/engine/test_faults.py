@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,18 +13,16 @@ from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.actor import Client
-from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.client_actors import client_actors, pids
-from tests.helpers.stored_runs import CLOCKS
+from tests.helpers.small_runs import NOWHERE, numbers, play
 
 pytestmark = pytest.mark.ray
 
-NOWHERE = Path("no-data-needed")
 RUN = complete(
     {
         "clients": 6,
@@ -107,51 +104,45 @@ def pool(ray_session, folder):
             yield found
 
 
-def numbers(storage):
-    """Return the bytes of all that is neither a clock reading nor a log."""
-    return {
-        path.name: path.read_bytes()
-        for path in sorted(folder_of(storage, RUN).iterdir())
-        if path.name not in (*CLOCKS, "lock")
-    }
-
-
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What the run leaves behind, undisturbed in this process."""
-    storage = tmp_path_factory.mktemp("undisturbed")
-    session = Session(InProcessPool(), NOWHERE)
-    for _ in range(session.open(RUN, Storage.of(storage)), 4):
+    return numbers(play(RUN, tmp_path_factory.mktemp("undisturbed"), cache=None))
+
+
+def begin(pool, storage):
+    """Return a session after the first of four rounds."""
+    session = Session(pool, NOWHERE)
+    session.open(RUN, Storage.of(storage))
+    session.next_round()
+    return session
+
+
+def finish(session, storage):
+    """Return the files of the run after its other rounds."""
+    for _ in range(3):
         session.next_round()
-    return numbers(storage)
+    return numbers(folder_of(storage, RUN))
 
 
 def test_an_actor_killed_between_rounds_is_replaced(tmp_path, pool, expected):
-    session = Session(pool, NOWHERE)
-    session.open(RUN, Storage.of(tmp_path))
-    session.next_round()
+    session = begin(pool, tmp_path)
     before = pids(pool)
     os.kill(before[0], signal.SIGKILL)
-    for _ in range(3):
-        session.next_round()
+    assert finish(session, tmp_path) == expected
     after = pids(pool)
     assert after[0] != before[0]
     assert after[1] == before[1]
-    assert numbers(tmp_path) == expected
 
 
 @pytest.mark.parametrize("method", ["train", "evaluate"])
 def test_an_actor_killed_during_a_round_is_replaced_and_does_its_part_again(
     tmp_path, pool, orders, expected, method
 ):
-    session = Session(pool, NOWHERE)
-    session.open(RUN, Storage.of(tmp_path))
-    session.next_round()
+    session = begin(pool, tmp_path)
     orders.kill(method, client=4, times=1)
-    for _ in range(3):
-        session.next_round()
+    assert finish(session, tmp_path) == expected
     assert orders.deaths() == 1
-    assert numbers(tmp_path) == expected
 
 
 def test_after_too_many_deaths_the_run_fails_and_can_be_continued(
@@ -159,9 +150,7 @@ def test_after_too_many_deaths_the_run_fails_and_can_be_continued(
 ):
     """Two, as each costs a process; for three see clients/test_deadlines.py."""
     monkeypatch.setattr(ray_pool, "MAX_DEATHS", 2)
-    session = Session(pool, NOWHERE)
-    session.open(RUN, Storage.of(tmp_path))
-    session.next_round()
+    session = begin(pool, tmp_path)
     orders.kill("train", client=4, times=99)
     with pytest.raises(
         RunError, match=r"^clients? .*\b4\b.*, round 2: the actor died or hung 2 times, last: "
@@ -172,9 +161,7 @@ def test_after_too_many_deaths_the_run_fails_and_can_be_continued(
 
     orders.forget()
     assert session.open(RUN, Storage.of(tmp_path)) == 1
-    for _ in range(3):
-        session.next_round()
-    assert numbers(tmp_path) == expected
+    assert finish(session, tmp_path) == expected
 
 
 def test_an_error_in_a_clients_training_names_client_round_and_cause(pool):

@@ -24,11 +24,10 @@ from tests.engine.federation.clients.test_worker import comparable, initial, set
 from tests.helpers import module_zoo
 from tests.helpers.client_actors import client_actors
 from tests.helpers.plugin_files import DROPOUT
-from tests.helpers.stored_runs import CLOCKS
+from tests.helpers.small_runs import NOWHERE, numbers
 
 pytestmark = pytest.mark.ray
 
-NOWHERE = Path("no-data-needed")
 ROUNDS = 5
 CLIENTS, ACTORS = 6, 4
 
@@ -96,15 +95,6 @@ def finish(run, storage, *pools, cache=None):
         for _ in range(done, until):
             session.next_round()
     return numbers(folder_of(storage, run))
-
-
-def numbers(folder):
-    """Return the bytes of all that is neither a clock reading nor a log."""
-    return {
-        path.name: path.read_bytes()
-        for path in sorted(folder.iterdir())
-        if path.name not in (*CLOCKS, "lock")
-    }
 
 
 @pytest.fixture(scope="module", params=RUNS)

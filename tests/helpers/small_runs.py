@@ -85,8 +85,9 @@ def play(run, root, pool=None, cache=CACHE, until=None):
 
 
 def numbers(folder):
-    """Return the bytes of all files but the timings, the manifest that has their checksum, and the log."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name not in CLOCKS}
+    """Return the bytes of all files but those with clock readings, and the lock."""
+    paths = [path for path in sorted(folder.iterdir()) if path.name not in (*CLOCKS, "lock")]
+    return {path.name: path.read_bytes() for path in paths}
 
 
 def content(path):

@@ -1,4 +1,4 @@
-"""Attackers: what they train on, what they send, what the records and the round cache say of it."""
+"""Attackers: what they train on, what they send, what the records say of it."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache.key import of_setup
 from fedgrid.engine.runtime.run.prepare import prepare
-from tests.helpers.small_runs import NOWHERE, config, differing, play, rows
+from tests.helpers.small_runs import NOWHERE, config, play, rows
 
 SHAPE = (1, 8, 8)
 
@@ -86,13 +86,6 @@ def test_records_name_the_attackers_and_records_of_other_runs_have_no_such_colum
     honest = config("fedavg")
     play(honest, tmp_path)
     assert "fault" not in rows(honest, tmp_path, "clients")[0]
-
-
-def test_with_the_round_cache_the_bytes_are_the_same(tmp_path):
-    """An honest run fills the cache first; clients of `ocfl-kmeans` then train from several models."""
-    for run in (config("ocfl-kmeans"), config("ocfl-kmeans", faults={"sign_flip": [1], "label_flip": [4]})):
-        play(run, tmp_path)
-        assert differing(run, tmp_path) == []
 
 
 @pytest.mark.parametrize(
