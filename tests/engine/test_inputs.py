@@ -91,16 +91,9 @@ def test_the_type_of_an_array_says_what_it_holds(configure, tmp_path):
     ("kind", "changes", "message"),
     [
         ("rows", {"split": "rotated"}, "split rotated takes images; npz:rows.npz@.* has 4 numbers a row"),
-        ("rows", {"split": "dimmed"}, "split dimmed takes images"),
         ("series", {"split": "noisy"}, "split noisy takes images; .* has series of 1x16 numbers"),
-        (
-            "tokens",
-            {"split": "two-levels"},
-            "split two-levels takes images; .* has texts of 6 tokens, 9",
-        ),
-        ("tokens", {"split": "continuum"}, "split continuum takes images"),
+        ("tokens", {"split": "continuum"}, "split continuum takes images; .* has texts of 6 tokens, 9"),
         ("rows", {"model": "tinyvgg"}, "model tinyvgg takes images"),
-        ("rows", {"model": "lstm"}, "model lstm takes tokens"),
         ("tokens", {"model": "mlp"}, "model mlp takes images or numbers"),
         ("images", {"model": "cnn-1d"}, "model cnn-1d takes numbers; .* has images of 1x8x8 pixels"),
         ("rows", {"training": {"augment": ["flip"]}}, "training.augment takes images"),

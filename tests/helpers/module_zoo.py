@@ -73,12 +73,6 @@ class StillNorm(nn.BatchNorm1d):
         super().train(False)
 
 
-class StillNormed(nn.Sequential):
-    def train(self, mode=True):
-        super().train(mode)
-        self[1].eval()
-
-
 class Frozen(nn.Module):
     def __init__(self, normed):
         super().__init__()
@@ -266,18 +260,13 @@ TRAINS = {
     "batch-norm-by-counts": lambda: around(nn.BatchNorm1d(WIDTH, momentum=None)),
     "batch-norm-without-statistics": lambda: around(nn.BatchNorm1d(WIDTH, track_running_stats=False)),
     "batch-norm-that-stays": lambda: around(StillNorm(WIDTH)),
-    "stays-in-eval-as-a-whole": lambda: StillNormed(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, CLASSES)),
     "backbone-in-eval": lambda: Frozen(True),
     "frozen-backbone-in-eval": lambda: Frozen(False),
     "layer-norm": lambda: around(nn.LayerNorm(WIDTH)),
-    "instance-norm-with-statistics": lambda: convolved(nn.InstanceNorm2d(WIDTH, track_running_stats=True)),
-    "weight-norm": lambda: around(parametrizations.weight_norm(nn.Linear(WIDTH, WIDTH))),
-    "weight-norm-of-old": lambda: around(nn.utils.weight_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm": lambda: around(parametrizations.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "spectral-norm-by-a-hook": lambda: around(nn.utils.spectral_norm(nn.Linear(WIDTH, WIDTH))),
     "inputs-changed": lambda: Changing(64, CLASSES),
     "scripted-batch-norm": lambda: torch.jit.script(around(nn.BatchNorm1d(WIDTH), nn.Dropout(0.5))),
-    "scripted-part": lambda: around(torch.jit.script(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()))),
     "gradient-in-forward": lambda: Hidden(moved_by_gradient),
     "counter-in-a-buffer": lambda: Hidden(counted_in_buffer, buffer_counter),
     "tied-parameter": lambda: Tied(tied_parameter),

@@ -68,7 +68,6 @@ def plain_loop(name, client):
     return read_vector(module) - start
 
 
-@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated")
 @pytest.mark.parametrize("name", TRAINS)
 def test_module_trains_as_in_a_plain_loop_wherever_and_after_whomever(name):
     """The ninth image of a client is a batch of its own, which a model with BatchNorm leaves out."""
@@ -83,7 +82,7 @@ def test_module_trains_as_in_a_plain_loop_wherever_and_after_whomever(name):
     assert (np.random.get_state()[1].tolist(), random.getstate()) == states[1:]  # noqa: NPY002
     assert first == again == apart
     parts = blank(name, pixels(*SHAPE), CLASSES).modules()
-    has_kernels = any(isinstance(part, torch.nn.Conv2d | torch.nn.ConvTranspose2d) for part in parts)
+    has_kernels = any(isinstance(part, torch.nn.Conv2d) for part in parts)
     for client in (0, 1):
         update = np.frombuffer(first[client][2], np.float32)
         # Kernels lie in another order in memory, which moves the last bits of convolutions.
