@@ -82,7 +82,6 @@ def test_texts_of_groups_keep_their_vocabulary():
 
 LABELS = np.repeat(np.arange(10), 60)
 KINDS = [("overlapping-balanced", "published"), ("overlapping-balanced", "none"), ("majority", "published")]
-EVERYWHERE = pytest.mark.parametrize(("split", "test_leakage"), KINDS)
 
 
 def deal(split, scored_on, test_leakage, seed=0):
@@ -111,21 +110,17 @@ def test_common_test_never_takes_a_whole_class():
     assert [is_test[part].sum() for part in positions] == [3, 1, 0]
 
 
-@EVERYWHERE
-def test_validation_is_cut_from_the_training_images_of_the_run(split, test_leakage):
-    """A search holds the same images as the run, and does not use the clients' own test images."""
-    for run, search in zip(
-        deal(split, "test", test_leakage), deal(split, "validation", test_leakage), strict=True
-    ):
-        assert (search.client, search.cluster) == (run.client, run.cluster)
-        assert search.positions.tolist() == run.train.tolist()
-        assert search.train.dtype == search.test.dtype == np.int64
+@pytest.mark.parametrize(("split", "test_leakage"), KINDS)
+def test_validation_is_cut_from_the_training_images_of_the_run_by_the_same_share(split, test_leakage):
+    """A search holds the same images as the run, and does not use the clients' own test images.
 
-
-@EVERYWHERE
-def test_validation_has_the_same_share_as_test(split, test_leakage):
-    """Exactly 30 %, rounded up, of each client; if cut by image, 30 % in expectation, within 3 sd."""
+    Exactly 30 %, rounded up, of each client; if cut by image, 30 % in expectation, within 3 sd.
+    """
     run, search = (deal(split, scored_on, test_leakage) for scored_on in ("test", "validation"))
+    for before, after in zip(run, search, strict=True):
+        assert (after.client, after.cluster) == (before.client, before.cluster)
+        assert after.positions.tolist() == before.train.tolist()
+        assert after.train.dtype == after.test.dtype == np.int64
     if test_leakage == "none":
         of_all = sum(len(part.train) for part in run)
         wide = 3 * np.sqrt(of_all * 0.3 * 0.7)
