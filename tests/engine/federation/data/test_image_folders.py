@@ -24,10 +24,10 @@ def read_images(folder, size=None):
     return image_folders.open_folder(folder, size)[1]()
 
 
-def save(path, values, **options):
+def save(path, values):
     """Save an image of these values, in a folder that may be missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.asarray(values)).save(path, **options)
+    Image.fromarray(np.asarray(values)).save(path)
 
 
 def grey(value, width=3, height=2):
@@ -139,6 +139,18 @@ class TestImageFolder:
             datasets.find(f"folder:{folder}{size}", folder)
 
 
+def move_into_images(folder):
+    """Give each class a folder images, as Tiny ImageNet has; read as groups, they would have one class."""
+    for path in sorted(folder.rglob("*.png")):
+        (path.parent / "images").mkdir(exist_ok=True)
+        path.rename(path.parent / "images" / path.name)
+
+
+def remove(folder, *places):
+    for place in places:
+        shutil.rmtree(folder / place)
+
+
 REFUSED = {
     "an empty class": (
         lambda folder: (folder / "train" / "cat").mkdir(),
@@ -157,29 +169,26 @@ REFUSED = {
         "val/cow is a class without a folder in .*train",
     ),
     "a single class": (
-        lambda folder: [shutil.rmtree(folder / part / "bee") for part in ("train", "test")],
+        lambda folder: remove(folder, "train/bee", "test/bee"),
         "train has one class, ape; an image folder has train/<class>",
     ),
     "no folder train": (
-        lambda folder: shutil.rmtree(folder / "train"),
+        lambda folder: remove(folder, "train"),
         "train is missing; an image folder has train/<class>",
     ),
     "no classes": (
-        lambda folder: [shutil.rmtree(folder / "train" / name) for name in ("ape", "bee")],
+        lambda folder: remove(folder, "train/ape", "train/bee"),
         "train has no class folders",
     ),
-    "Tiny ImageNet's layout, whose classes would be groups": (
-        lambda folder: [
-            (path.parent / "images").mkdir(exist_ok=True) or path.rename(path.parent / "images" / path.name)
-            for path in sorted(folder.rglob("*.png"))
-        ],
+    "Tiny ImageNet's layout": (
+        move_into_images,
         "one class, images; if the folders above images are the classes",
     ),
     "a class that is not UTF-8": (
         lambda folder: (folder / "train" / os.fsdecode(b"\xe9")).mkdir(),
         "train.*the name is not UTF-8; rename it",
     ),
-    "an image that is not UTF-8": (
+    "a name in a class that is not UTF-8": (
         lambda folder: (folder / "train" / "ape" / os.fsdecode(b"\xe9")).mkdir(),
         "train/ape.*the name is not UTF-8; rename it",
     ),
