@@ -101,6 +101,9 @@ CALLS: dict[str, Callable[[Study, Path], Any]] = {
     r"swap them": lambda study, root: fedgrid.load("runs", "mine"),
     r"run: storage = None": lambda study, root: fedgrid.run(CONFIG, storage=None),
     r"plugins = 'mine.py'.*list of Path": lambda study, root: fedgrid.run(CONFIG, plugins="mine.py"),
+    r"config = 'x.yaml': .*; fedgrid.run_grid runs a preset, a file": lambda study, root: fedgrid.run(
+        "x.yaml"
+    ),
     r"run_grid: grid = \['a.yaml'\]": lambda study, root: fedgrid.run_grid(["a.yaml"]),
     r"'training.rounds' is no key of a run; write `training: {rounds: 3}`": lambda study, root: fedgrid.run(
         {**CONFIG, "training.rounds": 3}, storage=root

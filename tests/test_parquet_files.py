@@ -47,10 +47,8 @@ def folder(tmp_path):
         ("clients", "part", [1, 1, 1, 1], "'part' has values of type int64, not text"),
         ("clients", "train_accuracy", [0.5, 0.5, 0.5, 1.5], "'train_accuracy' has the value 1.5"),
         ("rounds", "round", [1, 1], "do not have one row per round and client"),
-        ("rounds", "round", [-1, 2], "'round' has the value -1"),
         ("rounds", "temperature", [0.5, float("inf")], "'temperature' has the value inf"),
         ("rounds", "bytes_up", [1, 1 << 62], "'bytes_up' has the value 4611686018427387904"),
-        ("timings", "uncached_seconds", [1.0, -1.0], "'uncached_seconds' has the value -1.0"),
     ],
 )
 def test_table_with_what_cannot_be_is_not_read(folder, name, column, values, why):

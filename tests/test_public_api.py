@@ -49,11 +49,6 @@ def test_names_of_the_contract_and_the_examples_are_imported_from_fedgrid() -> N
     assert named <= set(fedgrid.__all__)
 
 
-def test_other_names_are_no_attributes() -> None:
-    with pytest.raises(AttributeError, match="nothing_like_this"):
-        _ = fedgrid.nothing_like_this
-
-
 def test_star_import_gives_the_promised_names() -> None:
     names: dict[str, object] = {}
     exec("from fedgrid import *", names)
@@ -83,10 +78,3 @@ assert (random.getstate(), np.random.get_state()[1].tolist()) == before
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-
-
-def test_unknown_key_is_an_error_of_the_package(tmp_path: Path) -> None:
-    with pytest.raises(fedgrid.FedgridError, match="datset"):
-        fedgrid.run({"datset": "digits"}, storage=tmp_path)
-    with pytest.raises(TypeError, match=r"config = 'x.yaml': .*; fedgrid.run_grid runs a preset, a file"):
-        fedgrid.run("x.yaml", storage=tmp_path)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.before_training.setup import setup_of
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.errors import ConfigError, DataError
+from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -106,20 +106,6 @@ def test_the_type_of_an_array_says_what_it_holds(configure, tmp_path):
 def test_what_is_about_another_kind_refuses_in_one_line(configure, kind, changes, message):
     with pytest.raises(ConfigError, match=message):
         configure(kind, **changes)
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "message"),
-    [
-        ("rows", {"test_images": np.full((30, 4), np.nan)}, "row 0 of test_images .* missing or infinite"),
-        ("tokens", {"train_images": np.full((90, 6), -1)}, "train_images has the token -1"),
-        ("tokens", {"train_images": np.zeros((90, 6, 1), int)}, "train_images is int64 of shape"),
-        ("rows", {"test_images": np.zeros((30, 5))}, "different sizes: 4 numbers a row and 5 numbers a row"),
-    ],
-)
-def test_bad_arrays_are_refused(configure, tmp_path, kind, changes, message):
-    with pytest.raises(DataError, match=message):
-        load(configure(kind, changes).dataset, tmp_path)
 
 
 def test_numbers_that_look_like_images_need_a_model_by_name(configure):

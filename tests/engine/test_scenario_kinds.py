@@ -11,7 +11,6 @@ from fedgrid.engine.federation.partition.scenarios import PUBLISHED_SPLITS
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import digest_of, find, load
-from fedgrid.engine.runtime.round_cache.key import of_setup
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
@@ -95,19 +94,6 @@ def test_every_kind_is_run():
     assert set(TRUTH) == set(KINDS) - {*PUBLISHED_SPLITS, "centralised"}
 
 
-def test_official_tests_leave_all_images_to_training():
-    """Bettinelli's split: 5,000 training images for each of ten clients of CIFAR-10; here 135 of digits."""
-    own, official = (
-        prepare(
-            complete({"clients": 10, "split": {"kind": "majority", "tested_on": where}}, NOWHERE), NOWHERE
-        )
-        for where in ("own", "official")
-    )
-    for before, after in zip(own[0].clients, official[0].clients, strict=True):
-        assert len(after.train) == len(before.train) + len(before.test)
-        assert set(after.test.labels.tolist()) == set(after.train.labels.tolist()) == {before.client}
-
-
 def test_clients_with_the_same_official_tests_hold_them_once(monkeypatch):
     """Two of eight clients in each of four groups, all with every class: four test sets, also on a device."""
     setup, _ = prepare(config("digits", "rotated", tested_on="official"), NOWHERE)
@@ -129,16 +115,6 @@ def test_searches_never_touch_official_tests():
     in_pool = {image.tobytes() for image in pool.images}
     assert all(image.tobytes() in in_pool for client in setup.clients for image in client.test.images)
     assert sum(len(client.train) + len(client.test) for client in setup.clients) == len(pool)
-
-
-def test_rounds_of_other_transforms_have_other_keys():
-    """The images that clients get are part of the round cache's key, not those of the data set."""
-    keys = {
-        of_setup(prepare(config("digits", kind, num_clusters=groups), NOWHERE)[0], {})
-        for kind in ("rotated", "flipped")
-        for groups in (2, 4)
-    }
-    assert len(keys) == 4
 
 
 def test_groups_are_part_of_a_data_sets_identity(written_by_two):
