@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.changed_code import Copy, files_touched
+from tests.helpers.changed_code import Copy
 
 MOST = 4
 """Files, with those of a test and of CHANGELOG."""
@@ -19,8 +19,11 @@ TEST_AND_CHANGELOG = 2
 def copy(tmp_path_factory):
     """A copy of the tree with everything added that the tests below ask for, and what it says of itself."""
     made = Copy(tmp_path_factory.mktemp("tree"))
-    for add in ADDITIONS.values():
+    made.touched = {}
+    for name, add in ADDITIONS.items():
+        made.written.clear()
         add(made)
+        made.touched[name] = {*made.written}
     made.said = json.loads(made.python(WHAT_IS_THERE))
     return made
 
@@ -526,12 +529,12 @@ print(json.dumps({
 @pytest.mark.parametrize("what", [name for name in ADDITIONS if name != "an algorithm"])
 def test_addition_works_and_touches_few_files(what, copy):
     assert copy.said[what]
-    modules = [file for file in files_touched(ADDITIONS[what]) if not file.endswith("__init__.py")]
+    modules = [file for file in copy.touched[what] if not file.endswith("__init__.py")]
     assert len(modules) + TEST_AND_CHANGELOG <= MOST
 
 
 def test_algorithm_touches_four_files_and_passes_the_tests_of_all(copy):
-    assert len(files_touched(algorithm)) == MOST
+    assert len(copy.touched["an algorithm"]) == MOST
     assert copy.said["failed tests"] == ""
     assert copy.said["an algorithm"], "the space of its searches"
 

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +30,8 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.written: list[str] = []
+        """The files that were written or changed, once for each change."""
         for name in TREE:
             _copy(name, folder)
         for name in FILES:
@@ -40,22 +42,24 @@ class Copy:
         path = self.folder / file
         assert not path.exists()
         path.parent.mkdir(exist_ok=True)
-        path.write_text(text.lstrip("\n"))
+        self._write(file, text.lstrip("\n"))
 
     def insert(self, file: str, at: str, text: str, *, before: bool = False) -> None:
         """Add text to a file after, or before, a text that is there once."""
-        path = self.folder / file
-        old = path.read_text()
+        old = (self.folder / file).read_text()
         assert old.count(at) == 1, f"{file} has {old.count(at)} times {at!r}"
-        path.write_text(old.replace(at, text + at if before else at + text))
+        self._write(file, old.replace(at, text + at if before else at + text))
 
     def begin(self, file: str, text: str) -> None:
         """Add text before the first line of a file that is not a docstring's or a comment's."""
-        path = self.folder / file
-        old = path.read_text()
+        old = (self.folder / file).read_text()
         first = re.search(r"^(from|import|- ) ?", old, flags=re.M)
         assert first is not None
-        path.write_text(old[: first.start()] + text + old[first.start() :])
+        self._write(file, old[: first.start()] + text + old[first.start() :])
+
+    def _write(self, file: str, text: str) -> None:
+        (self.folder / file).write_text(text)
+        self.written.append(file)
 
     def python(self, code: str) -> str:
         """Return what code prints that imports this copy."""
@@ -70,27 +74,6 @@ class Copy:
         )
         assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-2000:]}"
         return done.stdout
-
-
-def files_touched(add: Callable[[Copy], None]) -> set[str]:
-    """Return the files that an addition writes."""
-    touched: set[str] = set()
-
-    class Noted(Copy):
-        def __init__(self) -> None:
-            pass
-
-        def write(self, file: str, text: str) -> None:
-            touched.add(file)
-
-        def insert(self, file: str, at: str, text: str, *, before: bool = False) -> None:
-            touched.add(file)
-
-        def begin(self, file: str, text: str) -> None:
-            touched.add(file)
-
-    add(Noted())
-    return touched
 
 
 def _copy(name: str, folder: Path) -> None:
