@@ -1,6 +1,7 @@
 """Adding what CONTRIBUTING's table names touches at most four files: each is added to a copy of the tree.
 
-Beside the files that a test writes, what comes with the addition is its test and a line in CHANGELOG.md.
+Beside the files that a test writes, what comes with the addition is its test and a line in CHANGELOG.md, and
+docstrings.
 """
 
 import json
@@ -131,13 +132,10 @@ def clusterer(tree):
         where,
         "class AffinityAsPublished",
         '''class Halves(Clusterer):
-    """The first half, and the second."""
-
     name: Literal["halves"] = "halves"
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
-        """Return a label for each half."""
-        return (np.arange(len(distances_KK)) < len(distances_KK) / 2).astype(np.int64)
+            return (np.arange(len(distances_KK)) < len(distances_KK) / 2).astype(np.int64)
 
 
 ''',
@@ -154,8 +152,6 @@ def local_method(tree):
     tree.write(
         "fedgrid/algorithms/averaging/still.py",
         '''
-"""Clients that train nothing."""
-
 from typing import Literal
 
 from fedgrid.algorithms.contract.local_method import LocalMethod
@@ -163,22 +159,16 @@ from fedgrid.algorithms.contract.local_rule import LocalModel, LocalRule, LocalS
 
 
 class StillRule(LocalRule):
-    """Nothing trains."""
-
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return hooks whose mask is empty."""
         steps = LocalSteps()
         steps.trains = local.weights != local.weights
         return steps
 
 
 class Still(LocalMethod):
-    """`local: {name: still}`."""
-
     name: Literal["still"] = "still"
 
     def rule(self) -> LocalRule:
-        """Return the rule."""
         return StillRule()
 ''',
     )
@@ -199,14 +189,11 @@ def aggregator(tree):
         where,
         "def _median(",
         '''class First(Aggregator):
-    """The first client's."""
-
     name: Literal["first"] = "first"
 
     def combine(
         self, rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
     ) -> Vector:
-        """Return the first row."""
         return np.array(rows[0])
 
 
@@ -221,7 +208,6 @@ def model(tree):
         "fedgrid/engine/federation/models/networks.py",
         "def mobilenet(",
         '''def flat(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return one linear layer."""
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
 
 
@@ -240,7 +226,6 @@ def data_set(tree):
         "fedgrid/engine/federation/data/readers.py",
         "def digits(",
         '''def few_digits(path: Path) -> Pair:
-    """Return a third of the digits."""
     pool, test = digits(path)
     return pool.take(np.arange(0, len(pool), 3)), test
 
@@ -308,7 +293,6 @@ def figure(tree):
         "fedgrid/tracking/tables/scenarios.py",
         "def own_numbers(",
         '''def sizes(study: Study) -> Table:
-    """Return the number of runs."""
     row = Row(study.name, (Cell(str(len(study.runs))),))
     return Table("sizes", "Sizes", "All runs.", (Column("runs"),), (row,), corner="grid")
 
@@ -329,8 +313,6 @@ def paper(tree):
     tree.write(
         f"{folder}/paper.py",
         '''
-"""A sixth paper in a report."""
-
 from fedgrid.tracking.papers.shared.paper import Paper
 
 PAPER = Paper("sixth", "Sixth et al.", lambda study: ())
@@ -346,20 +328,15 @@ def analysis(tree):
     tree.write(
         "fedgrid/grids/counted/analysis.py",
         '''
-"""How many models a run ends with."""
-
 from typing import Any
 
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Job
 
 
 class Counted(Analysis):
-    """Counts the models."""
-
     name = "counted"
 
     def compute(self, job: Job, context: Any) -> Artifacts:
-        """Return the number of one run."""
         return Artifacts({"models": len(context.state(job).state.models)})
 
 
@@ -375,8 +352,6 @@ def tracker(tree):
     tree.write(
         "fedgrid/grids/trackers/lines.py",
         '''
-"""A file of the storage as a tracker."""
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -384,12 +359,9 @@ from fedgrid.grids.trackers.tracker import TrackedRun, Tracker
 
 
 class Lines(Tracker):
-    """A line a round."""
-
     name = "lines"
 
     def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
-        """Add the line."""
         with (self.grid.storage.root / "lines.txt").open("a") as file:
             file.write(f"{number}\\n")
 ''',
@@ -403,8 +375,6 @@ def command(tree):
     tree.write(
         "fedgrid/grids/display/splits.py",
         '''
-"""The kinds of splits, listed."""
-
 from rich.console import Console
 
 from fedgrid.engine.federation.dealing.kinds import KINDS
@@ -412,7 +382,6 @@ from fedgrid.grids.display.plain import print_plain
 
 
 def list_splits(console: Console) -> None:
-    """Print a name a line."""
     for name in KINDS:
         print_plain(console, name)
 ''',
@@ -422,7 +391,6 @@ def list_splits(console: Console) -> None:
         '@app.command(epilog="Example: `fedgrid init my-study`")\n',
         '''@app.command(epilog="Example: `fedgrid splits`")
 def splits() -> None:
-    """List the kinds of splits."""
     from fedgrid.grids.display.splits import list_splits
 
     list_splits(console())
