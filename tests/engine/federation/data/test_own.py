@@ -72,6 +72,9 @@ POOL = ImageSet(ROWS, LABELS)
         ((replace(POOL, images=ROWS + np.inf), POOL), ("row 0", "missing or infinite")),
         ((POOL, ImageSet(ROWS[:, :2], LABELS)), ("2 numbers a row", "3 numbers a row")),
         ((POOL, replace(POOL, labels=LABELS + 1)), ("class 3", "training")),
+        ((replace(POOL, images=ROWS * 1e300), POOL), ("row 0", "column 1", "too large", "3.4e38")),
+        ((replace(POOL, labels=LABELS + 1),) * 2, ("from 1 to 3", "from 0, labels - 1")),
+        ((replace(POOL, subjects=LABELS[:2]), POOL), ("subjects", "int32", "(2,)", "whole numbers")),
     ],
 )
 def test_what_is_no_data_set_is_refused_by_name(add, tmp_path, returned, named):
@@ -108,20 +111,6 @@ def test_errors_of_a_plugin_have_its_line(tmp_path):
         complete({"dataset": "own-data"}, tmp_path)
 
 
-def test_numbers_beyond_single_precision_and_classes_from_one_are_refused(add, tmp_path):
-    add(lambda folder: (ImageSet(ROWS * 1e300, LABELS), ImageSet(ROWS, LABELS)))
-    with pytest.raises(FedgridError, match="row 0 has a number in column 1 that is too large; .*3.4e38"):
-        find("own", tmp_path)
-    add(lambda folder: (ImageSet(ROWS, LABELS + 1), ImageSet(ROWS, LABELS + 1)))
-    with pytest.raises(FedgridError, match="numbered from 1 to 3; number them from 0, labels - 1"):
-        load("own", tmp_path)
-
-
 def test_subjects_are_numbers_of_all_examples(add, tmp_path):
     add(lambda folder: (ImageSet(ROWS, LABELS, subjects=LABELS), ImageSet(ROWS, LABELS)))
     assert load("own", tmp_path)[0].subjects.tolist() == LABELS.tolist()
-    add(lambda folder: (ImageSet(ROWS, LABELS, subjects=LABELS[:2]), ImageSet(ROWS, LABELS)))
-    with pytest.raises(
-        FedgridError, match=r"subjects of type int32 and shape \(2,\); expected whole numbers"
-    ):
-        find("own", tmp_path)
