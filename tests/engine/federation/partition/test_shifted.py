@@ -8,18 +8,12 @@ import pytest
 from fedgrid.engine.federation.before_training.setup import deal
 from fedgrid.engine.federation.data.dataset import Facts
 from fedgrid.engine.federation.data.images import ImageSet
+from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import Inputs, pixels
 from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.partition.shifted import (
-    DIMMED,
-    FLIPPED,
-    NOISY,
-    ROLLED,
-    ROTATED,
-    SWAPPED,
-    TWO_LEVELS,
     add_noise,
     dim,
     flip,
@@ -34,15 +28,7 @@ from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.partitions import by_client
 
 NOWHERE = Path("no-data-needed")
-KINDS = {
-    "rotated": ROTATED,
-    "rolled": ROLLED,
-    "flipped": FLIPPED,
-    "swapped": SWAPPED,
-    "dimmed": DIMMED,
-    "noisy": NOISY,
-    "two-levels": TWO_LEVELS,
-}
+SHIFTED = ("rotated", "rolled", "flipped", "swapped", "dimmed", "noisy", "two-levels")
 
 CORNER = ImageSet(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([1]))
 """One image with 1 in its upper left corner."""
@@ -127,7 +113,7 @@ def test_clients_are_in_groups_in_turn_or_by_sizes_and_hold_every_image_once():
     assert np.array_equal(np.sort(held), np.arange(len(pair[0])))
 
 
-@pytest.mark.parametrize("split", KINDS)
+@pytest.mark.parametrize("split", SHIFTED)
 @pytest.mark.parametrize("tested_on", ["own", "official"])
 def test_training_and_test_images_have_their_groups_transform(split, tested_on):
     config = run(split, tested_on=tested_on)
@@ -211,7 +197,7 @@ def test_impossible_numbers_of_groups_are_refused(split, groups, inputs, says):
 
 def test_fewer_clients_than_groups_are_refused():
     with pytest.raises(ConfigError, match="clients = 3: .* has 4 hidden groups; take at least 4"):
-        ROTATED.check(Scenario("digits", "rotated", 3), facts(), Split(num_clusters=4), 0)
+        KINDS["rotated"].check(Scenario("digits", "rotated", 3), facts(), Split(num_clusters=4), 0)
 
 
 def test_rolled_series_are_moved_round_their_end():
