@@ -36,7 +36,6 @@ from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.grids.presets.load import load_grid
 
 NOWHERE = Path("no-data-needed")
-SHARED_DATA = Path(__file__).parents[2].parent / "shared" / "data"
 NEVER = 1000
 """More rounds than any federation here has, so that no model is tested."""
 
@@ -184,12 +183,11 @@ def outcome(config: RunConfig, data_dir: Path, briggs_round: int | None = None) 
 
 
 @pytest.fixture(scope="module")
-def mnist_outcomes() -> dict[str, Outcome]:
-    if not (SHARED_DATA / "MNIST").is_dir():
-        pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is not beside the checkout")
+def mnist_outcomes(shared) -> dict[str, Outcome]:
     given = {"dataset": "mnist", "algorithm": "fedavg"}
-    configs = [complete({**given, **choices}, SHARED_DATA) for choices in MNIST_SCENARIOS.values()]
-    outcomes = [outcome(config, SHARED_DATA) for config in configs]
+    data = shared / "data"
+    configs = [complete({**given, **choices}, data) for choices in MNIST_SCENARIOS.values()]
+    outcomes = [outcome(config, data) for config in configs]
     return dict(zip(MNIST_SCENARIOS, outcomes, strict=True))
 
 

@@ -1,15 +1,11 @@
 """Images with their classes and groups."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from fedgrid.engine.federation.data import images as data_images
 from fedgrid.engine.federation.data.images import ChannelStatistics, ImageSet
 from fedgrid.engine.runtime.data.datasets import load
-
-SHARED_DATA = Path(__file__).parents[4].parent / "shared" / "data"
 
 
 def test_two_channels_by_hand():
@@ -30,10 +26,8 @@ def test_statistics_are_those_of_numpy_and_blocks_change_no_bit(monkeypatch):
     assert ChannelStatistics.of(images[::-1]) == whole
 
 
-def test_mnist_has_its_well_known_mean_and_deviation():
-    if not (SHARED_DATA / "MNIST" / "raw").is_dir():
-        pytest.skip("shared/data/MNIST is not beside the checkout")
-    pool, _ = load("mnist", SHARED_DATA, download=False)
+def test_mnist_has_its_well_known_mean_and_deviation(shared):
+    pool, _ = load("mnist", shared / "data", download=False)
     statistics = ChannelStatistics.of(pool.images)
     assert statistics.means == pytest.approx((0.1307,), abs=5e-5)
     assert statistics.deviations == pytest.approx((0.3081,), abs=5e-5)

@@ -1,7 +1,6 @@
 """Our splits against the authors' blueprints (tests/reference): same rule, hence the same distribution."""
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from fedgrid.engine.runtime.data.datasets import load
 from tests.helpers.partitions import deal_labels, find_leakage
 from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
 
-REAL_IMAGES = Path(__file__).parents[4].parent / "shared" / "data"
 MNIST_COUNTS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 """Training images of each digit."""
 POOL_COUNTS = {"mnist": MNIST_COUNTS, "fmnist": (6000,) * 10, "cifar10": (5000,) * 10}
@@ -115,9 +113,7 @@ def test_leakage_of_the_published_splits():
         assert find_leakage(ours(name, "none")[0]) == 0.0
 
 
-def test_real_mnist_has_these_class_counts():
-    if not (REAL_IMAGES / "MNIST" / "raw").is_dir():
-        pytest.skip("NOT CHECKED ON REAL IMAGES: shared/data/MNIST is missing")
-    pool, server = load("mnist", REAL_IMAGES, download=False)
+def test_real_mnist_has_these_class_counts(shared):
+    pool, server = load("mnist", shared / "data", download=False)
     assert tuple(np.bincount(pool.labels)) == MNIST_COUNTS
     assert np.bincount(server.labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
