@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from fedgrid.engine.federation.data.dataset import Facts
+from fedgrid.engine.federation.dealing.kinds import KINDS
 from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.partition.ocfl import class_shares, draw, draws_per_client
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS, Scenario, cluster_sizes, sizes_of
 from fedgrid.engine.federation.partition.settings import Split
@@ -97,3 +100,10 @@ class TestDraws:
     def test_a_class_without_a_share_is_not_drawn(self):
         held = draw(np.random.default_rng(0), [np.array([0, 1]), np.array([7])], np.array([0.0, 1.0]), 5)
         assert held.tolist() == [7]
+
+    def test_expected_images_are_those_that_some_draw_finds(self):
+        """Three clients of a class of ten images each, ten draws: 10 (1 - 0.9^10) of each."""
+        facts = Facts(num_classes=3, inputs=pixels(1, 8, 8), pool_size=30)
+        scenario = Scenario("digits", "nonoverlapping-balanced", 3)
+        kind = KINDS[scenario.split]
+        assert kind.expected_images(scenario, facts, Split(), 0) == pytest.approx(30 * (1 - 0.9**10))
