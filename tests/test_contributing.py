@@ -131,14 +131,14 @@ def clusterer(tree):
     tree.insert(
         where,
         "class AffinityAsPublished",
-        '''class Halves(Clusterer):
+        """class Halves(Clusterer):
     name: Literal["halves"] = "halves"
 
     def fit(self, distances_KK: Matrix, rng: np.random.Generator) -> Labels:
             return (np.arange(len(distances_KK)) < len(distances_KK) / 2).astype(np.int64)
 
 
-''',
+""",
         before=True,
     )
     tree.insert(where, '    "hdbscan": HDBSCAN,\n', '    "halves": Halves,\n')
@@ -151,7 +151,7 @@ def clusterer(tree):
 def local_method(tree):
     tree.write(
         "fedgrid/algorithms/averaging/still.py",
-        '''
+        """
 from typing import Literal
 
 from fedgrid.algorithms.contract.local_method import LocalMethod
@@ -170,7 +170,7 @@ class Still(LocalMethod):
 
     def rule(self) -> LocalRule:
         return StillRule()
-''',
+""",
     )
     tree.insert(
         "fedgrid/algorithms/averaging/entries.py",
@@ -188,7 +188,7 @@ def aggregator(tree):
     tree.insert(
         where,
         "def _median(",
-        '''class First(Aggregator):
+        """class First(Aggregator):
     name: Literal["first"] = "first"
 
     def combine(
@@ -197,7 +197,7 @@ def aggregator(tree):
         return np.array(rows[0])
 
 
-''',
+""",
         before=True,
     )
     tree.insert(where, '{"mean": Mean, ', '"first": First, ')
@@ -207,11 +207,11 @@ def model(tree):
     tree.insert(
         "fedgrid/engine/federation/models/networks.py",
         "def mobilenet(",
-        '''def flat(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+        """def flat(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
 
 
-''',
+""",
         before=True,
     )
     tree.insert(
@@ -225,12 +225,12 @@ def data_set(tree):
     tree.insert(
         "fedgrid/engine/federation/data/readers.py",
         "def digits(",
-        '''def few_digits(path: Path) -> Pair:
+        """def few_digits(path: Path) -> Pair:
     pool, test = digits(path)
     return pool.take(np.arange(0, len(pool), 3)), test
 
 
-''',
+""",
         before=True,
     )
     tree.insert(
@@ -292,12 +292,12 @@ def figure(tree):
     tree.insert(
         "fedgrid/tracking/tables/scenarios.py",
         "def own_numbers(",
-        '''def sizes(study: Study) -> Table:
+        """def sizes(study: Study) -> Table:
     row = Row(study.name, (Cell(str(len(study.runs))),))
     return Table("sizes", "Sizes", "All runs.", (Column("runs"),), (row,), corner="grid")
 
 
-''',
+""",
         before=True,
     )
     tree.insert(
@@ -312,11 +312,11 @@ def paper(tree):
     tree.write(f"{folder}/__init__.py", '"""A sixth paper."""\n')
     tree.write(
         f"{folder}/paper.py",
-        '''
+        """
 from fedgrid.tracking.papers.shared.paper import Paper
 
 PAPER = Paper("sixth", "Sixth et al.", lambda study: ())
-''',
+""",
     )
     papers = "fedgrid/tracking/papers/sections.py"
     tree.insert(papers, "PAPERS = (", "SIXTH, ")
@@ -327,7 +327,7 @@ def analysis(tree):
     tree.write("fedgrid/grids/counted/__init__.py", '"""Counts models."""\n')
     tree.write(
         "fedgrid/grids/counted/analysis.py",
-        '''
+        """
 from typing import Any
 
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Job
@@ -341,7 +341,7 @@ class Counted(Analysis):
 
 
 COUNTED = Counted()
-''',
+""",
     )
     actions = "fedgrid/grids/cli/actions/analyses.py"
     tree.insert(actions, "for each in (EXPLAIN, ATTACK, ", "COUNTED, ")
@@ -351,7 +351,7 @@ COUNTED = Counted()
 def tracker(tree):
     tree.write(
         "fedgrid/grids/trackers/lines.py",
-        '''
+        """
 from collections.abc import Mapping
 from typing import Any
 
@@ -364,7 +364,7 @@ class Lines(Tracker):
     def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
         with (self.grid.storage.root / "lines.txt").open("a") as file:
             file.write(f"{number}\\n")
-''',
+""",
     )
     registry = "fedgrid/grids/following/registry.py"
     tree.insert(registry, "for tracker in (MlflowTracker, ", "Lines, ")
@@ -374,7 +374,7 @@ class Lines(Tracker):
 def command(tree):
     tree.write(
         "fedgrid/grids/display/splits.py",
-        '''
+        """
 from rich.console import Console
 
 from fedgrid.engine.federation.dealing.kinds import KINDS
@@ -384,19 +384,19 @@ from fedgrid.grids.display.plain import print_plain
 def list_splits(console: Console) -> None:
     for name in KINDS:
         print_plain(console, name)
-''',
+""",
     )
     tree.insert(
         "fedgrid/grids/cli/commands/listings.py",
         '@app.command(epilog="Example: `fedgrid init my-study`")\n',
-        '''@app.command(epilog="Example: `fedgrid splits`")
+        """@app.command(epilog="Example: `fedgrid splits`")
 def splits() -> None:
     from fedgrid.grids.display.splits import list_splits
 
     list_splits(console())
 
 
-''',
+""",
         before=True,
     )
 

@@ -254,25 +254,22 @@ def test_what_numbers_depend_on_knows_nothing_of_what_runs_and_keeps_them():
     assert wrong == set()
 
 
-def test_pure_rooms_do_without_ray_and_mlflow():
+@pytest.mark.parametrize(
+    ("rooms_of", "packages", "through"),
+    [
+        (WITHOUT_RAY, ("ray", "mlflow"), reached),
+        ("engine", ("ray.tune", "mlflow"), lambda name: {name}),
+    ],
+    ids=["pure rooms, through others too", "the engine"],
+)
+def test_rooms_do_without_ray_and_mlflow(rooms_of, packages, through):
     wrong = {
         f"{name} imports {other}, which imports {package}"
         for name in modules()
-        if name.startswith(WITHOUT_RAY)
-        for other in reached(name)
+        if name.startswith(rooms_of)
+        for other in through(name)
         for package in outside(other)
-        if package.partition(".")[0] in ("ray", "mlflow")
-    }
-    assert wrong == set()
-
-
-def test_engine_knows_neither_tune_nor_mlflow():
-    wrong = {
-        f"{name} imports {package}"
-        for name in modules()
-        if name.startswith("engine")
-        for package in outside(name)
-        if package.startswith(("ray.tune", "mlflow"))
+        if any(package == each or package.startswith(f"{each}.") for each in packages)
     }
     assert wrong == set()
 
