@@ -62,20 +62,3 @@ def test_failed_renewal_is_retried_until_it_says_stop(held, error, monkeypatch):
     assert ended.wait(30)
     held.release()
     assert len(attempts) == 3
-
-
-def test_no_renewal_after_release(held, monkeypatch):
-    attempts, begun = [], Event()
-
-    def renew():
-        attempts.append(None)
-        begun.set()
-        return True
-
-    monkeypatch.setattr(held, "renew", renew)
-    held.start_renewing()
-    assert begun.wait(30)
-    held.release()
-    count = len(attempts)
-    assert not Event().wait(0.02)
-    assert len(attempts) == count

@@ -87,14 +87,6 @@ def test_lease_names_holder_user_start_and_keys(storage):
     assert found["shared"] == []
 
 
-def test_released_lease_leaves_no_file(storage):
-    with lease(storage):
-        pass
-    with pytest.raises(ZeroDivisionError), lease(storage):
-        _ = 1 / 0
-    assert names(storage) == []
-
-
 def test_drivers_of_other_runs_go_side_by_side(storage):
     with Lease(storage, "one", Keys({"a"}, {"c"})) as first:
         with Lease(storage, "two", Keys({"b"}, {"c"})) as second:
@@ -195,16 +187,6 @@ class TestGrowth:
         ):
             held.replace_keys(RUN)
 
-    def test_grown_keys_keep_others_out(self, storage):
-        with lease(storage, "search", keys=NO_KEYS) as held:
-            held.replace_keys(RUN)
-            held.renew()
-            with (
-                pytest.raises(ConfigError, match="grid search .* works on the training of digits-fedavg-s0"),
-                lease(storage),
-            ):
-                pass
-
 
 FAR_CLOCKS = {
     "an hour behind": {"since": "2001-01-01 00:00:00 UTC", "renewed": LONG_AGO},
@@ -273,12 +255,8 @@ def test_local_process_that_was_silent_for_a_minute_at_most_keeps_its_lease(stor
         pass
 
 
-DAMAGED = {"empty after a power cut": "", "half": '{"token": "ot'}
-
-
-@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
-def test_damaged_lease_expires_after_a_minute(storage, time, text):
-    put(storage, text)
+def test_damaged_lease_expires_after_a_minute(storage, time):
+    put(storage, "")
     with lease(storage, time=time):
         assert read(storage)["pid"] == os.getpid()
     assert EXPIRES_AFTER < sum(time.pauses) <= EXPIRES_AFTER + LOOK_EVERY
@@ -289,12 +267,6 @@ def test_driver_whose_file_names_no_keys_has_the_storage_alone(storage):
     put(storage, mine(storage, exclusive=None, what="newer"))
     with pytest.raises(ConfigError, match="grid newer .* may change any run"), lease(storage, keys=NO_KEYS):
         pass
-
-
-def test_driver_goes_on_beside_a_damaged_file(storage):
-    with lease(storage) as held:
-        put(storage, "")
-        assert held.renew()
 
 
 @pytest.mark.parametrize("start", ["free", "expired"])
@@ -391,14 +363,6 @@ def test_driver_that_was_stopped_as_it_settled_looks_again(storage, time, monkey
     monkeypatch.setattr(held, "_is_free", stopped)
     with pytest.raises(ConfigError, match="is in use"), held:
         pass
-
-
-def test_deleted_lease_is_lost(storage):
-    with lease(storage) as held:
-        (storage.root / f"drivers/{held.token}.json").unlink()
-        held.renew()
-        assert held.lost.is_set()
-    assert names(storage) == []
 
 
 class TestOtherMachineOfTheGrid:

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from fedgrid.engine.federation.clients import stopwatch
-from fedgrid.engine.federation.errors import FinalError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache import cached_round
 from fedgrid.engine.runtime.storage import atomic as writing
@@ -163,13 +162,6 @@ class TestInThreads:
         for run in runs:
             assert differing(run, tmp_path) == []
 
-    def test_round_with_only_unusable_updates_fails_the_trainer_and_the_waiter(self, tmp_path, waits):
-        runs = [config(algorithm, training={"learning_rate": 1e30}) for algorithm in ("fedavg", "sattler")]
-        errors = at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
-        assert [type(error) for error in errors] == [FinalError, FinalError]
-        assert str(errors[0]) == str(errors[1])
-        assert locks(tmp_path) == []
-
 
 class Stuck(InProcessPool):
     """Gets stuck in the midst of training in round 2, and says so."""
@@ -238,17 +230,6 @@ def other(others):
 
 
 class TestInProcesses:
-    def test_two_processes_share_all_rounds(self, tmp_path, other):
-        runs = [config(algorithm) for algorithm in ("fedavg", "sattler")]
-        other.play(runs[0], tmp_path)
-        play(runs[1], tmp_path)
-        assert other.says() == "finished"
-        for run in runs:
-            assert differing(run, tmp_path) == []
-        by_round = zip(*(trained(run, tmp_path) for run in runs), strict=True)
-        assert [sorted(numbers) for numbers in by_round] == [[0, CLIENTS]] * ROUNDS
-        assert locks(tmp_path) == []
-
     def test_waiting_process_goes_on_after_the_trainer_is_killed(self, tmp_path, other, waits):
         """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
         killed, run = config(), config("sattler")

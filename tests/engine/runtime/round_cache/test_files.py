@@ -2,14 +2,13 @@
 
 import os
 import shutil
-from errno import EDQUOT, ENOSPC, EROFS
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.runtime.round_cache import files as module
 from fedgrid.engine.runtime.round_cache.files import (
     FOLDER,
@@ -18,11 +17,9 @@ from fedgrid.engine.runtime.round_cache.files import (
     RoundCache,
     StoredFile,
     drop,
-    encode,
     kept,
     make_room,
 )
-from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from fedgrid.engine.runtime.storage.storage import Storage
 
 SHARED_PREFIX = "digits-15-nonoverlapping-balanced-s0-1f3870be274f"
@@ -76,11 +73,6 @@ class TestSharing:
         assert (found.computed_by, found.seconds, found.cost) == ("one", 0.5, 7.5)
         assert reader.warnings == []
 
-    def test_a_file_an_entry_and_nothing_else(self, storage):
-        cache(storage).write(NAME, entry())
-        assert files(storage.root) == [f"cache/{SHARED_PREFIX}/{NAME}.safetensors"]
-        assert path_of(storage).read_bytes()[:8] == encode(entry(), "name")[:8]
-
     def test_what_nobody_has_written_is_nothing(self, storage):
         run = cache(storage)
         assert run.read(NAME) is None
@@ -88,33 +80,6 @@ class TestSharing:
         for other in ("000003-ab12-products", "000003-ab13-reports", "000004-ab12-reports"):
             assert run.read(other) is None
         assert run.warnings == []
-
-    def test_other_shared_prefixes_are_not_seen(self, storage):
-        cache(storage, shared_prefix="mnist-s0").write(NAME, entry())
-        for shared_prefix in ("mnist-s1", "mnist-s", "mnist-s00"):
-            other = cache(storage, shared_prefix=shared_prefix)
-            assert other.read(NAME) is None
-            assert other.warnings == []
-
-    def test_of_two_that_write_the_last_is_kept(self, storage):
-        cache(storage, "one").write(NAME, entry(1.0))
-        cache(storage, "two").write(NAME, entry(2.0, 3.0, run_id="two"))
-        found = cache(storage).read(NAME)
-        assert found.arrays["values"].tolist() == [2.0, 3.0]
-        assert found.computed_by == "two"
-        assert len(kept(storage)) == 1
-
-    def test_a_round_is_claimed_by_one_run_at_a_time(self, storage):
-        first, second = (cache(storage, run).lock("000003-ab12") for run in ("one", "two"))
-        other_shared_prefix = cache(storage, shared_prefix="mnist-s0").lock("000003-ab12")
-        assert first.take()
-        assert not second.take()
-        assert other_shared_prefix.take()
-        first.release()
-        assert second.take()
-        for claim in (second, other_shared_prefix):
-            claim.release()
-        assert files(storage.root) == []
 
 
 class TestWhatCanBeWrong:
@@ -129,19 +94,12 @@ class TestWhatCanBeWrong:
         assert run.read(NAME) is None
         assert run.read(NAME) is None
         assert not path.exists()
-        (warning,) = run.warnings
+        (warning,) = run.take_warnings()
         assert str(path) in warning
         assert "damaged" in warning
+        assert run.take_warnings() == []
         run.write(NAME, entry(5.0))
         assert run.read(NAME).arrays["values"].tolist() == [5.0]
-
-    def test_what_is_told_is_told_once(self, storage):
-        run = cache(storage)
-        path_of(storage).parent.mkdir(parents=True)
-        path_of(storage).write_bytes(b"damaged")
-        run.read(NAME)
-        assert len(run.take_warnings()) == 1
-        assert run.take_warnings() == []
 
     def test_a_folder_that_somebody_deletes_is_made_again(self, storage):
         run = cache(storage)
@@ -177,45 +135,8 @@ class TestWhatCanBeWrong:
         assert [str(path) in warning for warning in run.warnings] == [True]
         assert files(storage.root) == []
 
-    def test_a_full_disk_leaves_nothing_half_written(self, storage, monkeypatch):
-        def full(path, data):
-            with path.open("wb") as file:
-                file.write(data[:10])
-            raise OSError(28, "No space left on device")
-
-        run, path = cache(storage), path_of(storage)
-        monkeypatch.setattr(type(path), "write_bytes", full)
-        run.write(NAME, entry())
-        (warning,) = run.warnings
-        assert str(path) in warning
-        assert "No space left on device" in warning
-        assert files(storage.root) == []
-
-    def test_nor_does_an_interruption(self, storage, monkeypatch):
-        def interrupted(path, target):
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(type(storage.root), "replace", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            cache(storage).write(NAME, entry())
-        assert files(storage.root) == []
-
-    def test_what_a_killed_writer_left_is_neither_read_nor_counted(self, storage):
-        run, path = cache(storage, limit=10_000), path_of(storage)
-        path.parent.mkdir(parents=True)
-        path.with_name(f"{path.name}{PARTIAL}12ab34cd").write_bytes(encode(entry(), "name") + bytes(20_000))
-        assert run.read(NAME) is None
-        assert kept(storage) == []
-        run.write(NAME, entry())
-        assert names(storage) == {NAME}
-        assert run.warnings == []
-
 
 class TestKept:
-    def test_a_file_says_what_it_is(self):
-        one = StoredFile(f"cache/{SHARED_PREFIX}/000012-ab12cd-products-parameters-1f38.safetensors", 100)
-        assert (one.shared_prefix, one.round, one.key, one.is_state) == (SHARED_PREFIX, 12, "ab12cd", False)
-
     @pytest.mark.parametrize(
         ("name", "is_state"),
         [
@@ -241,16 +162,6 @@ class TestKept:
         }
         assert {one.shared_prefix for one in kept(storage, "mnist-s1")} == {"mnist-s1"}
         assert kept(storage, "mnist-s") == []
-
-    def test_with_their_sizes(self, storage):
-        cache(storage).write(NAME, entry(*range(100)))
-        (one,) = kept(storage)
-        assert one == StoredFile(f"cache/{SHARED_PREFIX}/{NAME}.safetensors", path_of(storage).stat().st_size)
-
-    def test_of_nothing_there_is_nothing(self, storage):
-        assert kept(storage) == kept(storage, SHARED_PREFIX) == []
-        drop(storage, [])
-        assert make_room(storage, 0)
 
     def test_what_is_no_entry_is_not_listed(self, storage):
         run = cache(storage)
@@ -279,25 +190,6 @@ class TestKept:
         drop(storage, [one for one in kept(storage) if one.is_state])
         assert names(storage) == {"000001-ab-reports", "000002-cd-reports"}
         assert run.read("000001-ab-mean-1f") is None
-
-    def test_what_is_gone_already_can_be_dropped(self, storage):
-        cache(storage).write(NAME, entry())
-        listed = kept(storage)
-        drop(storage, listed)
-        drop(storage, listed)
-        assert names(storage) == set()
-        shutil.rmtree(storage.root)
-        drop(storage, listed)
-        assert not storage.root.exists()
-
-    def test_what_cannot_be_dropped_is_told_in_one_line(self, storage, monkeypatch):
-        def fail(path, **_):
-            raise OSError(EROFS, os.strerror(EROFS))
-
-        cache(storage).write(NAME, entry())
-        monkeypatch.setattr(type(storage.root), "unlink", fail)
-        with pytest.raises(RunError, match=r"^[^\n]* cannot be written[^\n]*$"):
-            drop(storage, kept(storage))
 
 
 def keep(run, count, size=1000):
@@ -334,10 +226,6 @@ class TestLimit:
             assert number in rounds(storage)
         assert run.warnings == []
 
-    def test_none_is_none(self, storage):
-        keep(cache(storage), 20)
-        assert rounds(storage) == set(range(1, 21))
-
     def test_where_it_is_enough_nothing_goes(self, storage):
         keep(cache(storage), 10)
         exactly = total(storage)
@@ -361,13 +249,6 @@ class TestLimit:
             os.utime(path_of(storage, "000003-ab-reports"))
             run.write(f"{number:06d}-ab-reports", entry(*np.zeros(250)))
         assert rounds(storage) == {1, 3, 4}
-
-    def test_whatever_shared_prefix_they_are_of(self, storage):
-        for at, shared_prefix in enumerate(("mnist-s0", "mnist-s1")):
-            cache(storage, shared_prefix=shared_prefix).write(NAME, entry(*np.zeros(1000)))
-            os.utime(path_of(storage, shared_prefix=shared_prefix), ns=(0, at))
-        cache(storage, shared_prefix="mnist-s2", limit=total(storage)).write(NAME, entry())
-        assert {one.shared_prefix for one in kept(storage)} == {"mnist-s1", "mnist-s2"}
 
     def test_what_is_larger_than_it_is_not_kept_and_drops_nothing(self, storage):
         keep(cache(storage), 2)
@@ -400,13 +281,6 @@ class TestLimit:
         run.free_disk()
         assert rounds(storage) == {3}
 
-    def test_run_takes_the_whole_cache_where_its_disk_is_full(self, storage, disk):
-        run = cache(storage)
-        keep(run, 2)
-        disk.free = 0
-        run.free_disk()
-        assert rounds(storage) == set()
-
     @pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
     def test_entry_takes_the_place_of_older_ones_at_a_quota(self, storage, monkeypatch, number):
         """Three entries fit into the quota, of which no look at the disk knows."""
@@ -436,13 +310,6 @@ class TestLimit:
         assert not run.give_way()
         assert run.warnings == []
 
-    def test_room_can_be_made_without_anything_to_write(self, storage):
-        keep(cache(storage), 5)
-        assert make_room(storage, total(storage) * 3 // 5)
-        assert rounds(storage) <= {3, 4, 5}
-        assert make_room(storage, 0)
-        assert rounds(storage) == set()
-
 
 class TestAtURI:
     @pytest.fixture
@@ -468,37 +335,6 @@ class TestAtURI:
         assert reader.read(NAME).computed_by == "one"
         assert reader.warnings == []
 
-    def test_all_see_what_is_there_whoever_wrote_it(self, machine):
-        here, there = machine("here"), machine("there")
-        cache(here).write("000001-ab-reports", entry())
-        cache(there).write("000002-ab-reports", entry())
-        assert kept(here) == kept(there)
-        assert rounds(here) == {1, 2}
-        assert kept(here, SHARED_PREFIX) == kept(here)
-
-    def test_what_is_dropped_is_gone_here_and_there(self, machine, bucket):
-        here, there = machine("here"), machine("there")
-        cache(here).write(NAME, entry())
-        assert cache(there).read(NAME) is not None
-        drop(here, kept(here))
-        assert kept(here) == kept(there) == []
-        assert files(bucket) == files(here.root) == []
-        reader = cache(there)
-        assert reader.read(NAME) is None
-        assert reader.warnings == []
-        assert files(there.root) == []
-
-    def test_a_damaged_one_is_told_once_and_written_anew(self, machine, bucket):
-        here, there = machine("here"), machine("there")
-        cache(here).write(NAME, entry())
-        (bucket / f"cache/{SHARED_PREFIX}/{NAME}.safetensors").write_bytes(b"damaged")
-        run = cache(there)
-        assert run.read(NAME) is None
-        assert run.read(NAME) is None
-        assert len(run.warnings) == 1
-        run.write(NAME, entry(6.0))
-        assert cache(here).read(NAME).arrays["values"].tolist() == [6.0]
-
     def test_the_limit_is_of_what_all_have_written(self, machine):
         here, there = machine("here"), machine("there")
         for number in (1, 2, 3):
@@ -516,10 +352,3 @@ class TestAtURI:
         run.read(NAME)
         assert run.warnings
         assert all(NAME in warning and "\n" not in warning for warning in run.warnings)
-
-    def test_nor_does_an_unknown_scheme_stop_it(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path))
-        run = cache(Storage.of("nfs4://host/runs"))
-        run.write(NAME, entry())
-        assert run.read(NAME) is None
-        assert len(run.warnings) == 1
