@@ -73,11 +73,6 @@ def test_progress_round_trips_bit_identically(tmp_path, arrays):
     assert described(checkpoint.load(tmp_path, 1, save(tmp_path, saved))) == described(saved)
 
 
-def test_many_models_keep_their_order(tmp_path):
-    saved = save(tmp_path, progress(num_models=12))
-    assert [model[1] for model in checkpoint.load(tmp_path, 1, saved).state.models] == list(range(12))
-
-
 def test_loaded_progress_saves_to_the_same_bytes(tmp_path):
     memories = {1: {"optimizer": vector(1)}, 0: ARRAYS["several"]}
     saved = save(tmp_path, progress(arrays=ARRAYS["several"], memories=memories))
@@ -95,24 +90,13 @@ def test_models_that_are_strided_views_round_trip(tmp_path):
     assert described(checkpoint.load(tmp_path, 1, save(tmp_path, saved))) == described(saved)
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def empty(path):
-    path.write_bytes(b"")
-
-
 def flip(path):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
 
 
-DAMAGES = (truncate, empty, flip, lambda path: path.unlink())
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", [flip, lambda path: path.unlink()])
 def test_damaged_state_is_named(tmp_path, damage):
     saved = save(tmp_path, progress(1))
     damage(tmp_path / state_name(1))
@@ -162,11 +146,10 @@ class TestClientMemories:
         for number, each in enumerate(three_rounds, start=1):
             assert described(checkpoint.load(tmp_path, number, saved)) == described(each)
 
-    @pytest.mark.parametrize("damage", DAMAGES)
-    def test_one_damaged_damages_the_states_that_need_it(self, tmp_path, three_rounds, damage):
+    def test_one_damaged_damages_the_states_that_need_it(self, tmp_path, three_rounds):
         first, second, _ = three_rounds
         saved = save(tmp_path, second, save(tmp_path, first))
-        damage(tmp_path / "state-client-000000-000002.safetensors")
+        flip(tmp_path / "state-client-000000-000002.safetensors")
         with pytest.raises(DamagedFile, match="state-client-000000-000002.safetensors"):
             checkpoint.load(tmp_path, 2, saved)
         assert described(checkpoint.load(tmp_path, 1, saved)) == described(first)

@@ -1,11 +1,8 @@
 """Encoders are trained once, kept, and paid for in the run's traffic."""
 
-import json
-
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from safetensors import safe_open
 
 from fedgrid.engine.federation.encoders.encoder import STATE, encode
 from fedgrid.engine.federation.errors import ConfigError
@@ -67,14 +64,6 @@ def test_encoder_is_trained_before_the_run_and_kept(finished):
     start = initial_vector("autoencoder-dense", pixels(1, 8, 8), 1, seed=0)
     assert not np.array_equal(encoder.arrays[STATE], start)
     assert parts_of(folder)[0].made_with["encoder"] == encoder.id
-
-
-def test_file_says_what_it_is_without_us(finished):
-    with safe_open(kept(finished[0]), "np") as file:
-        about = json.loads(file.metadata()["about"])
-    assert about["kind"] == "dense"
-    assert about["shape"] == [1, 8, 8]
-    assert about["settings"]["federated"] == 2
 
 
 def test_another_run_that_names_it_reuses_it(finished):
@@ -212,10 +201,3 @@ def test_setting_that_is_impossible_is_refused_in_one_line(setting, value, parts
     assert "\n" not in str(error.value)
     for part in parts:
         assert part in str(error.value)
-
-
-def test_convolutional_encoder_is_for_images_of_any_size():
-    run = complete(
-        {"dataset": "cifar10", "algorithm": {"name": "embeddings", "encoder": {"public": "svhn"}}}, NOWHERE
-    )
-    assert run.algorithm.encoder["public"] == "svhn"

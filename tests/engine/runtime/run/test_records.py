@@ -17,18 +17,15 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.times import times_of
 from fedgrid.manifest import FileEntry, Manifest, read_manifest
 from fedgrid.record_columns import schemas
-from fedgrid.tracking.records import RecordsError, num_rounds, table
+from fedgrid.tracking.records import num_rounds, table
 from tests.helpers.run_folders import (
     ROUNDS,
     TABLES,
-    aside,
     config,
     content,
     open_folder,
     progress,
     record,
-    records_in,
-    run_folder,
     save,
     short,
 )
@@ -81,7 +78,7 @@ def test_a_round_is_written_with_at_most_one_round_more_than_a_segment(tmp_path,
     assert rounds_seen(folder.path) == list(range(1, LONG + 1))
 
 
-@pytest.mark.parametrize("together", [1, 3, ROUNDS])
+@pytest.mark.parametrize("together", [1, 3])
 def test_a_finished_run_has_the_bytes_of_one_without_segments(tmp_path, whole, two_rounds_a_file, together):
     """Whether its rounds are saved one by one or several together."""
     folder, _ = open_folder(tmp_path)
@@ -177,24 +174,6 @@ OF_FINISHED = {
 }
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:100])])
-@pytest.mark.parametrize("table", sorted(schemas()))
-def test_damaged_segment_repeats_the_round_after_the_manifest_of_before(
-    tmp_path, whole, two_rounds_a_file, table, damage
-):
-    folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3)
-    segment = records_in(folder.path)[table]
-    damage(segment)
-    there = segment.exists()
-    folder, kept = open_folder(tmp_path)
-    assert kept.rounds_done == 2
-    assert there == (segment.name in aside(folder.path))
-    save(folder, 3, ROUNDS)
-    folder.finish()
-    assert content(folder.path) == whole
-
-
 def test_rounds_after_an_older_state_are_written_anew(tmp_path, two_rounds_a_file):
     """Round 2 is run again, perhaps by other code; it stays in its file, which was complete."""
     folder, _ = open_folder(tmp_path)
@@ -243,9 +222,3 @@ def test_run_whose_first_files_were_not_sent_begins_again(tmp_path, monkeypatch)
     assert folder.open() is None
     save(folder, 1)
     assert read_manifest(tmp_path / "bucket" / folder.path.name).rounds_done == 1
-
-
-def test_reader_of_a_folder_without_records_names_the_file(tmp_path):
-    with pytest.raises(RecordsError, match=r"no rounds\.parquet in "):
-        table(tmp_path, "rounds")
-    assert num_rounds(run_folder(tmp_path).path) == 0

@@ -1,7 +1,6 @@
 """Whole runs on scikit-learn's digits in this process: a few clients, a few images, three rounds."""
 
 import os
-import re
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 
@@ -11,10 +10,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from fedgrid.engine.federation.clients.process import own_peak
-from fedgrid.engine.federation.errors import ConfigError, RunError
-from fedgrid.engine.federation.models.flat_vectors import initial_vector
+from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.record_names import PROBABILITY_SCORES, SCORES, TESTS
-from fedgrid.engine.federation.round import federation
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load_known
@@ -29,7 +26,7 @@ from fedgrid.engine.runtime.storage.remote import Remote
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import read_manifest
 from tests.helpers.manifests import list_files
-from tests.helpers.small_runs import EARLY, references_for, settings_of
+from tests.helpers.small_runs import settings_of
 from tests.helpers.stored_runs import CLOCKS
 
 NOWHERE = Path("no-data-needed")
@@ -97,60 +94,10 @@ def test_the_records_tell_who_held_what(tmp_path):
         assert len(row["local_own_recall"]) == 10
 
 
-def test_training_learns(tmp_path):
-    folder = finish(config(training={"local_epochs": 10}), tmp_path)
-    clients = rows(folder, "clients")
-    losses = [np.mean([row["train_loss"] for row in clients if row["round"] == n]) for n in (1, 2, 3)]
-    assert losses[0] > losses[1] > losses[2]
-
-
 def test_the_servers_test_set_is_tiled_by_the_clients():
     setup, _ = prepare(config(clients=7), NOWHERE)
     covered = np.concatenate([np.arange(50)[setup.server_parts[client]] for client in range(7)])
     assert covered.tolist() == list(range(50))
-
-
-def test_a_cluster_model_has_one_score_on_the_servers_set(tmp_path):
-    """All clients of one cluster see the same aggregated model, tested on the same images."""
-    folder = finish(config(), tmp_path)
-    for number in (1, 2, 3):
-        scores = {row["generalised_loss"] for row in rows(folder, "clients") if row["round"] == number}
-        assert len(scores) == 1
-
-
-@pytest.mark.parametrize("name", EARLY)
-def test_every_algorithm_runs_with_its_defaults(tmp_path, name):
-    """Those that other runs take in `tests.engine.runtime.round_cache` are played there."""
-    run = config(algorithm=name, split=references_for(name), training={"local_epochs": 1})
-    folder = finish(run, tmp_path)
-    assert read_manifest(folder).is_finished
-    assert all(np.isfinite(row["personalised_loss"]) for row in rows(folder, "clients"))
-
-
-def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_path):
-    """Common random numbers: the first temperature is never a rise, so OCFL only averages in round 1."""
-    plain, clustered = (finish(config(algorithm=name), tmp_path) for name in ("fedavg", "ocfl-kmeans"))
-    first = [[row for row in rows(folder, "clients") if row["round"] == 1] for folder in (plain, clustered)]
-    assert repr(first[0]) == repr(first[1]), "as text, in which NaN equals NaN"
-
-
-def test_scenarios_with_the_same_seed_start_from_other_weights(tmp_path, monkeypatch):
-    drawn = []
-
-    def draw(*arguments):
-        drawn.append(initial_vector(*arguments))
-        return drawn[-1]
-
-    monkeypatch.setattr(federation, "initial_vector", draw)
-    for changed in ({}, {"algorithm": "ocfl-kmeans"}, {"split": "nonoverlapping-imbalanced"}):
-        session().open(config(**changed), Storage.of(tmp_path))
-    first, same_scenario, other_scenario = (vector.tobytes() for vector in drawn)
-    assert first == same_scenario != other_scenario
-
-
-def test_another_seed_gives_other_numbers(tmp_path):
-    first, second = (finish(config(seed=seed), tmp_path) for seed in (0, 1))
-    assert rows(first)[0]["temperature"] != rows(second)[0]["temperature"]
 
 
 def test_a_finished_run_opens_as_finished(tmp_path):
@@ -177,69 +124,47 @@ def test_a_run_that_takes_a_client_from_the_next_one_leaves_nothing_behind(tmp_p
     assert numbers(finish(config(), tmp_path / "two", opened)) == numbers(first)
 
 
-def test_testing_local_models_on_the_servers_set_changes_no_other_number(tmp_path):
-    without, tested = (
-        finish(config(evaluation={"local_server": there}), tmp_path) for there in (False, True)
-    )
-    assert {row["local_server_accuracy"] for row in rows(without, "clients")} == {None}
-    assert None not in {row["local_server_accuracy"] for row in rows(tested, "clients")}
-    losses = [
-        {row["local_server_loss"] for row in rows(tested, "clients") if row["round"] == n} for n in (1, 2)
-    ]
-    assert list(map(len, losses)) == [1, len({row["client"] for row in rows(tested, "clients")})]
-    assert repr(rows(without, "rounds")) == repr(rows(tested, "rounds"))
-    states = [load_file(folder / "state-000003.safetensors") for folder in (without, tested)]
-    assert states[0].keys() == states[1].keys()
-    assert all(states[0][name].tobytes() == states[1][name].tobytes() for name in states[0])
-    others = [
-        [
-            {name: value for name, value in row.items() if not name.startswith("local_server")}
-            for row in rows(folder, "clients")
-        ]
-        for folder in (without, tested)
-    ]
-    assert repr(others[0]) == repr(others[1])
-
-
-def test_testing_the_global_model_changes_no_other_number_and_goes_on_after_a_resume(tmp_path):
-    """Louvain's W is tested in every round, also in those that a second session adds."""
-    without, tested = (
-        config(algorithm="louvain", evaluation={"global_model": there}) for there in (False, True)
+@pytest.mark.parametrize(
+    ("given", "more", "columns"),
+    [
+        (
+            {"evaluation": {"local_server": False}},
+            {"local_server": True},
+            [f"local_server_{score}" for score in SCORES],
+        ),
+        (
+            {"algorithm": "louvain"},
+            {"global_model": True},
+            [f"{test}_{score}" for test in ("global_own", "global") for score in SCORES],
+        ),
+        (
+            {
+                "algorithm": {"name": "fine-tuned", "fine_tune": 3},
+                "training": {"stacked": 2},
+                "evaluation": {"local_server": True},
+            },
+            {"probabilities": True},
+            [f"{test}_{score}" for test in TESTS for score in PROBABILITY_SCORES],
+        ),
+    ],
+    ids=["local models on the server's set", "the global model", "probabilities"],
+)
+def test_further_tests_change_no_other_number(tmp_path, given, more, columns):
+    """The run with them is resumed after a round."""
+    plain, tested = (
+        config(**{**given, "evaluation": {**given.get("evaluation", {}), **added}}) for added in ({}, more)
     )
     cut = session()
     cut.open(tested, Storage.of(tmp_path))
     cut.next_round()
-    folders = [finish(run, tmp_path) for run in (without, tested)]
-    plain, more = (rows(folder, "clients") for folder in folders)
-    columns = [name for name in more[0] if name.startswith("global_")]
-    assert len(columns) == 2 * len(SCORES)
-    assert all(row["global_own_accuracy"] is not None for row in more)
-    assert {row["global_own_loss"] for row in more} != {row["personalised_loss"] for row in more}
-    assert repr(plain) == repr([{key: row[key] for key in row if key not in columns} for row in more])
-    assert repr(rows(folders[0], "rounds")) == repr(rows(folders[1], "rounds"))
-
-
-def test_asking_for_probabilities_adds_columns_and_changes_no_other_number(tmp_path):
-    """Clients are fine-tuned before they are tested; stacked ones have outputs too."""
-    plain, more = (
-        rows(
-            finish(
-                config(
-                    algorithm={"name": "fine-tuned", "fine_tune": 3},
-                    training={"stacked": 2, "rounds": 1},
-                    evaluation={"probabilities": there},
-                ),
-                tmp_path,
-            ),
-            "clients",
-        )
-        for there in (False, True)
-    )
-    added = {f"{test}_{score}" for test in TESTS for score in PROBABILITY_SCORES}
-    assert set(more[0]) - set(plain[0]) == added
-    assert repr(plain) == repr([{key: row[key] for key in row if key not in added} for row in more])
-    assert all(row["local_server_auc"] is None and 0 < row["personalised_auc"] <= 1 for row in more)
-    assert len({row["personalised_ece"] for row in more}) == len(more)
+    without, with_more = (finish(run, tmp_path) for run in (plain, tested))
+    assert repr(rows(without)) == repr(rows(with_more))
+    for one, other in zip(rows(without, "clients"), rows(with_more, "clients"), strict=True):
+        assert [name for name in other if repr(one.get(name)) != repr(other[name])] == columns
+        assert None not in [other[name] for name in columns]
+    states = [load_file(folder / "state-000003.safetensors") for folder in (without, with_more)]
+    assert states[0].keys() == states[1].keys()
+    assert all(states[0][name].tobytes() == states[1][name].tobytes() for name in states[0])
 
 
 def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_path):
@@ -268,19 +193,6 @@ def test_tests_in_every_second_round_change_no_training(tmp_path):
     assert tested == [2, 3]
     blank = rows(seldom, "clients")[0]
     assert {blank[f"{test}_accuracy"] for test in TESTS} == {None}
-
-
-def test_a_learning_rate_that_breaks_every_client_stops_the_run(tmp_path):
-    run = config(clients=3, training={"learning_rate": 1e30})
-    opened = session()
-    opened.open(run, Storage.of(tmp_path))
-    folder = folder_of(tmp_path, run)
-    with pytest.raises(RunError, match=r"^clients 0, 1, 2, round 1: every update is NaN or infinite"):
-        opened.next_round()
-    assert read_manifest(folder).rounds_done == 0
-    log = (folder / "log.txt").read_text()
-    assert "failed: clients 0, 1, 2, round 1: every update is NaN or infinite" in log
-    assert "Traceback" not in log
 
 
 class Broken(InProcessPool):
@@ -312,19 +224,6 @@ def test_after_a_failure_the_run_goes_on_where_it_was(tmp_path):
         opened.next_round()
     again = finish(config(), tmp_path / "broken")
     assert numbers(again) == numbers(finish(config(), tmp_path / "whole"))
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"clients": 2}, "3 clusters need at least 3 clients, not 2"),
-        ({"split": {"server_images": 10**6}}, "split.server_images 1000000 is more than the 355 images"),
-        ({"split": {"draws": 1, "test_leakage": "published"}}, "would hold 0 training and 1 test images"),
-    ],
-)
-def test_a_split_that_cannot_be_is_refused(tmp_path, given, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        session().open(config(**given), Storage.of(tmp_path))
 
 
 def test_writing_behind_leaves_the_same_files(tmp_path):
@@ -364,8 +263,10 @@ def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, m
     assert numbers(finish(run, tmp_path / "full")) == numbers(finish(run, tmp_path / "undisturbed"))
 
 
-@pytest.mark.parametrize("number", [ENOSPC, EDQUOT])
-@pytest.mark.parametrize("name", ["state-000002.safetensors", "rounds.parquet", "manifest.json"])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("state-000002.safetensors", ENOSPC), ("rounds.parquet", EDQUOT), ("manifest.json", ENOSPC)],
+)
 def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, name, number):
     """The disk is full as long as there are entries in the round cache: the write is tried once more."""
     run, root, refused = config(), tmp_path / "full", []

@@ -51,17 +51,11 @@ def numbers(storage, run):
     ("evaluation", "common", "given"),
     [
         ({}, 3, {"algorithm": "ocfl-kmeans"}),
-        ({}, 3, {"uplink": [{"clip": 1.0}, {"noise": 1.0}]}),
         ({"every": 2}, 2, {"algorithm": "scaffold", "participation": 0.5, "dropout": 0.3}),
-        (
-            {"every": 2},
-            2,
-            {"algorithm": {"name": "embeddings", "encoder": {"name": "pixels"}}, "joins": {1: 5}},
-        ),
         ({}, 2, {"algorithm": "ocfl-kmeans", "held_out": 0.2}),
         ({"local_server": "last"}, 2, {}),
     ],
-    ids=["clusters", "private", "clients remember", "newcomer", "held out", "last tests"],
+    ids=["clusters", "clients remember", "held out", "last tests"],
 )
 def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, evaluation, common, given):
     """With a test in every other round only a run of three rounds tests the third."""
@@ -101,10 +95,9 @@ def edit_code(folder):
     [
         edit_code,
         lambda folder: (folder / "state-000003.safetensors").write_bytes(b""),
-        lambda folder: (folder / "state-000003.safetensors").unlink(),
         lambda folder: (folder / "clients.parquet").unlink(),
     ],
-    ids=["other code", "damaged state", "no state", "no records"],
+    ids=["other code", "damaged state", "no records"],
 )
 def test_rounds_that_are_damaged_or_made_otherwise_are_computed(finished, tmp_path, change):
     storage = copytree(finished, tmp_path / "runs")

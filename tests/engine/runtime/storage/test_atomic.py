@@ -117,3 +117,11 @@ def test_link_whose_reply_was_lost_is_ours(tmp_path, monkeypatch):
         link(mine, tmp_path / "other")
     assert (tmp_path / "taken").read_text() == "a"
     assert (tmp_path / "other").read_text() == "b"
+
+
+def test_temporary_names_are_unique(tmp_path):
+    with replacing(tmp_path / "a") as (first,), replacing(tmp_path / "a") as (second,):
+        assert first != second
+        first.write_text("one")
+        second.write_text("two")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
