@@ -32,61 +32,33 @@ class Noting:
         return ["described"]
 
 
-def test_prepare_alone_does_not_prepare_the_pool():
-    pool = Noting()
-    LazyPool(pool).prepare("one")
-    assert pool.calls == []
-
-
-def test_machines_are_the_pools():
-    assert LazyPool(Noting()).machines() == [{"device": "abacus"}]
-
-
-def test_training_prepares_first_and_once():
+def test_the_first_work_of_clients_prepares_the_pool():
     pool = Noting()
     lazy = LazyPool(pool)
     lazy.prepare("one")
+    assert pool.calls == []
+    assert lazy.machines() == [{"device": "abacus"}]
     assert lazy.train("tasks", "models", "memories") == ["trained"]
-    lazy.train("others", "models", "memories")
+    assert lazy.evaluate("tasks", "models", "memories") == ["tested"]
+    assert lazy.describe("clients", "message") == ["described"]
     assert pool.calls == [
         ("prepare", "one"),
         ("train", "tasks", "models", "memories"),
-        ("train", "others", "models", "memories"),
+        ("evaluate", "tasks", "models", "memories"),
+        ("describe", "clients", "message"),
     ]
 
 
-def test_testing_prepares_first():
+def test_each_run_that_needs_its_clients_prepares_them():
+    """That of the first needs none."""
     pool = Noting()
     lazy = LazyPool(pool)
     lazy.prepare("one")
-    assert lazy.evaluate("tasks", "models", "memories") == ["tested"]
-    assert pool.calls == [("prepare", "one"), ("evaluate", "tasks", "models", "memories")]
-
-
-def test_describing_prepares_first():
-    pool = Noting()
-    lazy = LazyPool(pool)
-    lazy.prepare("one")
-    assert lazy.describe("clients", "message") == ["described"]
-    assert pool.calls == [("prepare", "one"), ("describe", "clients", "message")]
-
-
-def test_setups_of_runs_that_needed_no_client_are_never_prepared():
-    pool = Noting()
-    lazy = LazyPool(pool)
-    for setup in ("one", "two", "three"):
-        lazy.prepare(setup)
+    lazy.prepare("two")
     lazy.evaluate("tasks", "models", "memories")
-    assert [call for call in pool.calls if call[0] == "prepare"] == [("prepare", "three")]
-
-
-def test_setup_of_the_next_run_replaces_the_last_one():
-    pool = Noting()
-    lazy = LazyPool(pool)
-    for setup in ("one", "two"):
-        lazy.prepare(setup)
-        lazy.train("tasks", "models", "memories")
-    assert [call[1] for call in pool.calls if call[0] == "prepare"] == ["one", "two"]
+    lazy.prepare("three")
+    lazy.describe("clients", "message")
+    assert [call[1] for call in pool.calls if call[0] == "prepare"] == ["two", "three"]
 
 
 def test_failed_preparation_is_repeated_at_the_next_call():

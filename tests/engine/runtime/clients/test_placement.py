@@ -22,17 +22,6 @@ MANY = 280
 """Runs of the paper's grid: more than any of these clusters has cores."""
 
 
-def test_single_run_gets_all_cores():
-    """Two CPUs hold two actors; 1.9 CPUs are left beside the server's 0.1, so each has 0.95."""
-    assert plan(15, [Node(2, 0)], Request()) == Placement(2, 0.95, 0.0)
-
-
-def test_one_cpu_is_enough():
-    placement = plan(15, [Node(1, 0)], Request())
-    assert placement == Placement(1, 0.9, 0.0, in_server=True)
-    assert placement.bundles() == [{"CPU": 1.0}]
-
-
 @pytest.mark.parametrize("num_clients", [15, 30])
 @pytest.mark.parametrize(("nodes", "runs"), [([Node(2, 0)], 2), ([Node(2, 0)] * 3, 6), ([Node(64, 0)], 64)])
 def test_each_of_many_runs_gets_one_core(num_clients, nodes, runs):
@@ -49,14 +38,11 @@ def test_each_of_many_runs_gets_one_core(num_clients, nodes, runs):
 def test_fewer_runs_than_cores_have_several_cores_each():
     """64 cores, 40 runs of 30 clients. One actor each: all at once, 30 clients in turn: 30. Two: 32 at once,
     so twice 15. Three: 21 at once, twice 10 = 20, and no number takes less. 21 servers take 2.1 CPUs, the
-    other 61.9 are 0.9825 for each of 63 actors."""
+    other 61.9 are 0.9825 for each of 63 actors. Seven runs of 15 clients on two cores. One actor each: four
+    times 15 = 60. Two: seven times 8 = 56."""
     placement = plan(30, [Node(64, 0)], Request(), 40)
     assert placement == Placement(3, 0.98, 0.0)
     assert at_once(placement, [Node(64, 0)]) == 21
-
-
-def test_actor_that_saves_little_time_is_left_out():
-    """Seven runs of 15 clients on two cores. One actor each: four times 15 = 60. Two: seven times 8 = 56."""
     assert plan(15, [Node(2, 0)], Request(), 7).num_actors == 1
 
 
@@ -65,64 +51,64 @@ def test_most_runs_at_once():
     nodes = [Node(6, 0)]
     assert most_at_once([Placement(3, 0.9, 0.0), Placement(1, 0.9, 0.0)], nodes) == 6
     assert most_at_once([Placement(3, 0.9, 0.0)], nodes) == 2
-
-
-def test_most_at_once_is_one_without_placements():
     assert most_at_once([], []) == 1
 
 
-def test_with_cpus_to_spare_every_client_has_an_actor_and_one_cpu():
-    assert plan(15, [Node(16, 0)], Request()) == Placement(15, 1.0, 0.0)
+ONE_RUN = {
+    "two CPUs hold two actors; 1.9 CPUs are left beside the server's 0.1":
+        (15, [Node(2, 0)], Request(), Placement(2, 0.95, 0.0)),
+    "one CPU is enough": (15, [Node(1, 0)], Request(), Placement(1, 0.9, 0.0, in_server=True)),
+    "with CPUs to spare every client has an actor and one CPU":
+        (15, [Node(16, 0)], Request(), Placement(15, 1.0, 0.0)),
+    "14.9 CPUs for 15 actors are 0.99333 each, rounded down to hundredths":
+        (15, [Node(15, 0)], Request(), Placement(15, 0.99, 0.0)),
+    "five actors with three clients each are done as soon as six":
+        (15, [Node(2, 0)] * 3, Request(), Placement(5, 1.0, 0.0)),
+    "a GPU holds twenty clients: a fifteenth each, rounded down":
+        (15, [Node(16, 1)], Request(), Placement(15, 1.0, 0.0666)),
+    "Ray fills a GPU first: with 0.05 all fifteen would lie on one of four, with a quarter at most four":
+        (15, [Node(16, 4)], Request(), Placement(15, 1.0, 0.25)),
+    "three of 0.32 fit on a GPU, six on two: five actors of three clients have a third each":
+        (15, [Node(16, 2)], Request(least_gpu_share=0.32), Placement(5, 1.0, 0.3333)),
+    "a user's share is not raised":
+        (15, [Node(16, 2)], Request(gpus_per_client=0.32), Placement(5, 1.0, 0.32)),
+    "20 actors fit on a GPU; 15 with two clients each are as fast":
+        (30, [Node(16, 1)], Request(), Placement(15, 1.0, 0.0666)),
+    "an actor on a GPU has a core: 7.9 CPUs for 8 actors":
+        (15, [Node(8, 1)], Request(), Placement(8, 0.98, 0.125)),
+    "a node of less than a core": (15, [Node(0.5, 1)], Request(), Placement(1, 0.4, 1.0)),
+    "the user's number of actors: 3.9 / 10 CPUs each":
+        (10, [Node(4, 1)], Request(clients_per_actor=1), Placement(10, 0.39, 0.1)),
+    "the user's share of a core: 3.9 are enough for 20 actors, of which 10 are useful":
+        (10, [Node(4, 1)], Request(cpus_per_client=0.19), Placement(10, 0.19, 0.1)),
+    "a GPU on a node without CPUs is unused":
+        (15, [Node(0, 1), Node(2, 0)], Request(), Placement(2, 0.95, 0.0)),
+    "one whole GPU a client: eight and seven":
+        (15, [Node(16, 2)], Request(gpus_per_client=1), Placement(2, 1.0, 1)),
+    "an actor uses a single GPU: two hold two shares of 0.4 each":
+        (15, [Node(16, 2)], Request(gpus_per_client=0.4), Placement(4, 1.0, 0.4)),
+    "an actor uses a single node: three of 1.5 CPUs hold three shares of 0.8":
+        (15, [Node(1.5, 0)] * 3, Request(cpus_per_client=0.8), Placement(3, 0.8, 0.0)),
+    "a GPU machine trains on the CPU if the user says so":
+        (15, [Node(2, 1)], Request(gpus_per_client=0), Placement(2, 0.95, 0)),
+    "1.9 / 15 = 0.1266 CPU, rounded down to hundredths":
+        (15, [Node(2, 0)], Request(clients_per_actor=1), Placement(15, 0.12, 0.0)),
+    "seven shares of 0.25 fit: some with three clients, for which five are enough":
+        (15, [Node(2, 0)], Request(cpus_per_client=0.25), Placement(5, 0.25, 0.0)),
+    "one share of all that the server leaves":
+        (15, [Node(2, 0)], Request(cpus_per_client=1.9), Placement(1, 1.9, 0.0)),
+}  # fmt: skip
 
 
-def test_as_many_cpus_as_clients_leave_each_a_little_less_than_one():
-    """14.9 CPUs for 15 actors are 0.99333 each, rounded down to hundredths."""
-    assert plan(15, [Node(15, 0)], Request()) == Placement(15, 0.99, 0.0)
+@pytest.mark.parametrize(("num_clients", "nodes", "request_", "expected"), ONE_RUN.values(), ids=ONE_RUN)
+def test_placement_of_one_run(num_clients, nodes, request_, expected):
+    assert plan(num_clients, nodes, request_) == expected
 
 
-def test_an_actor_that_would_save_no_time_is_left_out():
-    """Six cores, 15 clients: five actors with three each are done as soon as six."""
-    assert plan(15, [Node(2, 0)] * 3, Request()).num_actors == 5
-
-
-def test_a_gpu_holds_twenty_clients():
-    """Fifteen have a fifteenth each, rounded down; 15.9 CPUs for 15 actors are one each."""
-    assert plan(15, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.0666)
-
-
-def test_actors_of_one_run_spread_over_the_gpus():
-    """Ray fills a GPU first: with 0.05 all fifteen would lie on one of four, with a quarter at most four."""
-    assert plan(15, [Node(16, 4)], Request()) == Placement(15, 1.0, 0.25)
-
-
-def test_share_that_holds_a_client_is_raised_but_never_lowered():
-    """Three of 0.32 fit on a GPU, six on two: five actors of three clients have a third each."""
-    request = Request(least_gpu_share=0.32)
-    assert plan(15, [Node(16, 2)], request) == Placement(5, 1.0, 0.3333)
-    assert plan(15, [Node(16, 2)], Request(gpus_per_client=0.32)) == Placement(5, 1.0, 0.32)
-
-
-def test_more_clients_than_a_gpu_holds_share_actors():
-    """20 actors fit; some would host two clients, so 15 with two each are as fast."""
-    assert plan(30, [Node(16, 1)], Request()) == Placement(15, 1.0, 0.0666)
-
-
-def test_an_actor_on_a_gpu_has_a_core():
-    """Not 15 processes on 8 cores, nor 150 on 32: 7.9 CPUs for 8 actors are 0.9875 each; two runs of 15 have
-    31.8 for 30 actors."""
-    assert plan(15, [Node(8, 1)], Request()) == Placement(8, 0.98, 0.125)
+def test_runs_on_gpus_have_a_core_an_actor():
+    """Not 150 processes on 32 cores: two runs of 15 have 31.8 CPUs for 30 actors."""
     placement = plan(15, [Node(32, 8)], Request(), MANY)
     assert (placement, at_once(placement, [Node(32, 8)])) == (Placement(15, 1.0, 0.25), 2)
-
-
-def test_gpu_on_a_node_of_less_than_a_core_is_used():
-    assert plan(15, [Node(0.5, 1)], Request()) == Placement(1, 0.4, 1.0)
-
-
-def test_the_users_number_of_actors_or_share_of_a_core_counts():
-    """3.9 / 10 CPUs each; and 0.19 of 3.9 CPUs are enough for 20 actors, of which 10 are useful."""
-    assert plan(10, [Node(4, 1)], Request(clients_per_actor=1)) == Placement(10, 0.39, 0.1)
-    assert plan(10, [Node(4, 1)], Request(cpus_per_client=0.19)) == Placement(10, 0.19, 0.1)
 
 
 class TestMainMemory:
@@ -169,44 +155,9 @@ def test_head_node_without_cpus_hosts_nothing():
     assert at_once(Placement(1, 0.9, 0.0), [Node(0, 0), Node(2, 0)]) == 2
 
 
-def test_gpu_on_a_node_without_cpus_is_unused():
-    assert plan(15, [Node(0, 1), Node(2, 0)], Request()) == Placement(2, 0.95, 0.0)
-
-
-def test_one_whole_gpu_per_client():
-    """Two slots: eight and seven clients."""
-    assert plan(15, [Node(16, 2)], Request(gpus_per_client=1)) == Placement(2, 1.0, 1)
-
-
-def test_actor_uses_a_single_gpu():
-    """Two GPUs hold two shares of 0.4 each, though five times 0.4 is two."""
-    assert plan(15, [Node(16, 2)], Request(gpus_per_client=0.4)).num_actors == 4
-
-
-def test_actor_uses_a_single_node():
-    """Three nodes of 1.5 CPUs hold three shares of 0.8, though five times 0.8 is 4."""
-    assert plan(15, [Node(1.5, 0)] * 3, Request(cpus_per_client=0.8)).num_actors == 3
-
-
-def test_a_gpu_machine_can_be_told_to_train_on_the_cpu():
-    assert plan(15, [Node(2, 1)], Request(gpus_per_client=0)) == Placement(2, 0.95, 0)
-
-
 @pytest.mark.parametrize(("clients_per_actor", "actors"), [(1, 15), (2, 8), (5, 3), (15, 1), (100, 1)])
 def test_clients_per_actor_decides_the_number_of_actors(clients_per_actor, actors):
     assert plan(15, [Node(4, 0)], Request(clients_per_actor=clients_per_actor)).num_actors == actors
-
-
-def test_many_actors_on_few_cpus_have_a_share_each():
-    """1.9 / 15 = 0.1266 CPU, rounded down to hundredths."""
-    assert plan(15, [Node(2, 0)], Request(clients_per_actor=1)) == Placement(15, 0.12, 0.0)
-
-
-@pytest.mark.parametrize(("cpus_per_client", "actors"), [(0.25, 5), (0.5, 3), (1.9, 1)])
-def test_cpus_per_client_decides_how_many_actors_fit(cpus_per_client, actors):
-    """1.9 CPUs beside the server's share hold 7 of 0.25: some with three clients, for which 5 are enough."""
-    placement = plan(15, [Node(2, 0)], Request(cpus_per_client=cpus_per_client))
-    assert placement == Placement(actors, cpus_per_client, 0.0)
 
 
 def test_the_servers_bundle_comes_first():

@@ -15,7 +15,6 @@ from fedgrid.engine.runtime.configuration.idle_settings import (
 from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.grids.presets.load import load_grid
-from tests.helpers.command_line import fedgrid
 from tests.helpers.small_grid import NOWHERE
 
 
@@ -67,13 +66,6 @@ def test_algorithms_at_their_defaults_act_within_fifty_rounds():
         assert all(1 <= first <= 50 for first in acts_from.values())
 
 
-def test_dry_run_says_it_in_one_line():
-    algorithm, rounds = ("--algorithm", "briggs"), ("training.rounds=2", "--clients", 4)
-    result = fedgrid("run", *algorithm, *rounds, "--seeds", "0..1", "--dry-run", "--split", "rotated")
-    assert result.code == 0
-    assert "last round is 2 (2 runs)" in " ".join(result.err.split())
-
-
 IDLE = [
     (
         {"split": {"alpha": 0.3}},
@@ -123,12 +115,6 @@ def test_an_axis_over_a_key_without_effect_is_refused_with_its_line(tmp_path):
     path.write_text("split: overlapping-balanced\naxes:\n  split.alpha: [0.1, 0.5]\n")
     with pytest.raises(ConfigError, match=r"mine.yaml, line 3: split.alpha = 0.1 has no effect with split"):
         load_grid(str(path), {}, [], NOWHERE)
-
-
-def test_it_is_refused_on_the_command_line():
-    result = fedgrid("run", "split.alpha=0.3", "--dry-run")
-    assert result.code == 2
-    assert "split.alpha = 0.3 has no effect" in " ".join(result.err.split())
 
 
 def test_a_stored_run_with_such_a_key_goes_on():

@@ -1,6 +1,5 @@
 """Models of plugins: any module, whose state is what trains and persistent buffers of floating numbers."""
 
-import random
 from typing import ClassVar
 
 import numpy as np
@@ -18,10 +17,8 @@ from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
 from fedgrid.grids.planning.checks import output_notes
-from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import MODEL
 from tests.helpers.small_grid import NOWHERE
-from tests.helpers.small_runs import config, play
 
 MODELS = """
 import random
@@ -192,21 +189,8 @@ def of(name: str):
         ("twice", LINEAR + SQUARE + 64, 0),
     ],
 )
-def test_the_state_is_what_trains_and_persistent_floating_buffers(name, parameters, buffers, tmp_path):
-    play(config("fedavg", model=name, training={"rounds": 1}), tmp_path)
+def test_the_state_is_what_trains_and_persistent_floating_buffers(name, parameters, buffers):
     assert (layout(*of(name)).num_parameters, layout(*of(name)).size) == (parameters, parameters + buffers)
-
-
-@pytest.mark.parametrize("name", ["plain", "tied", "frozen", "buffered", "drawn-module"])
-def test_two_builds_are_equal_and_no_global_generator_is_moved(name):
-    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    first, second = ([initial_vector(*of(name), 3), blank(*of(name), 3)] for _ in range(2))
-    torch.testing.assert_close(
-        first[1](torch.ones(2, 1, 8, 8)), second[1](torch.ones(2, 1, 8, 8)), rtol=0, atol=0
-    )
-    assert first[0].tobytes() == second[0].tobytes()
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert (np.random.get_state()[1].tolist(), random.getstate()) == states[1:]
 
 
 def test_a_module_keeps_its_own_values_and_its_constants_follow_the_seed():
@@ -316,13 +300,11 @@ def test_nothing_is_noted_on_logits(name):
     assert output_notes([complete({"model": name}, NOWHERE)], NOWHERE) == []
 
 
-@pytest.mark.parametrize("option", ["--in-process", "--dry-run"])
-def test_probabilities_in_place_of_logits_are_noted(plugin, tmp_path, option):
-    run = ["run", "--plugin", plugin, "model=softmaxed", "training.rounds=1"]
-    result = fedgrid(*run, "--algorithm", "fedavg", option, "--storage", tmp_path / "runs")
-    said = " ".join(result.err.split())
-    assert (result.code, said.count("model softmaxed returns probabilities")) == (0, 1)
-    assert "leave out the softmax at its end" in said
+def test_probabilities_in_place_of_logits_are_noted():
+    runs = [complete({"model": "softmaxed", "seed": seed}, NOWHERE) for seed in (0, 1)]
+    [note] = output_notes(runs, NOWHERE)
+    assert "model softmaxed returns probabilities" in note
+    assert "leave out the softmax at its end" in note
 
 
 def test_a_number_to_predict_is_no_probability(tmp_path):
@@ -332,18 +314,6 @@ def test_a_number_to_predict_is_no_probability(tmp_path):
     active.use([tmp_path / "one.py"])
     config = complete({"dataset": f"csv:{tmp_path}/t.csv#target=y", "model": "one"}, tmp_path)
     assert output_notes([config], tmp_path) == []
-
-
-@pytest.mark.parametrize("option", ["--in-process", "--dry-run"])
-def test_nothing_is_started(plugin, tmp_path, option):
-    storage = tmp_path / "runs"
-    result = fedgrid(
-        *("run", "--plugin", plugin, "model=lazy", "training.rounds=1"),
-        *(option, "--storage", storage),
-    )
-    assert (result.code, result.out) == (2, "")
-    assert "model lazy: 1.weight (LazyLinear)" in " ".join(result.err.split())
-    assert not list(storage.glob("*-s0-*"))
 
 
 def test_two_versions_of_a_model_have_an_answer_each(tmp_path):

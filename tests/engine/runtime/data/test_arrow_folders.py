@@ -152,12 +152,6 @@ def test_columns_of_numbers_are_those_of_a_csv_file(saved, tmp_path):
         assert part.labels.tolist() == other.labels.tolist()
 
 
-def test_splits_with_a_column_of_two_types_are_refused_with_these(saved, tmp_path):
-    parts = {"train": {"x": [0.5, 1], "label": ["a", "b"]}, "test": {"x": [0.5, 1], "label": [0, 1]}}
-    with pytest.raises(DataError, match=r"label \(string\) and .*label \(int64\)"):
-        find(saved(parts), tmp_path)
-
-
 def test_splits_are_chosen_and_those_left_are_named(saved, tmp_path):
     parts = {split: {"n": [number] * 10, "label": [0, 1] * 5} for number, split in enumerate("abc")}
     name = saved({"train": parts["a"], "test": parts["b"], "validation": parts["c"]})
@@ -198,6 +192,8 @@ BAD = {
     "minus": (lists([1], [-1]), "", "has the token -1; number tokens from 0"),
     "kind": (lists({"b": "c"}, {"b": "d"}), "", "column a has struct<.*leave it out, #drop=a"),
     "label": ({"a": [[1]] * 2, "label": [[0], [1]]}, "", "column label has lists, and a label is a number"),
+    "types": ({"train": {"x": [0.5, 1], "label": ["a", "b"]}, "test": {"x": [0.5, 1], "label": [0, 1]}}, "",
+              r"label \(string\) and .*label \(int64\)"),
 }  # fmt: skip
 
 

@@ -10,12 +10,8 @@ import pytest
 from PIL import Image
 
 from fedgrid.engine.federation.data import names
-from fedgrid.engine.federation.data.dataset import Dataset
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.data.registry import MNIST_TRAINING
 from fedgrid.engine.federation.errors import ConfigError, DataError
-from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import (
     DATASETS,
     default_data_dir,
@@ -23,12 +19,6 @@ from fedgrid.engine.runtime.data.datasets import (
     is_here,
     load,
 )
-
-MEDICAL = (
-    *("pathmnist", "bloodmnist", "breastmnist", "dermamnist", "octmnist"),
-    *("organamnist", "organcmnist", "organsmnist", "pneumoniamnist", "tissuemnist"),
-)
-SHARED_DATA = Path(__file__).parents[4].parent / "shared" / "data"
 
 
 @pytest.fixture
@@ -41,21 +31,6 @@ def folder(tmp_path):
 
 
 class TestRegistry:
-    def test_registry_names(self):
-        assert list(DATASETS) == [
-            *("digits", "mnist", "fmnist", "cifar10"),
-            *MEDICAL,
-            *("cifar100", "svhn", "femnist"),
-            *(
-                f"emnist-{split}"
-                for split in ("balanced", "byclass", "bymerge", "digits", "letters", "mnist")
-            ),
-            *("synthetic-0-0", "synthetic-0.5-0.5", "synthetic-1-1"),
-            *("linear-mixture", "mnist1d", "dialects"),
-            *(f"{name}-{side}" for side in (64, 224) for name in MEDICAL),
-        ]
-        assert all(dataset.name == name for name, dataset in DATASETS.items())
-
     @pytest.mark.parametrize(
         ("name", "optimizer", "rate", "batch", "decay", "rounds", "model", "pool"),
         [
@@ -73,37 +48,6 @@ class TestRegistry:
         assert (training.optimizer, training.learning_rate, training.batch_size) == (optimizer, rate, batch)
         assert (training.weight_decay, training.rounds, training.local_epochs) == (decay, rounds, 3)
         assert (dataset.model, dataset.pool_size) == (model, pool)
-
-    def test_a_new_data_set_is_one_entry_with_a_reader(self, monkeypatch, tmp_path):
-        def read(place: Path) -> tuple[ImageSet, ImageSet]:
-            stripes = ImageSet(
-                np.full((4, 1, 6, 6), int(place.read_text()), np.uint8), np.array([0, 1, 0, 1])
-            )
-            return stripes, stripes.take(slice(2))
-
-        entry = Dataset(
-            "stripes",
-            "Stripes",
-            "drawn by this test",
-            num_classes=2,
-            inputs=pixels(1, 6, 6),
-            pool_size=4,
-            download_mb=0,
-            model="tinyvgg",
-            training=MNIST_TRAINING,
-            read=read,
-            location="stripes.txt",
-            files=("stripes.txt",),
-        )
-        monkeypatch.setitem(DATASETS, "stripes", entry)
-        config = complete({"dataset": "stripes"}, tmp_path)
-        assert (config.dataset, config.model, config.training) == ("stripes", "tinyvgg", MNIST_TRAINING)
-        assert not is_here("stripes", tmp_path)
-        with pytest.raises(DataError, match="Stripes: .*stripes.txt is missing"):
-            load("stripes", tmp_path)
-        (tmp_path / "stripes.txt").write_text("7")
-        pool, server = load("stripes", tmp_path)
-        assert (len(pool), len(server), pool.images[0, 0, 0, 0]) == (4, 2, 7)
 
     def test_data_sets_of_other_papers_have_their_model_and_training(self):
         """BASELINES sections 4.3, 7.3 and 11."""
@@ -163,39 +107,6 @@ class TestFind:
 
 
 class TestLoad:
-    def test_digits_need_no_files(self, tmp_path):
-        pool, server = load("digits", tmp_path / "nowhere", download=False)
-        assert (len(pool), len(server)) == (1442, 355)
-
-    def test_image_folder_is_loaded(self, folder, tmp_path):
-        pool, server = load(f"folder:{folder}", tmp_path)
-        assert pool.images.shape == server.images.shape == (2, 1, 4, 4)
-        assert pool.labels.tolist() == [0, 1]
-
-    def test_npz_file_is_loaded(self, tmp_path):
-        images, labels = np.zeros((3, 4, 4), np.uint8), np.array([0, 1, 1])
-        np.savez(
-            tmp_path / "own.npz",
-            train_images=images,
-            train_labels=labels,
-            test_images=images,
-            test_labels=labels,
-        )
-        pool, _ = load(f"npz:{tmp_path / 'own.npz'}", tmp_path)
-        assert pool.labels.tolist() == [0, 1, 1]
-
-    def test_gap_in_the_labels_is_reported_as_an_empty_class(self, tmp_path):
-        images, labels = np.zeros((3, 4, 4), np.uint8), np.array([0, 2, 2])
-        np.savez(
-            tmp_path / "own.npz",
-            train_images=images,
-            train_labels=labels,
-            test_images=images,
-            test_labels=labels,
-        )
-        with pytest.raises(DataError, match="class 1 has no training images"):
-            load(f"npz:{tmp_path / 'own.npz'}", tmp_path)
-
     def test_missing_file_is_named_when_downloads_are_off(self, tmp_path):
         with pytest.raises(DataError, match=r"MNIST/raw/train-images-idx3-ubyte is missing; put it .* 12 MB"):
             load("mnist", tmp_path, download=False)
@@ -244,16 +155,6 @@ class TestLoad:
         monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 2**21, "SC_PAGE_SIZE": 2**12}.__getitem__)
         with pytest.raises(DataError, match=r"pathmnist-224: .* 31\.2 GB, .* 8\.6 GB"):
             load("pathmnist-224", tmp_path)
-
-    def test_real_mnist_is_read_without_writing_to_its_folder(self):
-        if not (SHARED_DATA / "MNIST" / "raw").is_dir():
-            pytest.skip("shared/data/MNIST is not beside the checkout")
-        assert is_here("mnist", SHARED_DATA)
-        before = sorted(SHARED_DATA.rglob("*"))
-        pool, server = load("mnist", SHARED_DATA, download=False)
-        assert pool.images.shape == (60000, 1, 28, 28)
-        assert server.images.shape == (10000, 1, 28, 28)
-        assert sorted(SHARED_DATA.rglob("*")) == before
 
 
 class TestDataFolder:

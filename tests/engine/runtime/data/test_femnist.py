@@ -11,11 +11,9 @@ import pytest
 from PIL import Image
 
 from fedgrid import parquet_files
-from fedgrid.engine.federation.data import npz_files
 from fedgrid.engine.federation.data.registry import DATASETS
 from fedgrid.engine.federation.errors import DataError, StorageError
 from fedgrid.engine.runtime.configuration.complete import complete
-from fedgrid.engine.runtime.data import own_data
 from fedgrid.engine.runtime.data.datasets import find, load
 from fedgrid.engine.runtime.data.femnist import Converted, convert
 from fedgrid.engine.runtime.run.prepare import prepare
@@ -220,19 +218,3 @@ class TestRuns:
         assert truth.tolist() == list(range(62))
         assert all(set(client.train.labels) == {client.client} for client in setup.clients)
         assert len(setup.server_set) == 62
-
-
-def test_sizes_are_read_once_and_again_when_the_file_is_replaced(source, tmp_path, monkeypatch):
-    """A grid asks for them for each of its runs, and the real file takes a fifth of a second."""
-    asked = []
-    monkeypatch.setattr(
-        own_data, "open_npz", lambda path, share: asked.append(path) or npz_files.open_npz(path, share)
-    )
-    convert(source, tmp_path / "femnist.npz")
-    assert [find("femnist", tmp_path).pool_size for _ in range(3)] == [558] * 3
-    assert len(asked) == 1
-    (tmp_path / "femnist.npz").unlink()
-    (tmp_path / "one.json").write_text(leaf(WRITERS, count=20))
-    convert(tmp_path / "one.json", tmp_path / "femnist.npz")
-    assert find("femnist", tmp_path).pool_size == 62 * 18
-    assert len(asked) == 2

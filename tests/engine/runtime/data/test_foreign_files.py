@@ -165,12 +165,8 @@ def test_columns_to_drop_may_be_many(tmp_path):
 NOT_UTF8 = pa.array([b"\xff"] * 40)
 NEITHER = {
     "list": pa.array([[1.0]] * 40),
-    "fixed": pa.array([[1.0]] * 40, pa.list_(pa.float64(), 1)),
-    "nested": pa.array([[[1.0]]] * 40),
     "struct": pa.array([{"u": 1}] * 40),
-    "map": pa.array([[("u", 1)]] * 40, pa.map_(pa.string(), pa.int64())),
     "binary": NOT_UTF8,
-    "fixed bytes": pa.array([b"ab"] * 40, pa.binary(2)),
 }
 
 

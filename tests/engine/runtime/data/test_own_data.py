@@ -5,7 +5,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from safetensors.numpy import load_file
 
 from fedgrid.engine.federation.data.names import short_name
 from fedgrid.engine.federation.data.tables.examples import open_table
@@ -14,7 +13,6 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data import own_data
 from fedgrid.engine.runtime.data.datasets import digest_of, find, load
 from fedgrid.engine.runtime.run.prepare import prepare
-from tests.helpers.command_line import fedgrid
 
 HEADER = "a,b,label"
 ROWS = [f"{row % 7},{row * 0.5},{'xy'[row % 3 == 0]}" for row in range(40)]
@@ -186,38 +184,6 @@ def test_classes_that_are_not_everywhere_are_named(table, tmp_path):
         prepare(complete({"dataset": name, "split": "overlapping-balanced"}, tmp_path), tmp_path)
 
 
-def test_a_table_trains_by_its_clients_and_no_other_number(table, tmp_path):
-    rows, header = before("client", [row % 6 for row in range(40)])
-    run = ["run", "--dataset", table(*rows, header=header), "--algorithm", "fedavg", "--in-process"]
-    run += ["training.rounds=1", "--storage", tmp_path / "S"]
-    assert "csv_t-6-file-fedavg-s0" in fedgrid(*run, "--clients", "6").out
-    assert "clients = 4: t.csv has 6; leave it out" in fedgrid(*run, "--clients", "4").err
-
-
-def test_the_same_numbers_train_the_same_bits_in_every_format(tmp_path):
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=(60, 3)).astype(np.float32)
-    labels, is_test = np.arange(60) % 3, np.arange(60) % 5 == 0
-    parts = {"train": ~is_test, "test": is_test}
-    np.savez(
-        tmp_path / "t.npz",
-        **{f"{part}_images": rows[where] for part, where in parts.items()},
-        **{f"{part}_labels": labels[where] for part, where in parts.items()},
-    )
-    columns = {**{f"x{at}": rows[:, at] for at in range(3)}, "label": labels, "test": is_test}
-    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    lines = [",".join(str(column[row]) for column in columns.values()) for row in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join([",".join(columns), *lines]))
-    run = ["run", "--split", "dirichlet", "--clients", 3, "--algorithm", "fedavg", "--in-process"]
-    run += ["training.rounds=1", "--no-cache"]
-    states = []
-    for kind in ("npz", "csv", "parquet"):
-        fedgrid(*run, "--dataset", f"{kind}:{tmp_path}/t.{kind}", "--storage", tmp_path / kind)
-        [state] = (tmp_path / kind).glob("*/state-000001.safetensors")
-        states.append({name: tensor.tobytes() for name, tensor in load_file(state).items()})
-    assert states[0] == states[1] == states[2]
-
-
 def test_arrays_of_clients_are_the_partition_too(tmp_path):
     parts = {"images": np.ones((6, 2), np.float32), "labels": np.arange(6) % 2}
     arrays = {f"{part}_{what}": array for part in ("train", "test") for what, array in parts.items()}
@@ -258,3 +224,33 @@ def test_a_table_is_opened_once_for_what_is_known_and_for_its_rows(table, tmp_pa
     table(*ROWS, *ROWS)
     find(name, tmp_path)
     assert len(opened) == 3
+
+
+def test_the_same_numbers_are_the_same_data_in_every_format(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    columns = {**{f"x{at}": rows[:, at] for at in range(3)}, "label": np.arange(60) % 3}
+    columns["test"] = np.arange(60) % 5 == 0
+    np.savez(
+        tmp_path / "t.npz",
+        **{
+            f"{part}_images": rows[columns["test"] == is_test]
+            for part, is_test in (("train", 0), ("test", 1))
+        },
+        **{
+            f"{part}_labels": columns["label"][columns["test"] == is_test]
+            for part, is_test in (("train", 0), ("test", 1))
+        },
+    )
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    lines = [",".join(str(column[row]) for column in columns.values()) for row in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(columns), *lines]))
+    given = {"split": "dirichlet", "clients": 3}
+    runs = [
+        complete({**given, "dataset": f"{kind}:{tmp_path}/t.{kind}"}, tmp_path)
+        for kind in ("npz", "csv", "parquet")
+    ]
+    assert (
+        len({run.root_seed for run in runs})
+        == len({digest_of(load(run.dataset, tmp_path)) for run in runs})
+        == 1
+    )

@@ -66,12 +66,10 @@ def test_a_lease_on_a_read_only_storage_is_refused_as_bad_input(tmp_path, monkey
         Lease(Storage(tmp_path), "mine", clock=Clock()).__enter__()
 
 
-@pytest.mark.parametrize("dry", [["--dry-run"], []])
-def test_storage_without_rights_is_refused_by_run_and_dry_run(tmp_path, monkeypatch, dry):
+def test_storage_without_rights_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    result = fedgrid(*TWO, *SMALL, "--storage", tmp_path / "runs", *dry)
-    assert result.code == 2
-    assert f"--storage {tmp_path}/runs cannot be written to: Permission denied; name " in result.err
+    with pytest.raises(ConfigError, match=f"--storage {tmp_path}/runs .*: Permission denied; name "):
+        Storage.of(tmp_path / "runs").check_rights()
 
 
 def test_a_storage_that_becomes_read_only_ends_the_grid_at_once_in_one_line(tmp_path, monkeypatch, no_pause):
