@@ -2,7 +2,6 @@
 
 import datasets
 import numpy as np
-import pyarrow as pa
 import pytest
 from datasets import Array2D, ClassLabel, Dataset, DatasetDict, Features, Image, List, Value
 
@@ -202,22 +201,6 @@ def test_what_cannot_be_read_is_refused_in_one_line(saved, tmp_path, columns, ma
     with pytest.raises((ConfigError, DataError), match=said) as refused:
         find(saved(columns, mark), tmp_path)
     assert "\n" not in str(refused.value)
-
-
-def test_time_stamps_in_lists_keep_what_tells_them_apart(saved, tmp_path):
-    name = saved(lists([1.7e9, 0.0], [1.7e9 + 1, 1.0]), "#test=0.5")
-    rows = np.concatenate([part.images for part in load(name, tmp_path)])
-    assert sorted(rows.tolist()) == [[-0.5, 0], [-0.5, 0], [0.5, 1], [0.5, 1]]
-    assert "number 0 of a (1.7e+09)" in find(name, tmp_path).notes[-1]
-
-
-def test_texts_that_are_not_utf8_are_named(tmp_path):
-    texts = pa.Array.from_buffers(pa.string(), 4, pa.array([b"\xff"] * 4).buffers())
-    table = pa.table({"a": [1, 2, 3, 4], "label": texts})
-    with pa.OSFile(f"{tmp_path}/data.arrow", "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
-        stream.write_table(table)
-    with pytest.raises(DataError, match="row 1 is not UTF-8 in column label"):
-        find(f"hf:{tmp_path}", tmp_path)
 
 
 def test_a_test_split_without_labels_is_named(saved, tmp_path):

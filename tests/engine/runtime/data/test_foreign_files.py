@@ -226,14 +226,6 @@ def test_strange_arrays_are_refused_in_one_line(tmp_path, changes, said):
         load(f"npz:{tmp_path}/t.npz", tmp_path)
 
 
-def test_spellings_of_groups_and_clients_in_arrays_are_one(tmp_path):
-    spelled = [normalize("NFD" if row % 2 else "NFC", "é") for row in range(10)]
-    np.savez(tmp_path / "t.npz", **arrays(train_group=spelled, test_group=spelled, train_client=spelled))
-    pool, test = load(f"npz:{tmp_path}/t.npz", tmp_path)
-    assert (pool.group_names, pool.groups.tolist(), test.groups.tolist()) == (("é",), [0] * 10, [0] * 10)
-    assert pool.assigned.client_names == ("é",)
-
-
 def test_a_table_of_many_columns_is_read_in_one_block(tmp_path):
     """In blocks of a megabyte each column of it is in many pieces, and to compute with these takes long."""
     names = [f"g{at}" for at in range(2000)]

@@ -1,7 +1,7 @@
 """Runs that need the same rounds at the same time: one does a round, the others wait, none for ever."""
 
 from multiprocessing import get_context
-from threading import Barrier, Event, Thread
+from threading import Event, Thread
 from time import perf_counter
 from time import sleep as pause
 from types import SimpleNamespace
@@ -15,7 +15,6 @@ from fedgrid.engine.runtime.storage import atomic as writing
 from tests.helpers.small_runs import (
     CLIENTS,
     ROUNDS,
-    Arithmetic,
     config,
     differing,
     files,
@@ -121,24 +120,6 @@ class TestInThreads:
             assert 0 <= waited[name] < HOUR
         assert waited["computed_by"] == did["computed_by"]
         assert [run.run_id for run in runs if trained(run, tmp_path) == [CLIENTS]] == [did["computed_by"]]
-
-    def test_deviating_runs_train_their_own_rounds(self, tmp_path):
-        """In round 2 at most twice, once for the plain model, once for the clusters, in whatever order."""
-        runs = [config(algorithm) for algorithm in ("fedavg", "ocfl-kmeans", "ocfl-affinity")]
-        begin = Barrier(len(runs))
-
-        def start(run):
-            begin.wait(PATIENCE)
-            return play(run, tmp_path, Arithmetic())
-
-        at_once(*(lambda run=run: start(run) for run in runs))
-        for run in runs:
-            assert differing(run, tmp_path, Arithmetic) == []
-        once, departure, apart = (
-            sum(each) for each in zip(*(trained(run, tmp_path) for run in runs), strict=True)
-        )
-        assert (once, apart) == (CLIENTS, 2 * CLIENTS)
-        assert departure in (CLIENTS, 2 * CLIENTS)
 
     def test_failed_round_is_trained_by_the_waiting_run(self, tmp_path, waits):
         """And what failed goes on from there."""

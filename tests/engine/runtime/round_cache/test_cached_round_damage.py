@@ -11,7 +11,6 @@ from fedgrid.engine.runtime.round_cache.files import FOLDER, RoundCache
 from fedgrid.engine.runtime.storage import atomic as writing
 from tests.helpers.small_runs import (
     CLIENTS,
-    ROUNDS,
     Arithmetic,
     Untouchable,
     config,
@@ -130,18 +129,6 @@ def harm(root, random, share=0.5):
         damage = random.choice((vanish, *DAMAGES))
         if file.exists() and file.stat().st_size > 100:
             damage(file, [random.choice(others)] if others[0] == file else others)
-
-
-def test_damage_between_rounds_changes_no_number(tmp_path):
-    """Whatever half of the files it is."""
-    random = Random(0)
-    for attempt in range(2):
-        root = tmp_path / str(attempt)
-        for algorithm in ALGORITHMS:
-            for number in range(1, ROUNDS + 1):
-                play(config(algorithm, **KEPT), root, Arithmetic(), until=number)
-                harm(root, random)
-            assert differing(config(algorithm, **KEPT), root, Arithmetic) == []
 
 
 def test_damage_before_each_lookup_changes_no_number(tmp_path, monkeypatch):

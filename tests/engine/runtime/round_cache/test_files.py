@@ -1,7 +1,6 @@
 """The round cache: one run takes what another has computed, and no fault of the cache stops a run."""
 
 import os
-import shutil
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,16 +99,6 @@ class TestWhatCanBeWrong:
         assert run.take_warnings() == []
         run.write(NAME, entry(5.0))
         assert run.read(NAME).arrays["values"].tolist() == [5.0]
-
-    def test_a_folder_that_somebody_deletes_is_made_again(self, storage):
-        run = cache(storage)
-        for folder in (path_of(storage).parent, storage.root / FOLDER, storage.root):
-            run.write(NAME, entry())
-            shutil.rmtree(folder)
-            assert run.read(NAME) is None
-            run.write(NAME, entry())
-            assert run.read(NAME) is not None
-        assert run.warnings == []
 
     @pytest.mark.parametrize("blocked", ["cache", f"cache/{SHARED_PREFIX}"])
     def test_where_nothing_can_be_kept_the_run_goes_on(self, storage, blocked):

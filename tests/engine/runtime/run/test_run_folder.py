@@ -267,20 +267,6 @@ def test_memories_are_written_when_they_change_and_go_with_the_last_state_that_n
         open_folder(tmp_path)
 
 
-def test_two_writers_of_one_run_leave_the_same_bytes(tmp_path, uninterrupted):
-    """The slower writer is two rounds behind: it skips stored rounds until the faster one has stopped."""
-    slow, _ = open_folder(tmp_path)
-    save(slow, 1)
-    fast, kept = open_folder(tmp_path)
-    assert kept.rounds_done == 1
-    save(fast, 2, 3)
-    before = content(fast.path)
-    save(slow, 2, 3)
-    assert content(fast.path) == before
-    save(slow, 4)
-    assert content(slow.path) == uninterrupted
-
-
 def test_round_that_another_process_stores_meanwhile_is_skipped(tmp_path, monkeypatch, uninterrupted):
     """The faster writer stores round 3 between the slower one's files and its manifest."""
     slow, _ = open_folder(tmp_path)

@@ -16,7 +16,6 @@ from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load_known
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
-from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run import prepare as run_setup
 from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -179,20 +178,6 @@ def test_testing_only_the_clients_that_are_asked_changes_no_other_number(tmp_pat
         assert one["personalised_accuracy"] is not None
         if there:
             assert repr(one) == repr(other)
-
-
-def test_tests_in_every_second_round_change_no_training(tmp_path):
-    often, seldom = (finish(config(evaluation={"every": every}), tmp_path) for every in (1, 2))
-    assert (
-        checkpoint.load(often, ROUNDS).state.models[0].tobytes()
-        == checkpoint.load(seldom, ROUNDS).state.models[0].tobytes()
-    )
-    tested = [
-        row["round"] for row in rows(seldom, "clients") if row["client"] == 0 and row["personalised_loss"]
-    ]
-    assert tested == [2, 3]
-    blank = rows(seldom, "clients")[0]
-    assert {blank[f"{test}_accuracy"] for test in TESTS} == {None}
 
 
 class Broken(InProcessPool):
