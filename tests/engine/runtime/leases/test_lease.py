@@ -33,11 +33,6 @@ def storage(tmp_path):
     return Storage.of(tmp_path / "runs")
 
 
-@pytest.fixture
-def time():
-    return Time()
-
-
 def lease(storage, what="paper", time=None, keys=RUN):
     return Lease(storage, what, keys, clock=(time or Time()).clock)
 
@@ -395,20 +390,10 @@ class TestOtherMachineOfTheGrid:
 
 class TestUri:
     @pytest.fixture
-    def machine(self, tmp_path, monkeypatch):
-        """Return the storage as a machine of that name sees it."""
+    def stored(self, bucket):
+        return Storage(bucket)
 
-        def storage(name):
-            monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-            return Storage.of(f"local://{tmp_path / 'bucket'}")
-
-        return storage
-
-    @pytest.fixture
-    def bucket(self, tmp_path):
-        return Storage(tmp_path / "bucket")
-
-    def test_lease_excludes_other_machines_from_its_runs_only(self, machine, bucket):
+    def test_lease_excludes_other_machines_from_its_runs_only(self, machine, stored):
         here, there = machine("here"), machine("there")
         with lease(here) as held:
             with pytest.raises(ConfigError, match="is in use: grid paper"), lease(there, "other"):
@@ -418,9 +403,9 @@ class TestUri:
             there.remove(f"drivers/{held.token}.json")
             held.renew()
             assert held.lost.is_set()
-        assert names(bucket) == []
+        assert names(stored) == []
 
-    def test_of_two_drivers_that_start_together_one_goes_on(self, machine, bucket, monkeypatch):
+    def test_of_two_drivers_that_start_together_one_goes_on(self, machine, stored, monkeypatch):
         """The second starts after the first has written, and before that has looked."""
         both = [lease(machine(name), name) for name in ("here", "there")]
         first, second = sorted(both, key=lambda held: held.token)
@@ -438,8 +423,8 @@ class TestUri:
         with first:
             first.renew()
             assert len(refused) == 1
-            assert read(bucket)["token"] == first.token
-        assert names(bucket) == []
+            assert read(stored)["token"] == first.token
+        assert names(stored) == []
 
     def test_pyarrow_sends_s3_no_condition_on_a_write(self):
         """The server would refuse the second write. Once this fails, a lease there can be exclusive."""
@@ -451,19 +436,19 @@ class TestUri:
             with remote.open_input_stream(f"{path}/x") as file:
                 assert file.read() == b"second"
 
-    def test_exiting_driver_leaves_the_lease_of_its_successor(self, machine, bucket, time):
+    def test_exiting_driver_leaves_the_lease_of_its_successor(self, machine, stored, time):
         """The first has not looked since the second took over."""
         here, there = machine("here"), machine("there")
         with lease(here, "first", time):
             time.seconds += EXPIRES_AFTER + 1
             second = lease(there, "second", time)
             second.__enter__()
-        assert read(bucket)["what"] == "second"
+        assert read(stored)["what"] == "second"
         second.__exit__(None, None, None)
-        assert names(bucket) == []
+        assert names(stored) == []
 
     def test_driver_stopped_during_a_renewal_does_not_push_over_its_successor(
-        self, machine, bucket, time, monkeypatch
+        self, machine, stored, time, monkeypatch
     ):
         here = machine("here")
         with lease(here, "first", time) as held:
@@ -472,12 +457,12 @@ class TestUri:
                 monkeypatch.undo()
                 is_ours = HeldFile.renew(held)
                 time.seconds += EXPIRES_AFTER + 1
-                bucket_file = bucket.root / f"drivers/{held.token}.json"
+                bucket_file = stored.root / f"drivers/{held.token}.json"
                 bucket_file.unlink()
-                put(bucket, elsewhere(Storage.of(bucket.root.parent / "aside"), what="second"))
+                put(stored, elsewhere(Storage.of(stored.root.parent / "aside"), what="second"))
                 return is_ours
 
             monkeypatch.setattr(HeldFile, "renew", stopped)
             assert not held.renew()
             assert held.lost.is_set()
-            assert read(bucket)["what"] == "second"
+            assert read(stored)["what"] == "second"

@@ -13,7 +13,6 @@ from fedgrid.engine.runtime.round_cache import cached_round
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import FOLDER, CacheOptions, RoundCache, kept
 from fedgrid.engine.runtime.run.session import Session
-from fedgrid.engine.runtime.storage import atomic
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.helpers.small_runs import (
     CACHE,
@@ -37,12 +36,6 @@ from tests.helpers.small_runs import (
 ALL, NOBODY = CLIENTS, 0
 PARTING = ("fedavg", "ocfl-kmeans")
 """Two whose rounds part in the second."""
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """No power cut is tested here."""
-    monkeypatch.setattr(atomic, "flush", lambda path: None)
 
 
 def ids(run):

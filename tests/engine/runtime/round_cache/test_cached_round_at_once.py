@@ -11,7 +11,6 @@ import pytest
 from fedgrid.engine.federation.clients import stopwatch
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.round_cache import cached_round
-from fedgrid.engine.runtime.storage import atomic as writing
 from tests.helpers.small_runs import (
     CLIENTS,
     ROUNDS,
@@ -27,12 +26,6 @@ from tests.helpers.small_runs import (
 HOUR = 3600.0
 PATIENCE = 60
 """Seconds after which something that should have ended is taken to hang."""
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """No power cut is tested here."""
-    monkeypatch.setattr(writing, "flush", lambda path: None)
 
 
 @pytest.fixture

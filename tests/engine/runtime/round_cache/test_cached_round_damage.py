@@ -8,7 +8,6 @@ import pytest
 
 from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import FOLDER, RoundCache
-from fedgrid.engine.runtime.storage import atomic as writing
 from tests.helpers.small_runs import (
     CLIENTS,
     Arithmetic,
@@ -25,12 +24,6 @@ from tests.helpers.small_runs import (
 KEPT = {"training": {"keep_optimizer_state": True}}
 """With a memory for each client and round in the cache."""
 ALGORITHMS = ("fedavg", "ocfl-kmeans", "ocfl-hdbscan")
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """No power cut is tested here."""
-    monkeypatch.setattr(writing, "flush", lambda path: None)
 
 
 def vanish(file, others):

@@ -301,20 +301,6 @@ class TestLimit:
 
 
 class TestAtURI:
-    @pytest.fixture
-    def bucket(self, tmp_path):
-        return tmp_path / "bucket" / "runs"
-
-    @pytest.fixture
-    def machine(self, tmp_path, monkeypatch, bucket):
-        """Return the storage as a machine of that name sees it."""
-
-        def storage(name):
-            monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-            return Storage.of(f"local://{bucket}")
-
-        return storage
-
     def test_what_one_machine_writes_another_reads(self, machine, bucket):
         here, there = machine("here"), machine("there")
         cache(here).write(NAME, entry(4.0))

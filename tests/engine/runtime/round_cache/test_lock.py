@@ -15,7 +15,6 @@ from fedgrid.engine.runtime.leases import held_file
 from fedgrid.engine.runtime.leases.held_file import EXPIRES_AFTER
 from fedgrid.engine.runtime.leases.processes import machine, start_time
 from fedgrid.engine.runtime.round_cache.lock import RoundLock
-from tests.helpers.time import Time
 
 CHECKOUT = Path(__file__).parents[4]
 
@@ -23,11 +22,6 @@ CHECKOUT = Path(__file__).parents[4]
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "cache" / "shared_prefix" / "000001-ab.lock"
-
-
-@pytest.fixture
-def time():
-    return Time()
 
 
 def holder(**changes):

@@ -1,9 +1,7 @@
 """Clients that train again and get other bits, as on a GPU: a round never mixes two trainings."""
 
 import numpy as np
-import pytest
 
-from fedgrid.engine.runtime.storage import atomic
 from tests.helpers.small_runs import (
     CLIENTS,
     Arithmetic,
@@ -15,12 +13,6 @@ from tests.helpers.small_runs import (
     trained,
     warnings,
 )
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch):
-    """No power cut is tested here."""
-    monkeypatch.setattr(atomic, "flush", lambda path: None)
 
 
 class Drifting(Arithmetic):

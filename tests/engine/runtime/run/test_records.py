@@ -195,30 +195,26 @@ def test_a_run_that_lacks_a_round_is_not_finished(tmp_path):
     assert not folder.is_done
 
 
-def test_segments_are_at_the_uri_until_they_are_joined(tmp_path, monkeypatch, whole, one_round_a_file):
-    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
-    storage = Storage.of(f"local://{tmp_path / 'bucket'}")
-    folder = RunFolder(storage, config())
+def test_segments_are_at_the_uri_until_they_are_joined(bucket, machine, whole, one_round_a_file):
+    folder = RunFolder(machine("here"), config())
     folder.open()
     save(folder, 1, 2)
-    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "elsewhere"))
-    folder = RunFolder(Storage.of(storage.uri), config())
+    folder = RunFolder(machine("elsewhere"), config())
     assert folder.open().rounds_done == 2
     save(folder, 3, 4)
-    there = tmp_path / "bucket" / folder.path.name
+    there = bucket / folder.path.name
     assert rounds_seen(there) == [1, 2, 3, 4]
     folder.finish()
     assert content(there) == content(folder.path) == whole
     assert {path.name for path in there.iterdir()} == OF_FINISHED
 
 
-def test_run_whose_first_files_were_not_sent_begins_again(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
-    storage = Storage.of(f"local://{tmp_path / 'bucket'}")
+def test_run_whose_first_files_were_not_sent_begins_again(monkeypatch, bucket, machine):
+    storage = machine("here")
     with monkeypatch.context() as patch:
         patch.setattr(Storage, "push", lambda *_: None)
         RunFolder(storage, config()).open()
     folder = RunFolder(storage, config())
     assert folder.open() is None
     save(folder, 1)
-    assert read_manifest(tmp_path / "bucket" / folder.path.name).rounds_done == 1
+    assert read_manifest(bucket / folder.path.name).rounds_done == 1

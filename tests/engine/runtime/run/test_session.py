@@ -2,7 +2,6 @@
 
 import os
 from errno import EDQUOT, ENOSPC
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,7 +12,6 @@ from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.record_names import PROBABILITY_SCORES, SCORES, TESTS
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load_known
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run import prepare as run_setup
@@ -25,23 +23,7 @@ from fedgrid.engine.runtime.storage.remote import Remote
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import read_manifest
 from tests.helpers.manifests import list_files
-from tests.helpers.small_runs import settings_of
-from tests.helpers.stored_runs import CLOCKS
-
-NOWHERE = Path("no-data-needed")
-ROUNDS = 3
-
-
-def config(clients=6, **given):
-    """Forty draws a client, two local epochs, fifty images at the server."""
-    values = {
-        "clients": clients,
-        "algorithm": "fedavg",
-        "training": {"rounds": ROUNDS, "local_epochs": 2, **given.pop("training", {})},
-        "split": {"draws": 40, "server_images": 50, **settings_of(given.pop("split", {}))},
-        **given,
-    }
-    return complete(values, NOWHERE)
+from tests.helpers.small_runs import NOWHERE, ROUNDS, config, numbers
 
 
 def session():
@@ -58,11 +40,6 @@ def finish(run, storage, opened=None):
 
 def rows(folder, name="rounds"):
     return pq.read_table(folder / f"{name}.parquet").to_pylist()
-
-
-def numbers(folder):
-    """Return the bytes of everything that no clock was read for."""
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name not in CLOCKS}
 
 
 def test_a_run_from_start_to_end(tmp_path):
@@ -312,13 +289,8 @@ def test_memory_is_in_the_timings_each_process_once(tmp_path):
     assert 50 < first <= second <= third <= own_peak().megabytes
 
 
-def test_a_run_goes_on_on_another_machine(tmp_path, monkeypatch):
+def test_a_run_goes_on_on_another_machine(tmp_path, bucket, machine):
     """Two rounds here, the third there, by a URI alone: what is kept is what a plain folder would have."""
-
-    def machine(name):
-        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-        return Storage.of(f"local://{tmp_path / 'bucket'}")
-
     run, here, there = config(), machine("here"), machine("there")
     opened = session()
     assert opened.open(run, here) == 0
@@ -327,25 +299,23 @@ def test_a_run_goes_on_on_another_machine(tmp_path, monkeypatch):
     opened = session()
     assert opened.open(run, there) == 2
     opened.next_round()
-    kept = numbers(folder_of(tmp_path / "bucket", run))
+    kept = numbers(folder_of(bucket, run))
     assert kept == numbers(folder_of(there.root, run)) == numbers(finish(run, tmp_path / "plain"))
-    log = (folder_of(tmp_path / "bucket", run) / "log.txt").read_text().splitlines()
+    log = (folder_of(bucket, run) / "log.txt").read_text().splitlines()
     assert [line.split(" ", 2)[2] for line in log] == ["starts", "continues after round 2", "finished"]
     here.pull_marks()
     assert RunFolder(here, run).is_done
     assert session().open(run, here) == 3
 
 
-def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch):
+def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch, bucket, machine):
     """Killed while round 3 was sent: its records are there, its state is cut, the manifest is round 2's."""
-    monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "here"))
-    storage = Storage.of(f"local://{tmp_path / 'bucket'}")
-    run = config()
-    bucket = folder_of(tmp_path / "bucket", run)
+    run, storage = config(), machine("here")
+    there = folder_of(bucket, run)
 
     def send_half(remote, path, name, plain=Remote.send):
         if name.endswith("state-000003.safetensors"):
-            (tmp_path / "bucket" / name).write_bytes(path.read_bytes()[:100])
+            (there / path.name).write_bytes(path.read_bytes()[:100])
             raise KeyboardInterrupt
         plain(remote, path, name)
 
@@ -357,8 +327,8 @@ def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch):
             opened.next_round()
         with pytest.raises(KeyboardInterrupt):
             opened.next_round()
-    assert read_manifest(bucket).rounds_done == 2
+    assert read_manifest(there).rounds_done == 2
     opened = session()
     assert opened.open(run, storage) == 2
     opened.next_round()
-    assert numbers(bucket) == numbers(finish(run, tmp_path / "whole"))
+    assert numbers(there) == numbers(finish(run, tmp_path / "whole"))

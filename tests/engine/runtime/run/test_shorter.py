@@ -1,30 +1,23 @@
 """Runs that start with the rounds of a finished run of the same configuration, but for fewer rounds."""
 
-from pathlib import Path
 from shutil import copytree
 
 import pytest
 
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.round_cache.files import CacheOptions
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.run.shorter import shorter_run
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import Part, read_manifest
+from tests.helpers import small_runs
 from tests.helpers.manifests import list_files
-from tests.helpers.stored_runs import CLOCKS
-
-NOWHERE = Path("no-data-needed")
+from tests.helpers.small_runs import NOWHERE, numbers
 
 
 def config(rounds=5, **given):
-    """Six clients with twenty images each, and one local epoch."""
-    training = {"rounds": rounds, "local_epochs": 1}
-    split = {"draws": 20, "server_images": 20}
-    values = {"clients": 6, "algorithm": "fedavg", "training": training, "split": split}
-    return complete({**values, **given}, NOWHERE)
+    return small_runs.config(**{**given, "training": {"rounds": rounds}})
 
 
 def opened(run, storage, **options):
@@ -39,12 +32,6 @@ def finish(run, storage):
     for _ in range(had, run.training.rounds):
         session.next_round()
     return had
-
-
-def numbers(storage, run):
-    """Return the bytes of everything that no clock was read for."""
-    paths = sorted(folder_of(storage, run).iterdir())
-    return {path.name: path.read_bytes() for path in paths if path.name not in CLOCKS}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +50,7 @@ def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, evaluation, 
     finish(run.with_rounds(3), tmp_path / "taken")
     assert finish(run, tmp_path / "taken") == common
     finish(run, tmp_path / "whole")
-    assert numbers(tmp_path / "taken", run) == numbers(tmp_path / "whole", run)
+    assert numbers(folder_of(tmp_path / "taken", run)) == numbers(folder_of(tmp_path / "whole", run))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from fedgrid.engine.runtime.storage.remote import Remote
 from fedgrid.engine.runtime.storage.storage import GIVE_UP_AFTER, Storage
 from fedgrid.manifest import FileEntry
-from tests.helpers.time import Time
 
 
 class Shelf(LocalFileSystem):
@@ -34,23 +33,6 @@ SCHEMES = ("local", "shelf")
 @pytest.fixture(params=SCHEMES)
 def uri(request, tmp_path):
     return f"{request.param}://{tmp_path / 'bucket' / 'runs'}"
-
-
-@pytest.fixture
-def bucket(tmp_path):
-    """Return where the files of `uri` are."""
-    return tmp_path / "bucket" / "runs"
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch, uri):
-    """Return the storage as a machine of that name sees it."""
-
-    def storage(name):
-        monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / name))
-        return Storage.of(uri)
-
-    return storage
 
 
 def write(storage, name, text):
@@ -365,11 +347,6 @@ def test_a_missing_package_is_named():
         ConfigError, match=r"^--storage absent://host/runs: cannot be reached \(Install no_such_package\)"
     ):
         Storage.of("absent://host/runs").check_writable()
-
-
-@pytest.fixture
-def time():
-    return Time()
 
 
 def patient(storage, time, warnings=None):
