@@ -114,19 +114,41 @@ def flip(path):
     path.write_bytes(whole)
 
 
+STATE = "state-{:06d}.safetensors".format
+DAMAGED = {
+    "the newest state": (3, [STATE(3)], 2, {STATE(3)}),
+    **{f"{table} of a run that goes on": (3, [table], 2, {STATE(3), table}) for table in schemas()},
+    **{
+        f"{table} of a finished run": (ROUNDS, [table], 0, {MANIFEST, *schemas(), STATE(3), STATE(4)})
+        for table in schemas()
+    },
+    "the manifest": (2, [MANIFEST], 1, {MANIFEST}),
+    "the manifest of a finished run": (ROUNDS, [MANIFEST], ROUNDS, {MANIFEST}),
+    "both manifests": (2, [MANIFEST, BEFORE], 0, {MANIFEST, *schemas(), STATE(1), STATE(2)}),
+}
+"""Rounds that were saved, what is damaged, rounds that are left, and what is set aside if it is there."""
+
+
 @pytest.mark.parametrize("damage", [remove, flip])
-def test_damaged_newest_state_repeats_its_round(tmp_path, uninterrupted, damage):
+@pytest.mark.parametrize(("rounds", "names", "left", "set_aside"), DAMAGED.values(), ids=DAMAGED)
+def test_damaged_file_costs_the_rounds_that_need_it(
+    tmp_path, uninterrupted, rounds, names, left, set_aside, damage
+):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3)
-    damage(folder.path / "state-000003.safetensors")
-    damaged = folder.path / "state-000003.safetensors"
-    before = damaged.read_bytes() if damaged.exists() else None
+    save(folder, *range(1, rounds + 1))
+    if rounds == ROUNDS:
+        folder.finish()
+    paths = [records_in(folder.path).get(name, folder.path / name) for name in names]
+    for path in paths:
+        damage(path)
+    assert (folder.damage() is None) == (names == [STATE(3)]), "of states only the sizes are compared"
     folder, kept = open_folder(tmp_path)
-    assert kept.rounds_done == 2
-    assert aside(folder.path) == ([] if before is None else [damaged.name])
-    if before is not None:
-        assert (folder.path / "damaged-1" / damaged.name).read_bytes() == before
-    save(folder, 3, 4)
+    assert (kept.rounds_done if kept else 0) == left
+    found = {re.sub(r"(-0.*)?\.parquet", "", name) for name in aside(folder.path)}
+    assert found == set_aside - (set(names) if damage is remove else set())
+    log = (folder.path / "log.txt").read_text()
+    assert log.count(f"warning: {paths[0]} is damaged (") == 1
+    save(folder, *range(left + 1, ROUNDS + 1))
     assert content(folder.path) == uninterrupted
 
 
@@ -162,41 +184,6 @@ def test_run_with_only_damaged_states_is_refused(tmp_path):
         assert f"{folder.path}/state-{number:06d}.safetensors is damaged (" in str(refusal.value)
 
 
-@pytest.mark.parametrize("damage", [remove, flip])
-@pytest.mark.parametrize("table", sorted(schemas()))
-def test_damaged_records_repeat_the_last_round(tmp_path, uninterrupted, table, damage):
-    """Those of the manifest before are whole."""
-    folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3)
-    path = records_in(folder.path)[table]
-    damage(path)
-    folder, kept = open_folder(tmp_path)
-    assert kept.rounds_done == 2
-    log = (folder.path / "log.txt").read_text()
-    assert log.count(f"warning: {path} is damaged (") == log.count(": rounds after 2 are run again\n") == 1
-    there = [] if damage is remove else [path.name]
-    assert aside(folder.path) == sorted(["state-000003.safetensors", *there])
-    save(folder, 3, 4)
-    assert content(folder.path) == uninterrupted
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_damaged_records_of_a_finished_run_restart_it(tmp_path, uninterrupted, name):
-    folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3, 4)
-    folder.finish()
-    flip(folder.path / name)
-    folder, kept = open_folder(tmp_path)
-    assert kept is None
-    assert not folder.is_done
-    log = (folder.path / "log.txt").read_text()
-    assert log.count(f"warning: {folder.path / name} is damaged (") == 1
-    assert log.count(": all rounds are run again\n") == 1
-    assert {*TABLES, MANIFEST} <= {*aside(folder.path)}
-    save(folder, *range(1, ROUNDS + 1))
-    assert content(folder.path) == uninterrupted
-
-
 def test_finished_run_whose_states_were_deleted_restarts_if_its_records_are_damaged(tmp_path):
     folder, _ = open_folder(tmp_path)
     save(folder, 1, 2, 3, 4)
@@ -205,34 +192,6 @@ def test_finished_run_whose_states_were_deleted_restarts_if_its_records_are_dama
         state.unlink()
     flip(folder.path / "rounds.parquet")
     assert open_folder(tmp_path)[1] is None
-
-
-@pytest.mark.parametrize("damage", [remove, flip])
-@pytest.mark.parametrize("rounds", [2, ROUNDS])
-def test_damaged_manifest_goes_on_from_the_one_before(tmp_path, uninterrupted, rounds, damage):
-    folder, _ = open_folder(tmp_path)
-    save(folder, *range(1, rounds + 1))
-    if rounds == ROUNDS:
-        folder.finish()
-    damage(folder.path / MANIFEST)
-    assert folder.damage().startswith(f"{folder.path / MANIFEST} is damaged (")
-    folder, kept = open_folder(tmp_path)
-    assert kept.rounds_done == (1 if rounds == 2 else ROUNDS)
-    assert aside(folder.path) == ([] if damage is remove else [MANIFEST])
-    save(folder, *range(kept.rounds_done + 1, ROUNDS + 1))
-    assert content(folder.path) == uninterrupted
-
-
-def test_run_with_both_manifests_damaged_starts_over(tmp_path, uninterrupted):
-    folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2)
-    for name in (MANIFEST, BEFORE):
-        flip(folder.path / name)
-    folder, kept = open_folder(tmp_path)
-    assert kept is None
-    assert {MANIFEST, "state-000001.safetensors", "state-000002.safetensors"} < {*aside(folder.path)}
-    save(folder, *range(1, ROUNDS + 1))
-    assert content(folder.path) == uninterrupted
 
 
 @pytest.mark.parametrize("name", ["done.json", "state-000002.sha256"])
