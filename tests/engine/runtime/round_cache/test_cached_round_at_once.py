@@ -73,9 +73,14 @@ class Awaited(InProcessPool):
 
 
 class Doomed(Awaited):
-    """Fails once another run waits."""
+    """Sets `begun`, and fails once another run waits."""
+
+    def __init__(self, waits, begun):
+        super().__init__(waits)
+        self._begun = begun
 
     def train(self, tasks, models, memories):
+        self._begun.set()
         assert self._waits.wait(PATIENCE)
         raise ZeroDivisionError
 
@@ -119,16 +124,11 @@ class TestInThreads:
         runs = [config("fedavg"), config("sattler")]
         begun = Event()
 
-        class First(Doomed):
-            def train(self, tasks, models, memories):
-                begun.set()
-                return super().train(tasks, models, memories)
-
         def second():
             assert begun.wait(PATIENCE)
             return play(runs[1], tmp_path)
 
-        error, _ = at_once(lambda: play(runs[0], tmp_path, First(waits)), second)
+        error, _ = at_once(lambda: play(runs[0], tmp_path, Doomed(waits, begun)), second)
         assert isinstance(error, ZeroDivisionError)
         assert trained(runs[1], tmp_path) == [CLIENTS] * ROUNDS
         play(runs[0], tmp_path)
@@ -152,76 +152,33 @@ class Stuck(InProcessPool):
         return results
 
 
-def listen(connection):
-    """Play the runs that come, one after the other."""
-    connection.send("there")
-    while True:
-        run, root, gets_stuck = connection.recv()
-        play(run, root, Stuck(connection) if gets_stuck else InProcessPool())
-        connection.send("finished")
+def play_until_stuck(run, root, connection):
+    play(run, root, Stuck(connection))
 
 
-class Other:
-    """Another process, which plays runs when told to."""
+def test_waiting_run_goes_on_after_the_process_that_trains_is_killed(tmp_path, waits):
+    """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
+    killed, run = config(), config("sattler")
+    spawn = get_context("spawn")
+    connection, theirs = spawn.Pipe()
+    process = spawn.Process(target=play_until_stuck, args=(killed, tmp_path, theirs), daemon=True)
+    process.start()
+    assert connection.poll(PATIENCE), "hangs"
+    assert connection.recv() == "stuck"
+    (lock,) = locks(tmp_path)
+    assert lock.name.startswith("000002-")
+    assert files(tmp_path, "000002-*") == []
 
-    def __init__(self):
-        spawn = get_context("spawn")
-        self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=listen, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-        assert self.says() == "there"
+    def kill():
+        assert waits.wait(PATIENCE)
+        process.kill()
+        process.join(PATIENCE)
 
-    @property
-    def is_alive(self):
-        return self._process.is_alive()
-
-    def play(self, run, root, gets_stuck=False):
-        self._connection.send((run, root, gets_stuck))
-
-    def says(self):
-        assert self._connection.poll(PATIENCE), "hangs"
-        return self._connection.recv()
-
-    def kill(self):
-        self._process.kill()
-        self._process.join(PATIENCE)
-
-
-@pytest.fixture(scope="module")
-def others():
-    """Those that were started: each costs seconds."""
-    started = []
-    yield started
-    for other in started:
-        other.kill()
-
-
-@pytest.fixture
-def other(others):
-    others[:] = [other for other in others if other.is_alive] or [Other()]
-    return others[0]
-
-
-class TestInProcesses:
-    def test_waiting_process_goes_on_after_the_trainer_is_killed(self, tmp_path, other, waits):
-        """The kill comes when the other one has looked in vain; the dead one's round 1 is taken."""
-        killed, run = config(), config("sattler")
-        other.play(killed, tmp_path, gets_stuck=True)
-        assert other.says() == "stuck"
-        (lock,) = locks(tmp_path)
-        assert lock.name.startswith("000002-")
-        assert files(tmp_path, "000002-*") == []
-
-        def kill():
-            assert waits.wait(PATIENCE)
-            other.kill()
-
-        assert at_once(lambda: play(run, tmp_path), kill)[1] is None
-        assert differing(run, tmp_path) == []
-        assert trained(run, tmp_path) == [0, CLIENTS, CLIENTS]
-        assert rows(run, tmp_path)[1]["waited_seconds"] > 0
-        assert locks(tmp_path) == []
-        play(killed, tmp_path)
-        assert differing(killed, tmp_path) == []
-        assert trained(killed, tmp_path) == [CLIENTS, 0, 0]
+    assert at_once(lambda: play(run, tmp_path), kill)[1] is None
+    assert differing(run, tmp_path) == []
+    assert trained(run, tmp_path) == [0, CLIENTS, CLIENTS]
+    assert rows(run, tmp_path)[1]["waited_seconds"] > 0
+    assert locks(tmp_path) == []
+    play(killed, tmp_path)
+    assert differing(killed, tmp_path) == []
+    assert trained(killed, tmp_path) == [CLIENTS, 0, 0]
