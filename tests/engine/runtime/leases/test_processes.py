@@ -20,12 +20,6 @@ def running():
         yield process
 
 
-def ended():
-    with running() as process:
-        started = start_time(process.pid)
-    return process.pid, started
-
-
 @pytest.fixture
 def rename():
     """Return a function that gives this process another name, for the test."""
@@ -35,19 +29,18 @@ def rename():
     name.write_bytes(before)
 
 
-def test_running_process_is_not_gone():
+def test_process_is_gone_once_it_has_ended():
     assert not is_gone(os.getpid(), start_time(os.getpid()))
     with running() as process:
-        assert not is_gone(process.pid, start_time(process.pid))
+        started = start_time(process.pid)
+        assert not is_gone(process.pid, started)
+    assert is_gone(process.pid, started)
 
 
-def test_ended_process_is_gone():
-    assert is_gone(*ended())
-
-
-def test_process_is_gone_if_its_number_is_reused():
-    assert is_gone(os.getpid(), "1")
-    assert is_gone(os.getpid(), "")
+@pytest.mark.parametrize("number", [os.getpid(), 2**31, 2**64, -(2**64)])
+def test_process_of_another_start_or_of_an_impossible_number_is_gone(number):
+    assert is_gone(number, "1")
+    assert is_gone(number, "")
 
 
 def test_zombie_is_gone():
@@ -57,11 +50,6 @@ def test_zombie_is_gone():
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert start_time(process.pid) == ""
         assert is_gone(process.pid, started)
-
-
-@pytest.mark.parametrize("number", [2**31, 2**64, -(2**64)])
-def test_process_with_an_impossible_number_is_gone(number):
-    assert is_gone(number, "1")
 
 
 def test_process_of_another_user_is_not_gone(monkeypatch):

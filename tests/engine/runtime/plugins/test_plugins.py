@@ -82,11 +82,6 @@ class TestLoading:
         active.use([write(ALGORITHM), write(ALGORITHM, "copy.py")])
         assert "own" in ALGORITHMS
 
-    def test_changed_file_is_loaded_again(self, write):
-        active.use([write(ALGORITHM)])
-        active.use([write(ALGORITHM.replace("OWN", "NEW"))])
-        assert ALGORITHMS["own"].title == "NEW"
-
     def test_constant_that_a_file_draws_is_the_same_in_each_process_and_moves_no_generator(self, write):
         numbers = "random.random(), np.random.rand(), torch.rand(1).item()"
         text = f"import random\nimport numpy as np\nimport torch\nNUMBERS = {numbers}\n{ALGORITHM}"
@@ -173,10 +168,6 @@ class TestLoading:
             config(model="own-model")
         for part in ("mine.py, line", "model own-model: ", *named):
             assert part in str(caught.value)
-
-    def test_title_with_brackets_is_accepted(self, write):
-        active.use([write(ALGORITHM.replace("OWN", "OWN [v2] $\\\\alpha$"))])
-        assert ALGORITHMS["own"].title == "OWN [v2] $\\alpha$"
 
     def test_aggregator_of_a_plugin_is_taken_under_any_algorithm_and_is_part_of_the_runs_id(self, write):
         """Krum's scores are 4, 4, 4, 4 and 294, so that it takes the first."""

@@ -128,7 +128,7 @@ MEMORIES = [
 class TestClientMemories:
     """A file for each client, written in the rounds that change it."""
 
-    def test_are_files_named_by_client_and_round(self, tmp_path, three_rounds):
+    def test_are_files_named_by_client_and_round_and_come_back_with_each_state(self, tmp_path, three_rounds):
         saved = None
         for each in three_rounds:
             saved = save(tmp_path, each, saved)
@@ -138,11 +138,6 @@ class TestClientMemories:
             3: [state_name(3), *MEMORIES[1]],
         }
         assert files(tmp_path) == sorted(saved.files)
-
-    def test_come_back_with_each_state(self, tmp_path, three_rounds):
-        saved = None
-        for each in three_rounds:
-            saved = save(tmp_path, each, saved)
         for number, each in enumerate(three_rounds, start=1):
             assert described(checkpoint.load(tmp_path, number, saved)) == described(each)
 

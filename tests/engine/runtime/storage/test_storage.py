@@ -269,13 +269,15 @@ def test_sizes_at_a_uri_ignore_the_mirror(machine, tmp_path):
     assert set(files(here.root)) == {"cache/a/one", "cache/a/b/two", "stored", "run/empty"}
 
 
-def test_sizes_omit_partial_files(tmp_path, machine, bucket):
+def test_partial_files_of_a_killed_process_are_neither_listed_nor_pulled(tmp_path, machine, bucket):
     half = f"cache/log.txt{PARTIAL}1-ab"
     plain, here = Storage.of(tmp_path / "folder"), machine("here")
     write(plain, half, "half")
     (bucket / "cache").mkdir(parents=True)
     (bucket / half).write_text("half")
     assert plain.sizes("cache") == here.sizes("cache") == {}
+    here.pull("cache")
+    assert files(here.root) == {}
 
 
 def test_sizes_omit_files_deleted_meanwhile(tmp_path, monkeypatch):
@@ -300,14 +302,6 @@ def test_sizes_of_a_uri_that_cannot_be_read_are_an_error_in_one_line(machine, ur
     message = f"{uri} cannot be read (Access Denied); run the same command again to continue"
     with pytest.raises(RunError, match=f"^{re.escape(message)}$"):
         machine("here").sizes("cache")
-
-
-def test_partial_files_of_a_killed_process_are_not_pulled(machine, bucket):
-    here = machine("here")
-    (bucket / "run").mkdir(parents=True)
-    (bucket / "run" / f"log.txt{PARTIAL}1-ab").write_text("half")
-    here.pull("run")
-    assert files(here.root) == {}
 
 
 def test_check_writable_leaves_no_file(machine, bucket, tmp_path):
