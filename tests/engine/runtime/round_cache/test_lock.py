@@ -140,6 +140,12 @@ class TestLocalHolders:
         assert path.exists()
         taken(path).release()
 
+    def test_hanging_local_holder_loses_the_lock(self, path, time):
+        put(path, holder(renewed=f"{time.seconds - EXPIRES_AFTER - 0.1:020.6f}"))
+        lock = RoundLock(path, time.clock)
+        assert lock.take()
+        lock.release()
+
 
 UNKNOWN = {
     "another host, the process has ended": holder(host="far", started="1"),
