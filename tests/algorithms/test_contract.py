@@ -33,7 +33,8 @@ ALONE = "solo"
 """The algorithm whose clients are apart from the start; its server has no settings."""
 CHOOSING = ("ifca", "flis-dc", "flis-dc-as-published")
 """Algorithms whose clients choose among models in every round."""
-RIGHT = [name for name in NAMES if not name.endswith("-as-published") and name != ALONE]
+RIGHT = [name for name in NAMES if not name.endswith("-as-published") and name not in (ALONE, "ifca")]
+"""Algorithms that keep clients with the same updates in one cluster."""
 
 ACTING = {
     "sattler": {"epsilon_1": 1.0, "epsilon_2": 1.0, "cooldown": 3},
@@ -111,11 +112,6 @@ def test_algorithm_that_says_that_it_trains_plainly_sends_no_rule(name):
     assert not algorithm.traits.trains_plainly or {order.rule for order in orders} == {PLAIN}
 
 
-@pytest.mark.parametrize("name", ["fedprox", "fednova", "scaffold", "per-fedavg", "lg-fedavg"])
-def test_algorithm_with_a_rule_of_its_own_says_so(name):
-    assert not create(name).traits.trains_plainly
-
-
 @pytest.mark.parametrize("name", ["fedavg", "ocfl-kmeans", "ifca", "flis-dc", "flis-hc", "louvain"])
 def test_algorithm_with_a_local_rule_does_not_train_plainly(name):
     assert not create(name, {"local": {"name": "fedprox", "mu": 0.1}}).traits.trains_plainly
@@ -136,13 +132,6 @@ def test_partition_changes_only_in_rounds_reported_as_clustered(name):
 )
 def test_the_hidden_groups_are_found(name):
     state, _ = six_rounds(name)[-1]
-    assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
-
-
-@pytest.mark.parametrize("name", ["ocfl-kmeans", "ocfl-affinity", "ocfl-hdbscan"])
-def test_the_hidden_groups_are_found_with_partial_participation(name):
-    """Who was absent at the split, in round 3 or 4, has come since."""
-    state, _ = Federation(participation=TWO_THIRDS).play(acting(name), range(8))[-1]
     assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
 
 
@@ -257,10 +246,11 @@ DEGENERATE = {
     "huge updates": (6, clients(*[(1e15 * x, 1e15 * y) for x, y in SIX])),
     "one huge update": (6, clients((1e12, 1e12), *SIX[1:])),
 }
+ALIKE = ("all identical", "all zero", "one client", "two identical clients")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_degenerate_rounds_raise_nothing(name):
+def test_degenerate_rounds_raise_nothing_and_split_no_clients_that_are_alike(name):
     """Round 0 is cold (parallel updates), then the case comes four times, then the clients are back."""
     algorithm = create(name, EAGER.get(name, {}))
     for case, (num_clients, vectors) in DEGENERATE.items():
@@ -270,18 +260,8 @@ def test_degenerate_rounds_raise_nothing(name):
         for round_index, given in enumerate([cold, *[vectors] * 4, clients(*SIX[:num_clients])]):
             state, _ = step(algorithm, state, round_index, given)
             check_valid(state, num_clients)
-
-
-@pytest.mark.parametrize("name", [name for name in RIGHT if name != "ifca"])
-def test_updates_that_cannot_be_told_apart_are_not_split(name):
-    algorithm = create(name, EAGER.get(name, {}))
-    for case in ("all identical", "all zero", "one client", "two identical clients"):
-        print(case)  # Shown with a failure.
-        num_clients, vectors = DEGENERATE[case]
-        state = start(algorithm, num_clients)
-        for round_index, given in enumerate([clients(*[(1.0, 1.0)] * num_clients), vectors, vectors]):
-            state, _ = step(algorithm, state, round_index, given)
-        assert partition(state) == {frozenset(range(num_clients))}
+            if case in ALIKE and name in RIGHT and round_index < 5:
+                assert partition(state) == {frozenset(range(num_clients))}
 
 
 @pytest.mark.parametrize("name", NAMES)

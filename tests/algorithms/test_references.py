@@ -45,21 +45,10 @@ class TestSolo:
         [order] = orders_of(solo, start(solo, 3), (1,)).values()
         assert solo.traffic(order, layout_of(2)) == Traffic(down=0, up=0)
 
-    def test_there_is_no_server_to_set(self):
-        with pytest.raises(ValueError, match="server_optimizer"):
-            create("solo", {"server_optimizer": "adam"})
-
     def test_what_is_not_sent_is_not_clipped(self):
         uplink = [{"clip": 1e-3}]
         assert prepare(config("fedavg", uplink=uplink), NOWHERE)[0].uplink
         assert prepare(config("solo", uplink=uplink), NOWHERE)[0].uplink == ()
-
-    def test_rounds_record_no_bytes_and_a_model_for_each_client(self, tmp_path):
-        run = config("solo")
-        play(run, tmp_path, cache=None)
-        for row in rows(run, tmp_path, "rounds"):
-            assert (row["bytes_down"], row["bytes_up"], row["clusters"], row["clustered"]) == (0, 0, 6, False)
-        assert len({row["generalised_loss"] for row in rows(run, tmp_path, "clients")[-6:]}) == 6
 
 
 class TestOracle:
@@ -77,11 +66,6 @@ class TestOracle:
         state, diagnostics = step(oracle, state, 0, vectors)
         assert [model.tolist() for model in state.models] == [[3, 2], [1, 5], [0, 1]]
         assert not diagnostics.clustered
-
-    def test_each_hidden_group_has_moments_of_its_own(self):
-        _, state = revealed(server_optimizer="adam")
-        assert state.arrays["cluster_first"].shape == state.arrays["cluster_second"].shape == (3, 2)
-        check_valid(state, 5)
 
     def test_partition_is_right_from_round_1_also_for_newcomers(self, tmp_path):
         run = config("oracle", joins={5: 3})
@@ -114,10 +98,6 @@ class TestSharedRounds:
         }
         for run in runs.values():
             assert differing(run, tmp_path) == []
-
-    def test_references_start_before_the_runs_that_need_their_first_round(self):
-        keys = {name: create(name).start_order_key() for name in ("solo", "oracle", "ocfl-kmeans", "fedavg")}
-        assert max(keys["solo"], keys["oracle"]) < keys["ocfl-kmeans"] < keys["fedavg"]
 
     def test_solo_fills_the_round_cache_with_no_means_of_single_clients(self, tmp_path):
         play(config("solo"), tmp_path)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fedgrid.algorithms.clustering.clusterers import HDBSCAN, AffinityPropagation, KMeans, MeanShift
 from fedgrid.algorithms.contract.base import Algorithm
 from fedgrid.algorithms.registry import ALGORITHMS, create
 
@@ -64,28 +63,6 @@ def test_similarity_is_over_the_parameters_and_as_published_over_the_state(name)
     assert create(name, {"similarity_over": other}).settings.similarity_over == other
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in ALGORITHMS if name != "solo" and not name.startswith("flis-dc")]
-)
-def test_every_algorithm_with_a_server_takes_the_server_settings(name):
-    settings = create(name, {"server_learning_rate": 0.5, "server_optimizer": "adam"}).settings
-    assert settings.server_learning_rate == 0.5
-    assert settings.server_optimizer == "adam"
-
-
-@pytest.mark.parametrize(
-    ("name", "clusterer"),
-    [
-        ("ocfl-kmeans", KMeans),
-        ("ocfl-affinity", AffinityPropagation),
-        ("ocfl-meanshift", MeanShift),
-        ("ocfl-hdbscan", HDBSCAN),
-    ],
-)
-def test_each_ocfl_has_its_clusterer(name, clusterer):
-    assert isinstance(create(name, {"window": 3}).settings.clusterer, clusterer)
-
-
 def test_the_papers_settings_are_the_defaults():
     kmeans, hdbscan = (create(name, {}).settings.clusterer for name in ("ocfl-kmeans", "ocfl-hdbscan"))
     assert kmeans.num_clusters == 3
@@ -101,31 +78,7 @@ def test_the_papers_settings_are_the_defaults():
     assert (published.cooldown, published.linkage) == (20, "complete")
 
 
-def test_overrides_reach_the_clusterer():
-    assert create("ocfl-kmeans", {"clusterer": {"name": "kmeans", "num_clusters": 5}}).settings.clusterer == (
-        KMeans(num_clusters=5)
-    )
-
-
-def test_create_leaves_the_overrides_alone():
-    overrides = {"window": 2}
-    create("ocfl-kmeans", overrides)
-    assert overrides == {"window": 2}
-
-
 def test_an_unknown_name_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="ocfl-kmean'.*ocfl-kmeans") as caught:
         create("ocfl-kmean", {})
     assert all(name in str(caught.value) for name in ALGORITHMS)
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_typo_in_a_setting_is_refused_by_name(name):
-    with pytest.raises(ValueError, match="server_learning_rte"):
-        create(name, {"server_learning_rte": 1.0})
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_settings_cannot_be_changed_afterwards(name):
-    with pytest.raises(ValueError, match="frozen"):
-        create(name, {}).settings.similarity_over = "state"

@@ -151,6 +151,11 @@ def play(
     return history
 
 
+def rounds_clustered(history: Iterable[tuple[State, Diagnostics]]) -> list[int]:
+    """Return the rounds, from 0, that are reported as clustered."""
+    return [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
+
+
 def groups_of(labels: Iterable[int]) -> set[frozenset[int]]:
     """Return the partition that these labels describe, whatever the labels are called."""
     labels = [int(label) for label in labels]

@@ -1,20 +1,16 @@
 """What the server makes of a group's vectors: the mean, the median, and who refuses the latter."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustered.flis.dynamic import cluster_models
 from fedgrid.algorithms.clustering.latecomers import regroup
-from fedgrid.algorithms.contract.aggregator import AGGREGATORS, MEAN, Median
+from fedgrid.algorithms.contract.aggregator import MEAN, Median
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.algorithms.updates.products import BLOCK
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.errors import ConfigError
-from fedgrid.engine.runtime.configuration.complete import complete
 from tests.helpers.small_cases import (
     Federation,
     check_valid,
@@ -39,12 +35,6 @@ def test_median_of_each_entry_leaves_out_the_one_that_lies():
     """The mean is (3.6, 2); the middle values are 2 of 1, 2, 2, 3, 10 and 0 of -1, 0, 0, 1, 10."""
     assert median(FIVE) == [2, 0]
     assert MEAN.combine([frozen(vector) for vector in FIVE]).tolist() == pytest.approx([3.6, 2])
-
-
-def test_between_two_middle_values_is_their_mean():
-    assert median([(1, 4), (2, 0), (8, 1), (3, 9)]) == [2.5, 2.5]
-    assert median([(1, 4), (2, 0)]) == [1.5, 2]
-    assert median([(1, 4)]) == [1, 4]
 
 
 def test_weighted_median_has_half_of_the_weight_on_either_side():
@@ -129,10 +119,6 @@ AVERAGING = [name for name in ALGORITHMS if hasattr(ALGORITHMS[name].settings, "
 OWN_SUMS = ("scaffold", "fednova")
 
 
-def test_every_algorithm_with_a_server_can_aggregate():
-    assert set(ALGORITHMS) - set(AVERAGING) == {"solo"}
-
-
 @pytest.mark.parametrize(
     "name", [name for name in AVERAGING if name not in (*OWN_SUMS, "flis-hc-as-published")]
 )
@@ -153,28 +139,3 @@ def test_mean_is_the_default_and_is_not_written_down(name):
     written = create(name, MEDIAN).settings.model_dump(mode="json")
     assert written["aggregate"] == {"name": "median"}
     assert create(name, written).settings == create(name, MEDIAN).settings
-
-
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        *OWN_SUMS,
-        *({"name": name, "local": local} for name in ("fedavg", "ocfl-kmeans") for local in OWN_SUMS),
-    ],
-    ids=str,
-)
-def test_sums_of_an_algorithms_own_refuse_another_aggregator(algorithm):
-    given = algorithm if isinstance(algorithm, dict) else {"name": algorithm}
-    with pytest.raises(ConfigError, match="aggregate = median: (scaffold|fednova).*leave aggregate out"):
-        config({**given, **MEDIAN}, training={"optimizer": "sgd"})
-
-
-def test_noise_of_the_server_refuses_another_aggregator():
-    with pytest.raises(ConfigError, match="central_noise.*aggregate: mean"):
-        config({"name": "fedavg", **MEDIAN}, uplink=[{"clip": 1.0}], privacy={"central_noise": 1.0})
-
-
-def test_unknown_aggregator_is_refused_with_the_known_ones():
-    with pytest.raises(ConfigError, match="unknown aggregator 'krum'; known: mean, median"):
-        complete({"algorithm": {"name": "fedavg", "aggregate": "krum"}}, Path("nowhere"))
-    assert list(AGGREGATORS) == ["mean", "median"]

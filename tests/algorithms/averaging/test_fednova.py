@@ -8,11 +8,10 @@ from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
 from tests.helpers.quadratic import QuadraticSource, layout, train
 from tests.helpers.small_cases import frozen, layout_of, rng
-from tests.helpers.small_runs import Counting, config, content, play, rows
+from tests.helpers.small_runs import config, content, play, rows
 
 CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
 TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
@@ -80,27 +79,6 @@ def test_models_are_those_of_the_paper(weights, mu):
         assert model == pytest.approx(expected, abs=1e-6)
 
 
-def test_one_round_of_fednova_moves_along_the_mean_gradient_where_averaging_does_not():
-    """Near the start an update is tau steps along one gradient: FedNova's mean has the direction of the mean
-    gradient, FedAvg's leans towards the client with most steps."""
-    gradient = np.mean([-matrix @ target for matrix, target in zip(CURVATURES, TARGETS, strict=True)], axis=0)
-    angles = []
-    for name in ("fedavg", "fednova"):
-        algorithm = create(name)
-        state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
-        orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 1, 2)), rng())
-        small = [
-            train(o, np.zeros(2), CURVATURES[o.client], TARGETS[o.client], 1e-5, STEPS[o.client], {})
-            for o in orders
-        ]
-        replies = dict(enumerate(reply for reply, _ in small))
-        updates = Updates(QuadraticSource(replies), layout(2), clients=replies)
-        move = algorithm.step(state, 0, updates, rng())[0].models[0]
-        angles.append(-move @ gradient / np.linalg.norm(move) / np.linalg.norm(gradient))
-    assert angles[1] == pytest.approx(1, abs=1e-4)
-    assert angles[0] < 0.99
-
-
 def replies(normalisers, vectors, num_buffers=0, **options):
     arrays = {client: frozen(vector) for client, vector in enumerate(vectors)}
     outputs = {NORMALISER: {client: frozen([count]) for client, count in enumerate(normalisers)}}
@@ -115,12 +93,6 @@ def test_buffers_take_the_plain_mean():
     updates = replies([1, 3], [(2, 1), (12, 5)], num_buffers=1)
     [mean] = NormalisedTraining().means(updates, [[0, 1]])
     assert mean.tolist() == [6, 3]
-
-
-def test_client_that_took_no_step_counts_with_an_update_of_zero():
-    """p = 1/2 each, tau_eff = (0 + 4) / 2 = 2, the mean direction (0 + 8 / 4) / 2 = 1."""
-    [mean] = NormalisedTraining().means(replies([0, 4], [(0, 0), (8, 8)]), [[0, 1]])
-    assert mean.tolist() == [2, 2]
 
 
 def test_clusters_are_normalised_apart():
@@ -157,32 +129,3 @@ def test_with_equal_steps_a_run_has_the_bytes_of_fedavg_but_for_a_number_that_ea
     assert content(states[0]) == content(states[1])
     up = [[row["bytes_up"] for row in rows(run, tmp_path / run.run_id, "rounds")] for run in (plain, ours)]
     assert up[1] == [number + 4 * 6 for number in up[0]]
-
-
-def test_second_run_takes_its_rounds_from_the_cache_without_training(tmp_path):
-    """Unequal clients; another run's number of rounds differs."""
-    first, longer = (
-        config("fednova", split="nonoverlapping-imbalanced", training={"rounds": rounds, "batch_size": 8})
-        for rounds in (2, 3)
-    )
-    play(first, tmp_path)
-    pool = Counting()
-    play(longer, tmp_path, pool)
-    assert {number for number, _ in pool.trained} == {3}
-
-
-@pytest.mark.parametrize(
-    ("training", "words"),
-    [
-        ({"optimizer": "adam", "learning_rate": 0.001}, ("fednova", "optimizer = adam", "sgd")),
-        ({"momentum": 0.9, "keep_optimizer_state": True}, ("fednova", "keep_optimizer_state", "momentum: 0")),
-    ],
-)
-@pytest.mark.parametrize("algorithm", ["fednova", {"name": "ocfl-kmeans", "local": {"name": "fednova"}}])
-def test_optimizers_whose_steps_cannot_be_counted_are_refused_before_anything_starts(
-    algorithm, training, words
-):
-    with pytest.raises(ConfigError) as caught:
-        config(algorithm, training=training)
-    assert all(word in str(caught.value) for word in words[1:])
-    assert "\n" not in str(caught.value)

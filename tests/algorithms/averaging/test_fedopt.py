@@ -10,7 +10,7 @@ from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.orders import Adaptation, Order
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import ALGORITHMS, create, free
-from tests.helpers.small_cases import clients, model_of, orders_of, play, start, step
+from tests.helpers.small_cases import clients, orders_of, play, start, step
 
 
 def fedopt(**settings):
@@ -41,21 +41,6 @@ def test_the_new_model_is_the_old_one_plus_the_unweighted_mean():
     assert not diagnostics.clustered
 
 
-def test_the_server_learning_rate_scales_the_mean():
-    """(1, 1) + 0.5 (3, 3) = (2.5, 2.5)."""
-    algorithm = fedopt(server_learning_rate=0.5)
-    state, _ = step(algorithm, start(algorithm, 2, (1, 1)), 0, clients((2, 0), (4, 6)))
-    assert state.models[0].tolist() == [2.5, 2.5]
-
-
-def test_clusters_are_averaged_apart():
-    algorithm = fedopt()
-    state = split(start(algorithm, 3, (1, 1)), 0, [[0, 2], [1]])
-    state, _ = step(algorithm, state, 0, clients((2, 0), (8, 8), (4, 6)))
-    assert [model.tolist() for model in state.models] == [[4, 4], [9, 9]]
-    assert state.labels_K.tolist() == [0, 1, 0]
-
-
 @pytest.mark.parametrize("server_optimizer", MOMENTS)
 def test_a_cluster_without_usable_updates_keeps_its_model(server_optimizer):
     algorithm = fedopt(server_optimizer=server_optimizer)
@@ -65,12 +50,6 @@ def test_a_cluster_without_usable_updates_keeps_its_model(server_optimizer):
     assert after.models[1].tobytes() == before.models[1].tobytes()
     assert after.models[0].tobytes() != before.models[0].tobytes()
     assert after.labels_K.tolist() == [0, 0, 1]
-
-
-def test_a_missing_client_is_left_out_of_the_mean():
-    algorithm = fedopt()
-    state, _ = step(algorithm, start(algorithm, 3), 0, {0: (2, 0), 2: (4, 6)})
-    assert state.models[0].tolist() == [3, 3]
 
 
 def test_server_momentum_over_two_rounds():
@@ -157,28 +136,6 @@ def test_buffers_take_the_plain_mean_at_rate_one(server_optimizer):
     assert state.models[0][2] == 7
     if server_optimizer == "none":
         assert state.models[0].tolist() == [2, 0, 7]
-
-
-def test_updates_of_zero_move_nothing():
-    algorithm = fedopt()
-    state, _ = step(algorithm, start(algorithm, 2, (1, 2)), 0, clients((0, 0), (0, 0)))
-    assert model_of(state, 0) == [1, 2]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"server_optimizer": "sgd"},
-        {"server_learning_rate": float("nan")},
-        {"server_learning_rate": -1.0},
-        {"server_momentum": 1.5},
-        {"learning_rate": 1.0},
-    ],
-)
-def test_impossible_settings_are_refused_by_name(settings):
-    (name,) = settings
-    with pytest.raises(ValueError, match=name):
-        FedOptSettings(**settings)
 
 
 FEDOPT = [name for name, entry in ALGORITHMS.items() if isinstance(entry.settings, FedOptSettings)]

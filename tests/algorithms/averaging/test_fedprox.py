@@ -10,7 +10,6 @@ from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.registry import create
 from tests.helpers.quadratic import QuadraticModel, layout, train
 from tests.helpers.small_cases import frozen, rng
-from tests.helpers.small_runs import config, content, play, rows
 
 EVERYBODY = Presence((0, 1), (0, 1))
 
@@ -43,28 +42,6 @@ def test_converged_client_rests_between_its_own_optimum_and_the_common_model():
 def test_without_pull_the_order_is_plain_averagings():
     """So that its rounds are FedAvg's in the round cache too."""
     assert [order.rule for order in orders(mu=0.0)] == [PLAIN, PLAIN]
-
-
-def test_without_pull_a_run_has_the_bytes_of_fedavg(tmp_path):
-    states = []
-    for name, settings in (("fedavg", {}), ("fedprox", {"mu": 0})):
-        folder = play(config({"name": name, **settings}, training={"rounds": 2}), tmp_path / name)
-        states.append(content(folder / "state-000002.safetensors"))
-    assert states[0] == states[1]
-
-
-def test_pull_shortens_the_updates_of_real_training(tmp_path):
-    norms = []
-    for mu in (0.0, 1.0):
-        run = config({"name": "fedprox", "mu": mu}, training={"rounds": 1, "local_epochs": 3})
-        play(run, tmp_path)
-        norms.append([row["update_norm"] for row in rows(run, tmp_path, "clients")])
-    assert all(pulled < free for free, pulled in zip(*norms, strict=True))
-
-
-def test_negative_mu_is_refused():
-    with pytest.raises(ValueError, match="mu"):
-        FedProxSettings(mu=-1)
 
 
 def test_runs_that_share_their_first_rounds_start_with_the_one_that_deviates_first():

@@ -9,7 +9,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.quadratic import QuadraticSource, layout, train
 from tests.helpers.small_cases import frozen, rng
-from tests.helpers.small_runs import Counting, config, play, rows
+from tests.helpers.small_runs import config, play, rows
 
 CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
 TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
@@ -110,37 +110,6 @@ def test_variates_double_the_bytes_in_both_directions(tmp_path):
     assert traffic["scaffold"] == [(2 * down, 2 * up) for down, up in traffic["fedavg"]]
 
 
-def test_its_rounds_are_never_taken_from_plain_averaging(tmp_path):
-    """Not even the first, whose updates are the same: it has no variates."""
-    play(small("fedavg"), tmp_path)
-    pool = Counting()
-    play(small("scaffold"), tmp_path, pool)
-    assert {number for number, _ in pool.trained} == {1, 2}
-
-
-def test_interrupted_run_ends_with_the_same_bytes(tmp_path):
-    whole = play(small("scaffold"), tmp_path / "whole", cache=None)
-    play(small("scaffold"), tmp_path / "cut", cache=None, until=1)
-    again = play(small("scaffold"), tmp_path / "cut", cache=None)
-    for name in ("state-000002.safetensors", "clients.parquet"):
-        assert (again / name).read_bytes() == (whole / name).read_bytes()
-
-
-def test_beats_averaging_where_clients_share_no_class_and_take_many_steps(tmp_path):
-    accuracies = {}
-    for name in ("fedavg", "scaffold"):
-        run = config(
-            name,
-            training={"rounds": 8, "local_epochs": 5},
-            split={"draws": 100, "server_images": None},
-            evaluation={"every": 8},
-        )
-        play(run, tmp_path)
-        last = [row for row in rows(run, tmp_path, "clients") if row["round"] == 8]
-        accuracies[name] = last[0]["generalised_accuracy"]
-    assert accuracies["scaffold"] > accuracies["fedavg"] + 0.02, accuracies
-
-
 UNDER_BNC = {"local": {"name": "scaffold"}}
 
 
@@ -178,16 +147,3 @@ def test_after_a_split_each_cluster_reaches_its_own_optimum():
         state = after_round(algorithm, state, sampled, memories)
     for members in ((0, 1), (2,)):
         assert state.models[state.labels_K[members[0]]] == pytest.approx(optimum(members), abs=1e-3)
-
-
-def test_clustered_runs_share_their_rounds_until_they_cluster(tmp_path):
-    """And what the server keeps of each client survives an interruption."""
-    named = {"name": "ocfl-kmeans", **UNDER_BNC}
-    play(config({"name": "fedavg", **UNDER_BNC}), tmp_path)
-    play(config(named), tmp_path)
-    assert rows(config(named), tmp_path)[0]["trained_clients"] == 0
-    whole = play(config(named), tmp_path / "whole", cache=None)
-    play(config(named), tmp_path / "cut", cache=None, until=2)
-    again = play(config(named), tmp_path / "cut", cache=None)
-    for name in ("state-000003.safetensors", "clients.parquet"):
-        assert (again / name).read_bytes() == (whole / name).read_bytes()

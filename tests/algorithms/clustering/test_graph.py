@@ -13,7 +13,6 @@ from fedgrid.algorithms.clustering.graph import (
     symmetric_trusted_distances,
     trusted_distances,
 )
-from fedgrid.algorithms.clustering.measures import silhouette
 from fedgrid.algorithms.updates.source import Layout
 from tests.helpers.small_cases import frozen, rng
 
@@ -42,27 +41,11 @@ def test_the_symmetric_distance_is_the_geometric_mean_of_both_bounds():
     np.testing.assert_allclose(distances_KK, [[0, 2], [2, 0]], rtol=1e-6)
 
 
-def test_distance_does_not_depend_on_the_order_of_the_clients():
-    models = [frozen(vector) for vector in rng().standard_normal((5, 4))]
-    order = [3, 0, 4, 1, 2]
-    np.testing.assert_allclose(
-        symmetric_trusted_distances([models[index] for index in order], TWO_LAYERS),
-        symmetric_trusted_distances(models, TWO_LAYERS)[np.ix_(order, order)],
-        rtol=1e-5,
-    )
-
-
 def test_a_layer_is_the_parameters_of_a_module_and_buffers_are_none():
     layout = layout_of(
         14, conv_weight=6, conv_bias=2, bn_weight=2, bn_bias=2, fc_weight=2, bn_mean=2, bn_counter=1
     )
     assert list(layers(layout)) == [slice(0, 8), slice(8, 12), slice(12, 14)]
-
-
-def test_buffers_do_not_count_in_the_distance():
-    layout = layout_of(2, bn_weight=1, bn_bias=1, bn_mean=1)
-    distances_KK = trusted_distances([frozen([1, 0, 5]), frozen([1, 0, -900])], layout)
-    assert not distances_KK.any()
 
 
 def test_a_bias_that_is_nearly_zero_does_not_explode():
@@ -151,18 +134,6 @@ def test_equal_distances_are_similarities_of_one(distance):
     np.testing.assert_array_equal(similarities(distance * apart_KK, 3), apart_KK)
 
 
-def test_distances_that_rounding_tells_apart_are_equal():
-    noise_KK = 1e-7 * rng().random((4, 4))
-    apart_KK = 1 - np.eye(4)
-    np.testing.assert_array_equal(similarities(apart_KK + (noise_KK + noise_KK.T) * apart_KK, 3), apart_KK)
-
-
-@pytest.mark.parametrize("num_clients", [1, 2])
-def test_similarities_of_one_pair_of_clients_and_of_one_client(num_clients):
-    apart_KK = 1 - np.eye(num_clients)
-    np.testing.assert_array_equal(similarities(5 * apart_KK, 3), apart_KK)
-
-
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_two_cliques_are_two_communities(library):
     assert communities(cliques(4, 3, bridge=0.05), library, 1.0, rng()) == [[0, 1, 2, 3], [4, 5, 6]]
@@ -172,16 +143,6 @@ def test_two_cliques_are_two_communities(library):
 @pytest.mark.parametrize("resolution", [0.2, 1.0])
 def test_unconnected_parts_are_never_one_community(library, resolution):
     assert communities(cliques(2, 3, 1), library, resolution, rng()) == [[0, 1], [2, 3, 4], [5]]
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_graph_with_a_single_edge(library):
-    assert communities(graph(4, (1, 3, 0.5)), library, 1.0, rng()) == [[0], [1, 3], [2]]
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_graph_without_edges(library):
-    assert communities(graph(3), library, 1.0, rng()) == [[0], [1], [2]]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -243,18 +204,3 @@ def test_igraphs_generator_is_left_as_it_was():
     communities(noisy(1), "louvain", 1.0, rng())
     assert igraph.Graph.Erdos_Renyi(n=20, m=30).get_edgelist() == drawn
     random.setstate(before)
-
-
-def test_silhouette_by_hand():
-    """Clients at 0, 1 and 5; 0 and 1 together.
-
-    (5 - 1) / 5 = 0.8 and (4 - 1) / 4 = 0.75; alone is 0: the mean is 1.55 / 3.
-    """
-    places = np.array([0.0, 1.0, 5.0])
-    distances_KK = abs(places[:, None] - places)
-    assert silhouette(distances_KK, [[0, 1], [2]]) == pytest.approx(1.55 / 3)
-
-
-@pytest.mark.parametrize("groups", [[[0, 1, 2]], [[0], [1], [2]]])
-def test_there_is_no_silhouette_of_one_community_or_of_singletons(groups):
-    assert silhouette(1 - np.eye(3), groups) is None

@@ -51,13 +51,6 @@ def test_client_absent_at_a_split_waits_with_the_parents_model():
     assert [model.tolist() for model in state.models] == [[7, 7]] * 3
 
 
-def test_absent_clients_of_other_clusters_stay_where_they_are():
-    """Cluster 1 = {2, 3, 4} is split without 4; client 1 of cluster 0 is absent too."""
-    before = split(one_cluster(5), 0, [[0, 1], [2, 3, 4]])
-    updates = updates_of({0: EAST, 2: EAST, 3: WEST}, absent={1, 4})
-    assert split_among(before, 1, [[2], [3]], updates).labels_K.tolist() == [0, 0, 1, 2, 3]
-
-
 def test_an_unusable_update_is_no_absence():
     """Of six clients 4 has sent NaN (it is not in the updates), 5 was absent: {2, 3} is the larger group."""
     updates = updates_of({0: EAST, 2: NORTH, 3: NORTH}, absent={5})
@@ -75,18 +68,6 @@ def test_split_with_all_clients_present_is_the_plain_split_to_the_bit(missing):
     assert same_bits(split_among(before, 0, groups, updates_of(vectors)), split(before, 0, groups))
 
 
-def test_no_client_waits_after_a_split_into_one_part():
-    """Such a split separates no clients, so that absent ones stay."""
-    assert parted(*[EAST] * 4, groups=[[0, 1, 2, 3]]).labels_K.tolist() == [0] * 5
-
-
-def test_a_latecomer_joins_the_cluster_whose_members_updates_are_nearest_to_its_own():
-    """Client 4 = (4, 3) has cosines 0.8 with the East and 0.6 with the North."""
-    labels, _, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {4: (4, 3)})
-    assert labels == [0, 0, 1, 1, 0]
-    assert reasons == {4: "mean cosine distances 0: 0.200, 1: 0.400"}
-
-
 def test_nearest_is_by_the_mean_of_the_distances_not_by_the_distance_to_the_mean():
     """Client 4 = (0, 1) is 1 and 0 from (10, 0) and (0, 1), 0.5 on average; 1 - 7/25 = 0.72 from (-24, 7).
 
@@ -95,13 +76,6 @@ def test_nearest_is_by_the_mean_of_the_distances_not_by_the_distance_to_the_mean
     labels, _, reasons = arrive(parted((10, 0), NORTH, (-24, 7), (-24, 7)), {4: NORTH})
     assert labels == [0, 0, 1, 1, 0]
     assert reasons == {4: "mean cosine distances 0: 0.500, 1: 0.720"}
-
-
-@pytest.mark.parametrize("length", [1e-4, 1, 1e4])
-def test_length_of_a_latecomers_update_does_not_matter(length):
-    labels, _, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 4: (3 * length, 4 * length)})
-    assert labels == [0, 0, 1, 1, 1]
-    assert reasons == {4: "mean cosine distances 0: 0.400, 1: 0.200"}
 
 
 def test_tie_between_clusters_goes_to_the_first():
@@ -124,24 +98,9 @@ def test_buffers_are_not_looked_at_unless_similarity_sees_them():
         assert arrive(state, {4: (0, 1, 9)}, **options)[0] == [0, 0, 1, 1, expected]
 
 
-def test_first_update_of_a_latecomer_is_in_no_mean():
-    labels, counted, _ = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 3: NORTH, 4: (5, 1)})
-    assert labels == [0, 0, 1, 1, 0]
-    assert counted == (0, 3)
-
-
 def test_latecomer_with_a_zero_update_keeps_waiting():
     labels, counted, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {0: EAST, 4: NOWHERE})
     assert (labels, counted, reasons) == ([0, 0, 1, 1, 2], (0,), {})
-
-
-def test_placing_without_latecomers_changes_nothing():
-    state = parted(EAST, EAST, NORTH, NORTH)
-    updates = updates_of({0: EAST, 3: NORTH}, absent={1, 2, 4})
-    after, rest, reasons = place(state, updates)
-    assert same_bits(after, state)
-    assert rest is updates
-    assert reasons == {}
 
 
 def test_waiting_cluster_has_the_server_moments_of_its_parent():
@@ -172,9 +131,6 @@ class TestDownTheTree:
         assert known == [(0, [0, 1], 2), (0, [0, 3], 4)]
         assert twice.labels_K.tolist() == [0, 0, 3, 3, 1, 1, 2]
 
-    def test_each_waiting_cluster_has_the_model_before_its_split(self, twice):
-        assert [model.tolist() for model in twice.models] == [[8, 7], [7, 7], [7, 7], [8, 7], [8, 7]]
-
     def test_where_a_part_has_been_split_since_a_latecomer_waits_there_next(self, twice):
         """East at the first split, then South at the second."""
         state, rest, reasons = place(twice, updates_of({6: EAST}))
@@ -182,9 +138,6 @@ class TestDownTheTree:
         assert rest.clients == ()
         assert reasons == {6: "mean cosine distances 0: 0.000, 1: 2.000"}
         assert arrive(state, {6: SOUTH})[0] == [0, 0, 3, 3, 1, 1, 3]
-
-    def test_latecomer_joins_a_part_that_was_not_split_again(self, twice):
-        assert arrive(twice, {6: WEST})[0] == [0, 0, 3, 3, 1, 1, 1]
 
 
 def by_sattler(*rounds, num_clients):
@@ -244,27 +197,3 @@ def test_briggs_from_the_split_to_the_latecomers_second_update():
     state, diagnostics = step(algorithm, state, 3, {**both, 4: (3, 1)})
     assert model_of(state, 4) == [2, 4]
     assert diagnostics.placed == {}
-
-
-@pytest.mark.parametrize("server_optimizer", ["momentum", "adam"])
-def test_model_of_a_waiting_cluster_does_not_move(server_optimizer):
-    """Also under momentum: nobody in it sends an update that counts."""
-    algorithm = create("briggs", {"round": 1, "server_optimizer": server_optimizer})
-    both = clients(EAST, EAST, NORTH, NORTH)
-    state, _ = step(algorithm, start(algorithm, 5, (7, 7)), 0, both, absent={4})
-    for round_index, vectors in enumerate([both, {**both, 4: NOWHERE}], start=1):
-        state, _ = step(algorithm, state, round_index, vectors, absent={4} - set(vectors))
-        assert model_of(state, 4) == [7, 7]
-
-
-def test_round_with_only_latecomers():
-    """They are placed; no cluster has an update that counts."""
-    algorithm = create("briggs", {"round": 1})
-    both = clients(EAST, EAST, NORTH, NORTH)
-    before, _ = step(algorithm, start(algorithm, 5), 0, both, absent={4})
-    after, diagnostics = step(algorithm, before, 1, {4: NORTH}, absent=range(4))
-    assert partition(after) == sets([0, 1], [2, 3, 4])
-    assert [model_of(after, client) for client in range(4)] == [
-        model_of(before, client) for client in range(4)
-    ]
-    assert list(diagnostics.placed) == [4]

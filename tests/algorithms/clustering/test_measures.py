@@ -19,24 +19,6 @@ def test_no_rise_before_there_is_a_mean_to_compare_with(window):
     assert risen(rising[: window + 1], window)
 
 
-@pytest.mark.parametrize(
-    ("temperatures", "expected"),
-    [
-        ([0.5, 0.25], False),
-        ([0.5, 0.25, 0.375], True),
-        ([0.25, 0.5], True),
-        ([0.25, 0.5, 0.375], False),
-    ],
-)
-def test_window_one_compares_the_last_two(temperatures, expected):
-    assert risen(temperatures, 1) is expected
-
-
-@pytest.mark.parametrize("window", [1, 2, 3])
-def test_the_rise_is_strict(window):
-    assert not risen([0.25] * 5, window)
-
-
 def test_window_two_smooths_a_single_rise_away():
     """Means of two: (0.5 + 0.125) / 2 = 0.3125, then (0.125 + 0.25) / 2 = 0.1875 (no), then 0.3125 (yes)."""
     assert not risen([0.5, 0.125, 0.25], 2)
@@ -54,8 +36,3 @@ def test_window_three_compares_means_of_three():
 def test_equal_means_of_a_window_are_no_rise():
     """Both windows hold 0.25, 0.125 and 0.5, in another order."""
     assert not risen([0.25, 0.125, 0.5, 0.25], 3)
-
-
-def test_only_the_last_window_and_one_value_more_matter():
-    assert risen([0.875, 0.75, 0.0, 0.25], 1) == risen([0.0, 0.25], 1)
-    assert risen([0.875, 0.5, 0.125, 0.25], 2) == risen([0.5, 0.125, 0.25], 2)

@@ -23,12 +23,6 @@ from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import clients, freeze, play, start, updates_of
 
 
-def cosines_of(vectors):
-    vectors = np.asarray(vectors, float)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors @ vectors.T
-
-
 def state_of(num_clients, *rounds):
     state = start(create("fedavg"), num_clients)
     for vectors in rounds:
@@ -41,12 +35,6 @@ class TestCentred:
         np.testing.assert_allclose(centred_cosines(np.eye(2)), [[1, -1], [-1, 1]])
         np.testing.assert_allclose(centred_cosines(np.eye(3)), 1.5 * np.eye(3) - 0.5)
 
-    def test_equal_to_subtracting_the_mean_of_the_unit_vectors(self):
-        vectors = np.random.default_rng(0).standard_normal((6, 9)) + 2
-        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        left = units - units.mean(axis=0)
-        np.testing.assert_allclose(centred_cosines(units @ units.T), cosines_of(left), atol=1e-12)
-
     def test_a_vector_that_is_the_mean_has_no_direction(self):
         """Rows have means 2/3, 2/3 and 1, all of them 7/9: of the last 1 - 2 + 7/9 < 0 is left."""
         cosines = np.array([[1.0, 0.0, 1 - 1e-12], [0.0, 1.0, 1 - 1e-12], [1 - 1e-12, 1 - 1e-12, 1.0]])
@@ -55,13 +43,6 @@ class TestCentred:
     def test_parallel_vectors_stay_alike(self):
         """They are their own mean, so nothing is left of them; but the same clients are no groups."""
         np.testing.assert_array_equal(centred_cosines(np.ones((3, 3))), np.ones((3, 3)))
-
-    def test_order_of_clients_does_not_matter(self):
-        cosines = cosines_of(np.random.default_rng(1).standard_normal((5, 4)))
-        order = [3, 1, 4, 0, 2]
-        np.testing.assert_allclose(
-            centred_cosines(cosines[np.ix_(order, order)]), centred_cosines(cosines)[np.ix_(order, order)]
-        )
 
 
 class TestPool:
@@ -130,11 +111,6 @@ class TestDistances:
             start(create("fedavg"), 2), updates_of(clients((3, 4), (8, 6))), CosineSettings(standardise=True)
         )[0, 1] == pytest.approx(0.04, abs=1e-6)
 
-    def test_defaults_take_the_published_distances(self, state):
-        updates = updates_of(self.LAST)
-        found = clustering_distances(state, updates, CosineSettings())
-        np.testing.assert_array_equal(found, updates.cosine_distances_KK)
-
 
 COMMON = 8.0
 GROUPS = clients((COMMON, 1, 0), (COMMON, 1.1, 0), (COMMON, 0, 1), (COMMON, 0, 1.1))
@@ -142,21 +118,12 @@ GROUPS = clients((COMMON, 1, 0), (COMMON, 1.1, 0), (COMMON, 0, 1), (COMMON, 0, 1
 
 
 class TestAlgorithms:
-    def test_sattler_splits_along_the_centred_cosines(self):
-        algorithm = create("sattler", {"epsilon_1": 100.0, "epsilon_2": 0.0, "cooldown": 0, "centre": True})
-        state, _ = play(algorithm, [GROUPS], 4)[-1]
-        assert state.labels_K.tolist() == [0, 0, 1, 1]
-
     def test_briggs_finds_groups_below_a_large_common_direction_only_when_centred(self):
         found = {}
         for centre in (False, True):
             algorithm = create("briggs", {"round": 1, "threshold": 0.5, "centre": centre})
             found[centre] = play(algorithm, [GROUPS], 4)[-1][0].labels_K.tolist()
         assert found == {False: [0, 0, 0, 0], True: [0, 0, 1, 1]}
-
-    def test_briggs_refuses_options_of_the_cosine_with_another_metric(self):
-        with pytest.raises(ValueError, match=r"centre has no effect with metric 'euclidean'"):
-            create("briggs", {"metric": "euclidean", "centre": True})
 
     @pytest.mark.parametrize("pooled", [False, True])
     def test_ocfl_clusters_by_the_pooled_cosines_at_a_rise(self, pooled, monkeypatch):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.clustering.clusterers import KMeans
 from fedgrid.algorithms.clustering.latecomers import place, regroup, split_among, splits
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.registry import create
@@ -15,6 +14,7 @@ from tests.helpers.small_cases import (
     model_of,
     partition,
     play,
+    rounds_clustered,
     sets,
     start,
     step,
@@ -29,22 +29,6 @@ EAST, NORTH = (1, 0), (0, 1)
 
 def state_of(labels, models, arrays=None):
     return freeze(State(tuple(frozen(model) for model in models), np.array(labels, np.int64), arrays or {}))
-
-
-@pytest.fixture
-def told(monkeypatch):
-    """Make k-means answer what the test says."""
-
-    def tell(*answers):
-        waiting = [np.array(answer, np.int64) for answer in answers]
-        monkeypatch.setattr(KMeans, "fit", lambda self, distances_KK, generator: waiting.pop(0))
-        return waiting
-
-    return tell
-
-
-def rounds_clustered(history):
-    return [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
 
 
 class TestRegroup:
@@ -62,11 +46,6 @@ class TestRegroup:
         state = regroup(state_of([0, 0, 0, 1], [(0, 0), (8, 4)]), [[0, 1, 2, 3]])
         assert [model.tolist() for model in state.models] == [[2, 1]]
 
-    def test_groups_are_numbered_by_their_first_member(self):
-        before = state_of([0] * 4, [(1, 1)])
-        assert regroup(before, [[3, 1], [2, 0]]).labels_K.tolist() == [0, 1, 0, 1]
-        assert regroup(before, [[], [2, 0], [1, 3]]).labels_K.tolist() == [0, 1, 0, 1]
-
     def test_moments_are_averaged_as_models_are_and_the_rest_is_kept(self):
         arrays = {"cluster_first": frozen([[1, 1], [3, 5]]), "temperatures": frozen([0.5], np.float64)}
         state = regroup(state_of([0, 1], [(0, 0), (2, 2)], arrays), [[0, 1]])
@@ -74,23 +53,20 @@ class TestRegroup:
         assert state.arrays["cluster_first"].dtype == np.float32
         assert state.arrays["temperatures"].tolist() == [0.5]
 
-    def test_client_in_no_group_goes_where_most_of_its_cluster_goes(self):
-        """Of cluster 0 = {0, 1, 2, 6} two go to {1, 2, 5}, one to {0, 3, 4}; 6 is absent."""
-        state = regroup(state_of([0, 0, 0, 1, 1, 1, 0], [(0, 0), (4, 4)]), [[0, 3, 4], [1, 2, 5]])
-        assert state.labels_K.tolist() == [0, 1, 1, 0, 0, 1, 1]
-
-    def test_client_in_no_group_goes_to_the_first_group_on_a_tie(self):
-        state = regroup(state_of([0, 0, 0, 1, 1], [(0, 0), (4, 4)]), [[0, 3], [1, 4]])
-        assert state.labels_K.tolist() == [0, 1, 0, 0, 1]
-
-    def test_client_whose_cluster_is_in_no_group_goes_to_the_largest_group(self):
-        state = regroup(state_of([0, 0, 0, 1], [(0, 0), (4, 4)]), [[0], [1, 2]])
-        assert state.labels_K.tolist() == [0, 1, 1, 1]
-
-    def test_absent_clients_do_not_count_in_the_start_models(self):
-        """Client 3 of model (9, 9) follows its cluster; the mean is of (0, 0) and (0, 0)."""
-        state = regroup(state_of([0, 0, 1, 1], [(0, 0), (9, 9)]), [[0, 1], [2]])
-        assert [model.tolist() for model in state.models] == [[0, 0], [9, 9]]
+    @pytest.mark.parametrize(
+        ("before", "groups", "after"),
+        [
+            ([0, 0, 0, 1, 1, 1, 0], [[0, 3, 4], [1, 2, 5]], [0, 1, 1, 0, 0, 1, 1]),
+            ([0, 0, 0, 1, 1], [[0, 3], [1, 4]], [0, 1, 0, 0, 1]),
+            ([0, 0, 0, 1], [[0], [1, 2]], [0, 1, 1, 1]),
+            ([0, 0, 0, 0], [[], [3, 1], [2, 0]], [0, 1, 0, 1]),
+        ],
+        ids=["most of its cluster", "a tie: the first", "none of its cluster: the largest", "none left over"],
+    )
+    def test_client_in_no_group_goes_where_most_of_its_cluster_goes(self, before, groups, after):
+        """Groups are numbered by their first member."""
+        state = regroup(state_of(before, [(0, 0), (4, 4)]), groups)
+        assert state.labels_K.tolist() == after
 
     def test_waiting_client_keeps_waiting_and_joins_the_successor_of_the_nearest_part(self):
         """{0, 1} East and {2, 3} North without 4; then the four change to {0, 2, 3} and {1}.
@@ -113,21 +89,14 @@ class TestRegroup:
             assert set(reasons) == {4}
 
 
-def test_one_shot_is_the_default(told):
-    left = told([0, 1], [0, 0])
-    history = play(create("ocfl-kmeans"), [COLD, WARM, COLD, HOT], 2)
-    assert rounds_clustered(history) == [1]
-    assert len(left) == 1
-
-
-def test_two_shots_cluster_at_two_rises_and_at_no_third(told):
+def test_two_shots_cluster_at_two_rises_and_at_no_third(answers):
     """Rises in rounds 1, 3 and 5 (from 0). After the second one {0, 1} is one cluster again: its members'
     models (3, 0) and (2, 1) have mean (2.5, 0.5), which (1, 0) and (-1, 0) do not move.
     """
-    left = told([0, 1], [0, 0], [1, 0])
+    asked = answers([0, 1], [0, 0], [1, 0])
     history = play(create("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, HOT], 2)
     assert rounds_clustered(history) == [1, 3]
-    assert len(left) == 1
+    assert len(asked) == 2
     assert [partition(state) for state, _ in history] == [
         sets([0, 1]),
         *[sets([0], [1])] * 2,
@@ -137,21 +106,21 @@ def test_two_shots_cluster_at_two_rises_and_at_no_third(told):
     assert [model.tolist() for model in history[3][0].models] == [[2.5, 0.5]]
 
 
-def test_a_rise_without_clusters_uses_none_of_the_shots(told):
-    told([0, 1], [-1, -1], [0, 0])
+def test_a_rise_without_clusters_uses_none_of_the_shots(answers):
+    answers([0, 1], [-1, -1], [0, 0])
     history = play(create("ocfl-kmeans", {"few_shot": 2}), [COLD, WARM, COLD, HOT, COLD, WARM], 2)
     assert rounds_clustered(history) == [1, 5]
     assert partition(history[3][0]) == sets([0], [1])
     assert partition(history[5][0]) == sets([0, 1])
 
 
-def test_the_moments_of_a_new_cluster_are_the_mean_of_its_members(told):
+def test_the_moments_of_a_new_cluster_are_the_mean_of_its_members(answers):
     """Momentum 0.5. m: round 0 (1, 0); round 1 (1.5, 0) | (0.5, 1), models (2.5, 0) | (1.5, 1).
 
     Round 2: m (1.75, 0) | (1.25, 0.5), models (4.25, 0) | (2.75, 1.5). Round 3 joins them: m starts at
     (1.5, 0.25) and is (0.75, 0.125) after a mean of 0; the model is (3.5, 0.75) + m = (4.25, 0.875).
     """
-    told([0, 1], [0, 0])
+    answers([0, 1], [0, 0])
     settings = {"few_shot": 2, "server_optimizer": "momentum", "server_momentum": 0.5}
     history = play(create("ocfl-kmeans", settings), [COLD, WARM, COLD, HOT], 2)
     assert [model.tolist() for model in history[2][0].models] == [[4.25, 0], [2.75, 1.5]]
@@ -159,13 +128,13 @@ def test_the_moments_of_a_new_cluster_are_the_mean_of_its_members(told):
     assert history[3][0].arrays["cluster_first"].tolist() == [[0.75, 0.125]]
 
 
-def test_two_shots_with_clients_absent_at_both_rises(told):
+def test_two_shots_with_clients_absent_at_both_rises(answers):
     """Five clients. 4 misses the first clustering and waits; 1 misses the second and follows client 0.
 
     In round 4 client 4 comes, with an update towards the North of round 1: clients 2 and 3, of whom most (and
     the first) are with 0 now.
     """
-    told([0, 0, 1, 1], [0, 0, 1])
+    answers([0, 0, 1, 1], [0, 0, 1])
     algorithm = create("ocfl-kmeans", {"few_shot": 2})
     cold = clients(*[EAST] * 5)
     both = clients(EAST, EAST, NORTH, NORTH)

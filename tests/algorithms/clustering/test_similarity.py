@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustering.measures import temperature
-from tests.helpers.small_cases import clients, rng, updates_of
+from tests.helpers.small_cases import clients, updates_of
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,6 @@ def test_temperature_of_a_few_vectors(vectors, expected):
     Three: distances 1, 1, 2 give |D|_F^2 = 2 (1 + 1 + 4) = 12 and T = sqrt(12) / (2 sqrt(6)) = sqrt(1/2).
     """
     assert temperature(updates_of(clients(*vectors)).cosine_distances_KK) == pytest.approx(expected, abs=1e-6)
-
-
-def test_temperature_is_half_the_root_mean_square_distance():
-    distances_KK = rng().uniform(0, 2, (7, 7))
-    distances_KK = distances_KK + distances_KK.T
-    np.fill_diagonal(distances_KK, 0.0)
-    pairs = distances_KK[~np.eye(7, dtype=bool)]
-    assert temperature(distances_KK) == pytest.approx(np.sqrt((pairs**2).mean()) / 2)
 
 
 @pytest.mark.parametrize("num_clients", [0, 1])

@@ -90,11 +90,6 @@ def test_tightness_is_what_is_left_within_groups():
     assert ward.tightness(vectors, np.array([0, 0, 1, 1])) == pytest.approx(np.log(5.0))
 
 
-def test_scale_changes_nothing():
-    squares, groups = grouped((8, 4)), [list(range(8)), list(range(8, 12))]
-    assert ward.score(5 * squares, groups, rng()) == pytest.approx(ward.score(squares, groups, rng()))
-
-
 def test_large_federations_are_looked_at_in_part(monkeypatch):
     """A sample of 12 of 40 clients still shows two groups; the result depends on the generator alone."""
     monkeypatch.setattr(ward, "MOST_COMPARED", 12)
@@ -128,9 +123,6 @@ class TestNumberOfGroups:
         F(3) = 50 / (3.25 / 5) = 76.9, F(4) = 1.8, F(5) = 2.4; ratios 0.15, 43, 0.74."""
         assert ward.number_of_groups(np.array([100, 50, 1, 1, 0.5, 0.5, 0.25])) == 3
 
-    def test_first_split_counts_if_all_others_are_alike(self):
-        assert ward.number_of_groups(np.array([100, 3, 2, 2, 1, 1, 1, 1, 1])) == 2
-
     @pytest.mark.parametrize("gains", [[1.0], [2.0, 1.0], [0.0] * 7])
     def test_few_clients_or_equal_ones_are_one_group(self, gains):
         assert ward.number_of_groups(np.array(gains)) == 1
@@ -140,14 +132,6 @@ class TestNumberOfGroups:
 def test_groups_are_found_without_being_told_how_many(sizes):
     for seed in range(3):
         assert ward.groups_of(federation(sizes, seed), 5, rng()) == ranges(sizes)
-
-
-def test_clients_without_any_difference_within_groups_are_grouped():
-    assert ward.groups_of(1 - np.kron(np.eye(3), np.ones((4, 4))), 5, rng()) == ranges((4, 4, 4))
-
-
-def test_clients_that_do_not_differ_are_one_group():
-    assert ward.groups_of(np.zeros((6, 6)), 5, rng()) == [list(range(6))]
 
 
 class TestNumberInTheTree:
@@ -165,11 +149,6 @@ class TestNumberInTheTree:
         assert ward.groups_of(squares, 0, rng()) == ranges((2, 2, 2, 2))
         monkeypatch.setattr(ward, "NEAR", 1.0)
         assert ward.groups_of(squares, 0, rng()) == ranges((4, 4))
-
-    def test_is_not_a_smaller_one(self, monkeypatch):
-        monkeypatch.setattr(ward, "number_of_groups", lambda gains: 2)
-        monkeypatch.setattr(ward, "NEAR", 0.0)
-        assert len(ward.groups_of(self.SQUARES, 0, rng())) == 4
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,6 @@ def test_members_are_the_ascending_ids_of_a_cluster():
     assert state.members(1) == (0, 2, 3)
 
 
-def test_keep_adds_arrays_and_leaves_the_old_state_alone():
-    old = state_of([0, 0], {"kept": np.array([1.0])})
-    new = old.keep(added=np.array([2.0]))
-    assert set(old.arrays) == {"kept"}
-    assert {name: array.tolist() for name, array in new.arrays.items()} == {"kept": [1.0], "added": [2.0]}
-
-
 def test_each_new_cluster_starts_from_the_parents_model():
     """Cluster 1 = {1, 2, 4, 5} splits: {1, 4} keeps number 1, {2, 5} gets the next free number, 2."""
     state = split(state_of([0, 1, 1, 0, 1, 1]), 1, [[1, 4], [2, 5]])
@@ -49,23 +42,6 @@ def test_members_in_no_group_join_the_largest_group():
     assert partition(state) == sets([0], [1, 2, 3, 4, 5])
 
 
-def test_of_equally_large_groups_the_first_takes_the_members_in_no_group():
-    state = split(state_of([0] * 5), 0, [[3, 4], [0, 1]])
-    assert partition(state) == sets([0, 1, 2], [3, 4])
-
-
-def test_clients_of_other_clusters_never_move():
-    state = split(state_of([0, 1, 0, 1, 0]), 0, [[0], [4]])
-    assert state.labels_K.tolist() == [0, 1, 0, 1, 2]
-
-
-def test_split_into_one_group_changes_nothing():
-    before = state_of([0, 1, 0])
-    after = split(before, 0, [[0, 2]])
-    assert after.labels_K.tolist() == [0, 1, 0]
-    assert len(after.models) == 2
-
-
 def test_split_ignores_empty_groups():
     state = split(state_of([0, 0, 0]), 0, [[], [0, 1], [], [2]])
     assert state.labels_K.tolist() == [0, 0, 1]
@@ -78,13 +54,6 @@ def test_rows_of_cluster_arrays_follow_their_cluster_and_other_arrays_stay():
     state = split(state_of([0, 1, 1], arrays), 1, [[1], [2]])
     assert state.arrays["cluster_momentum"].tolist() == [[1, 2], [3, 4], [3, 4]]
     assert state.arrays["temperatures"].tolist() == [0.5, 0.25]
-
-
-def test_split_leaves_its_input_alone():
-    before = state_of([0, 0, 0])
-    split(before, 0, [[0], [1, 2]])
-    assert before.labels_K.tolist() == [0, 0, 0]
-    assert len(before.models) == 1
 
 
 def test_settings_are_frozen_and_refuse_what_they_do_not_know():
@@ -116,8 +85,3 @@ def test_settings_refuse_a_boolean_for_a_number(settings, given, path):
     with pytest.raises(ValidationError, match="should be a number, not true or false") as caught:
         settings.model_validate(given)
     assert [error["loc"] for error in caught.value.errors()] == [path]
-
-
-def test_settings_take_a_boolean_for_a_boolean_and_an_integer_for_a_float():
-    assert OcflSettings(unclustered_consumes_shot=True).unclustered_consumes_shot is True
-    assert SattlerSettings(epsilon_1=1).epsilon_1 == 1.0

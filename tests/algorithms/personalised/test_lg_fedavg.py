@@ -10,14 +10,13 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.engine.federation.clients.messages import EvaluateTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_cases import rng
-from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, content, numbers, play, rows
+from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, content, play, rows
 
 LENET5 = {"conv1": (6, 3, 5, 5), "conv2": (16, 6, 5, 5), "fc1": (120, 400), "fc2": (84, 120), "fc3": (10, 84)}
 NORMALISED = Layout(
@@ -93,20 +92,6 @@ def test_with_everything_shared_a_run_has_the_bytes_of_fedavg(tmp_path):
     assert not list(folders[1].glob("state-client-*"))
 
 
-def test_more_layers_than_the_model_has_share_all_and_say_so(tmp_path):
-    """digitnet has three."""
-    more = run(4, rounds=1)
-    folder = play(more, tmp_path)
-    assert "shared = 4, but the model has 3 layers: this is FedAvg" in (folder / "log.txt").read_text()
-    assert columns(more, tmp_path, *TESTED) == columns_of_first_round(tmp_path)
-
-
-def columns_of_first_round(root):
-    plain = config("fedavg", training={"rounds": 1})
-    play(plain, root)
-    return columns(plain, root, *TESTED)
-
-
 def test_only_the_shared_entries_travel(tmp_path):
     ours = run(1)
     play(ours, tmp_path)
@@ -132,15 +117,6 @@ def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_
         assert row["generalised_loss"] is None
 
 
-def test_newcomer_is_served_the_shared_head_over_the_initial_lower_layers(tmp_path):
-    """Client 5 joins in round 2 of 2, but drops out of none: before it trains, nobody tests it."""
-    ours = run(1, rounds=2, joins={5: 2})
-    play(ours, tmp_path)
-    own = [row["personalised_loss"] for row in rows(ours, tmp_path, "clients") if row["client"] == 5]
-    assert own[0] is None
-    assert np.isfinite(own[1])
-
-
 def test_warm_up_is_fedavg_and_shares_its_rounds(tmp_path):
     plain, ours = config("fedavg"), run(1, settings={"warmup_rounds": 2})
     play(plain, tmp_path)
@@ -162,27 +138,3 @@ def test_orders_and_served_models_change_with_the_end_of_the_warm_up():
     assert order.rule.personal == ((0, 16), (31, 40))
     assert algorithm.served(state).adaptation == Adaptation(order.rule, 0)
     assert algorithm.traffic(order, NORMALISED) == Traffic(down=4 * 15), "what is shared; up is measured"
-
-
-def test_interrupted_run_ends_with_the_same_bytes_and_a_second_one_trains_nobody(tmp_path):
-    ours = run(1, participation=0.5)
-    whole = numbers(play(ours, tmp_path / "whole"))
-    play(ours, tmp_path / "cut", cache=None, until=1)
-    assert numbers(play(ours, tmp_path / "cut", cache=None)) == whole
-    pool = Counting()
-    play(run(1, rounds=2, participation=0.5), tmp_path / "whole", pool)
-    assert pool.trained == []
-
-
-def test_settings_out_of_range_are_refused_in_one_line():
-    for settings in ({"shared": -1}, {"shared": 1.5}, {"warmup_rounds": -2}):
-        with pytest.raises(ConfigError, match=next(iter(settings))):
-            run(settings=settings)
-
-
-def test_fine_tuning_changes_what_clients_are_tested_with_and_not_the_training(tmp_path):
-    plain, tuned = run(2), run(2, settings={"fine_tune": 4})
-    folders = [play(each, tmp_path) for each in (plain, tuned)]
-    assert model_of(folders[0], 3).tobytes() == model_of(folders[1], 3).tobytes()
-    before, after = (columns(each, tmp_path, "personalised_loss") for each in (plain, tuned))
-    assert before != after

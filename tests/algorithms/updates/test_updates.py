@@ -87,25 +87,6 @@ def test_standardised_distances_by_hand():
     assert view.standardised_distances_KK == pytest.approx(np.array([[0, 0.04], [0.04, 0]]), abs=1e-6)
 
 
-def test_standardised_distances_do_not_depend_on_an_entrys_unit():
-    """The third entry, a thousand times as large in the second view, would be all that cosines see.
-
-    The lengths are 1 and the same in all rows, so that only the entry's unit differs.
-    """
-    rows = np.random.default_rng(0).choice([-1.0, 1.0], (5, 40))
-    scales = np.ones(40)
-    scales[2] = 1000.0
-    first, second = (
-        updates_of(clients(*map(tuple, rows * scale))).standardised_distances_KK for scale in (1.0, scales)
-    )
-    np.testing.assert_allclose(first, second, atol=1e-5)
-
-
-def test_zero_update_has_no_standardised_direction():
-    view = updates_of(clients((0, 0), (1, 2), (2, 1)))
-    assert view.standardised_distances_KK[0].tolist() == [0, 1, 1]
-
-
 def test_two_clients_by_hand():
     """u = (3, 4), v = (6, 0): <u, v> = 18, cos = 18 / 30 = 0.6, u - v = (-3, 4), mean (4.5, 2)."""
     view = updates_of(clients((3, 4), (6, 0)))
@@ -125,7 +106,7 @@ def test_clients_are_in_ascending_order_whatever_the_order_they_came_in():
 
 
 @pytest.mark.usefixtures("_block")
-@pytest.mark.parametrize("num_clients", [1, 2, 15, 16, 17, 33, 64, 71])
+@pytest.mark.parametrize("num_clients", [1, 15, 16, 71])
 def test_products_of_whole_numbers_are_exact(num_clients):
     """Differences of at most 8, 1000 entries: every sum is below 2^24, so that float32 rounds nothing."""
     rows_KP = rng(num_clients).integers(-4, 5, size=(num_clients, 1000))
@@ -175,13 +156,10 @@ def test_the_number_of_threads_changes_no_bit(tiled, monkeypatch):
 
 
 def test_a_zero_update_is_at_distance_one_from_every_other():
-    distances_KK = updates_of(clients((1, 0), (0, 0), (0, 2), (0, 0))).cosine_distances_KK
-    assert distances_KK.tolist() == [[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
-
-
-def test_a_zero_update_may_come_first():
-    distances_KK = updates_of(clients((0, 0), (3, 4), (6, 0))).cosine_distances_KK
-    np.testing.assert_allclose(distances_KK, [[0, 1, 1], [1, 0, 0.4], [1, 0.4, 0]], atol=1e-7)
+    view = updates_of(clients((0, 0), (1, 2), (2, 1), (0, 0)))
+    assert view.cosine_distances_KK[0].tolist() == view.cosine_distances_KK[3, ::-1].tolist() == [0, 1, 1, 1]
+    assert view.cosine_distances_KK[1, 2] == pytest.approx(0.2)
+    assert view.standardised_distances_KK[0].tolist() == [0, 1, 1, 1]
 
 
 def test_cosine_distances_lie_between_zero_and_two():
@@ -189,15 +167,6 @@ def test_cosine_distances_lie_between_zero_and_two():
     np.testing.assert_allclose(distances_KK, [[0, 2, 0], [2, 0, 2], [0, 2, 0]], atol=1e-6)
     assert distances_KK.min() >= 0
     assert distances_KK.max() <= 2
-
-
-@pytest.mark.parametrize("scaled", [0, 3], ids=["the reference", "another"])
-@pytest.mark.parametrize("factor", [1e-3, 8.0, 1e3])
-def test_scaling_an_update_moves_no_cosine(scaled, factor):
-    vectors = random_vectors()
-    before = updates_of(vectors).cosine_distances_KK
-    after = updates_of({**vectors, scaled: vectors[scaled] * np.float32(factor)}).cosine_distances_KK
-    np.testing.assert_allclose(after, before, atol=1e-4)
 
 
 def test_nearly_parallel_updates_keep_their_distances():
@@ -214,11 +183,6 @@ def test_nearly_parallel_updates_keep_their_distances():
     np.testing.assert_allclose(updates_of(vectors).cosine_distances_KK[pairs], expected_KK[pairs], rtol=1e-4)
 
 
-def test_identical_updates_are_at_distance_zero():
-    view = updates_of({client: random_vectors(1)[0] for client in range(4)})
-    np.testing.assert_allclose(view.cosine_distances_KK, np.zeros((4, 4)), atol=1e-12)
-
-
 def test_select_equals_a_fresh_view():
     vectors = random_vectors(6)
     part, fresh = updates_of(vectors).select([4, 1, 2]), updates_of({key: vectors[key] for key in (1, 2, 4)})
@@ -231,29 +195,23 @@ def test_select_equals_a_fresh_view():
     assert part.mean().tobytes() == fresh.mean().tobytes()
 
 
-def test_select_skips_clients_without_an_update():
-    assert updates_of({1: (1, 0), 3: (0, 1)}).select([0, 1, 2]).clients == (1,)
-    assert updates_of({1: (1, 0), 3: (0, 1)}).select([0, 2]).clients == ()
-
-
-def test_select_keeps_what_the_clients_chose():
-    view = updates_of({1: (1, 0), 3: (0, 1)}, chosen={1: 2, 3: 0})
-    assert view.select([3]).chosen[3] == 0
+def test_select_keeps_choices_and_absent_clients_and_skips_those_without_an_update():
+    view = updates_of({1: (1, 0), 3: (0, 1)}, chosen={1: 2, 3: 0}, absent=[5, 4])
+    part = view.select([0, 2, 3])
+    assert (part.clients, part.chosen[3]) == ((3,), 0)
+    assert part.absent == view.absent == {4, 5}
+    assert view.select([0, 2]).clients == ()
 
 
 @pytest.mark.parametrize(("over", "distance"), [("parameters", 1.0), ("state", 0.1)])
 def test_buffers_count_or_not(over, distance):
     """u = (1, 0 | 3), v = (0, 1 | 3): cos 0 over the parameters, 9 / 10 with the buffer."""
     view = updates_of(clients((1, 0, 3), (0, 1, 3)), num_buffers=1, similarity_over=over)
+    assert view.select([0, 1]).cosine_distances_KK[0, 1] == pytest.approx(distance, abs=1e-6)
     assert view.cosine_distances_KK[0, 1] == pytest.approx(distance, abs=1e-6)
     assert view.norms_K == pytest.approx([1, 1] if over == "parameters" else [np.sqrt(10)] * 2)
     assert view.manhattan_distances_KK[0, 1] == pytest.approx(2)
     assert view.mean().tolist() == [0.5, 0.5, 3]
-
-
-def test_similarity_over_survives_select():
-    view = updates_of(clients((1, 0, 3), (0, 1, 3), (5, 5, 5)), num_buffers=1, similarity_over="state")
-    assert view.select([0, 1]).cosine_distances_KK[0, 1] == pytest.approx(0.1, abs=1e-6)
 
 
 @pytest.mark.usefixtures("_block")
@@ -278,12 +236,6 @@ def test_a_mean_direction_by_hand():
     assert direction.dtype == np.float32
     assert direction.tolist() == pytest.approx([0.3, 0.9, 0])
     assert view.select([2]).mean_direction().tolist() == [0, 0, 0]
-
-
-def test_who_is_absent_is_known_to_every_view():
-    view = updates_of(clients((1, 0), (0, 1)), absent=[5, 3])
-    assert view.absent == view.select([1]).absent == {3, 5}
-    assert updates_of(clients((1, 0))).absent == set()
 
 
 class Recorded(InMemory):
@@ -338,6 +290,10 @@ LOOKS = {
 }
 
 
+ON_UPDATES = [LOOKS[name] for name in ("direction", "vectors")]
+"""What is of the updates themselves, and is not cached."""
+
+
 class TestSource:
     """Updates that are elsewhere: looked at only for what is not known of them already."""
 
@@ -358,15 +314,7 @@ class TestSource:
             found = look(view_of(source, range(5), num_buffers=400, similarity_over=over))
             assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
             assert found.tobytes() == expected.tobytes()
-
-    @pytest.mark.parametrize("what", ["gram", "norms", "cosines", "euclidean", "manhattan", "mean", "means"])
-    def test_what_is_known_needs_no_update(self, what):
-        first, view = recorded()
-        LOOKS[what](view)
-        assert first.fetched != []
-        second, view = recorded(known=first.known)
-        LOOKS[what](view)
-        assert second.fetched == []
+        assert source.fetched == [] or look in ON_UPDATES
 
     def test_all_distances_but_one_come_of_the_same_products(self):
         source, view = recorded()
@@ -379,21 +327,6 @@ class TestSource:
         assert len(source.known) == 2
         assert source.fetched == [[0, 1, 2, 3, 4]]
 
-    def test_no_clients_need_no_source(self):
-        source = Recorded({})
-        view = view_of(source, [])
-        assert view.clients == ()
-        assert view.gram_KK.shape == (0, 0)
-        assert (source.fetched, source.looked_up) == ([], [])
-
-    def test_clients_are_in_ascending_order_whatever_order_they_are_given_in(self):
-        source = Recorded(random_vectors(8))
-        view = view_of(source, [7, 2, 5])
-        assert view.clients == (2, 5, 7)
-        assert [vector.tobytes() for vector in view.vectors()] == [
-            vector.tobytes() for vector in source.fetch([2, 5, 7])
-        ]
-
     def test_the_updates_themselves_are_fetched_once(self):
         source, view = recorded(3)
         view.vectors()
@@ -403,13 +336,6 @@ class TestSource:
 
 
 class TestMeansOfASource:
-    def test_one_name_a_group_all_at_once(self):
-        source, view = recorded()
-        view.means([[0, 1], [2], [3, 4]])
-        (names,) = source.looked_up
-        assert len(set(names)) == 3
-        assert all(name.startswith("mean-") for name in names)
-
     def test_only_the_clients_of_means_that_are_not_known_are_fetched_once(self):
         first, view = recorded()
         view.means([[0, 1]])
@@ -426,11 +352,6 @@ class TestMeansOfASource:
             view = Updates(Recorded(vectors, known), layout_of(2), clients=range(4))
             expected = [np.mean([vectors[client] for client in group], axis=0).tolist() for group in groups]
             assert [mean.tolist() for mean in view.means(groups)] == expected
-
-    def test_none_are_wanted(self):
-        source, view = recorded()
-        assert view.means([]) == []
-        assert source.fetched == []
 
     def test_the_mean_of_all_is_that_of_a_group_of_all(self):
         source, view = recorded(3)
@@ -455,13 +376,6 @@ class TestWeightedMeans:
         assert mean_of(rows, None).tobytes() == np.mean(rows, axis=0, dtype=np.float64).tobytes()
         weighted = np.average(np.array(rows, np.float64), axis=0, weights=shares)
         assert mean_of(rows, shares).tobytes() == weighted.tobytes()
-
-    def test_weights_are_divided_by_their_sum_within_each_group(self):
-        """(1 x 3 + 3 x 7) / 4 = 6 in the first group; a group of one is its update."""
-        view = updates_of(clients((3, 0), (7, 4), (5, 5)))
-        means = view.means([[0, 1], [2]], weights={0: 1, 1: 3, 2: 10})
-        assert [mean.tolist() for mean in means] == [[6, 3], [5, 5]]
-        assert means[0].dtype == np.float32
 
     def test_equal_weights_are_the_plain_mean_from_the_cache_too(self):
         source, view = recorded(3)
@@ -520,26 +434,19 @@ class TestOutputs:
 class TestNames:
     """What is known is found again by the clients and by the entries that count."""
 
-    def names(self, num_buffers, over, clients=(0, 1, 2)):
+    def names(self, num_buffers, over):
         source = Recorded(random_vectors(5))
-        view = view_of(source, clients, num_buffers=num_buffers, similarity_over=over)
+        view = view_of(source, (0, 1, 2), num_buffers=num_buffers, similarity_over=over)
         _ = view.gram_KK, view.manhattan_distances_KK, view.mean()
         products, manhattan, mean = (name for (name,) in source.looked_up)
         return products, manhattan, mean
 
-    def test_with_buffers_it_matters_what_similarity_is_over(self):
+    def test_what_similarity_is_over_matters_only_with_buffers(self):
+        assert self.names(0, "parameters") == self.names(0, "state")
         parameters, state = self.names(400, "parameters"), self.names(400, "state")
         assert parameters[0] != state[0]
         assert parameters[1] != state[1]
         assert parameters[2] == state[2], "means are over the whole state"
-
-    def test_without_buffers_it_does_not(self):
-        assert self.names(0, "parameters") == self.names(0, "state")
-
-    def test_other_clients_are_another_name(self):
-        of_three, of_two = self.names(0, "state"), self.names(0, "state", clients=(0, 1))
-        assert set(of_three).isdisjoint(of_two)
-        assert len(set(of_three)) == 3
 
     def test_they_are_the_same_in_every_process(self):
         """And in every version: entries under a name that changes are misses.
@@ -564,41 +471,14 @@ class TestPartsOfASource:
         assert part.cosine_distances_KK.shape == (2, 2)
         assert len(source.looked_up) == len(source.fetched) == 1
 
-    def test_its_means_are_those_of_its_clients(self):
-        first, view = recorded()
-        view.means([[1, 3]])
-        second, view = recorded(known=first.known)
-        _ = view.gram_KK
-        fetched = len(second.fetched)
-        view.select([1, 3]).mean()
-        assert len(second.fetched) == fetched
-
-    def test_its_manhattan_distances_have_a_name_of_their_own(self):
-        source, view = recorded()
-        _ = view.select([1, 3]).manhattan_distances_KK
-        _ = view.manhattan_distances_KK
-        assert len({name for names in source.looked_up for name in names}) == 3
-
 
 class TestGroups:
     def test_clusters_have_those_of_their_clients_that_have_an_update(self):
+        """In ascending order, without empty ones."""
         view = updates_of({1: (1, 0), 2: (0, 1), 4: (1, 1)})
-        assert view.groups(np.array([0, 2, 0, 2, 2])) == {0: [2], 2: [1, 4]}
-
-    def test_clusters_are_in_ascending_order_and_empty_ones_left_out(self):
-        view = updates_of({0: (1, 0), 3: (0, 1)})
-        groups = view.groups(np.array([3, 1, 1, 0]))
-        assert list(groups) == [0, 3]
-        assert groups == {0: [3], 3: [0]}
-
-    def test_a_part_has_its_own_clients_alone(self):
-        view = updates_of(clients((1, 0), (0, 1), (1, 1)))
-        assert view.select([0, 2]).groups(np.array([0, 0, 1])) == {0: [0], 1: [2]}
-
-    def test_their_means_are_what_their_clusters_move_by(self):
-        view = updates_of(clients((1, 0), (0, 2), (3, 4)))
-        groups = view.groups(np.array([1, 0, 1]))
-        assert [mean.tolist() for mean in view.means(list(groups.values()))] == [[0, 2], [2, 2]]
+        groups = view.groups(np.array([0, 2, 0, 2, 2]))
+        assert list(groups.items()) == [(0, [2]), (2, [1, 4])]
+        assert view.select([1]).groups(np.array([0, 2, 0, 2, 2])) == {2: [1]}
 
 
 def of_two_groups(noise, size=1000, factor=1.0):
@@ -622,7 +502,7 @@ DISTANCES = (
 
 @pytest.mark.usefixtures("_block")
 @pytest.mark.parametrize("measure", DISTANCES)
-@pytest.mark.parametrize("noise", [0.0, 1e-7, 1e-6, 1e-5])
+@pytest.mark.parametrize("noise", [0.0, 1e-5])
 def test_updates_that_differ_by_rounding_are_one(measure, noise):
     """Clients with the same rows in another order: their cosine distances are 1e-10 at most."""
     distances_KK = getattr(updates_of(of_two_groups(noise)), measure)

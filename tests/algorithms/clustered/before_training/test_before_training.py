@@ -43,30 +43,6 @@ def test_told_number_of_clusters_is_formed():
     assert len(met(embeddings(num_clusters=1)).models) == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"num_clusters": 3, "threshold": 5.0}, "threshold = 5.0 has no effect beside num_clusters = 3"),
-        ({"num_clusters": 0}, "greater than 0"),
-    ],
-)
-def test_wrong_number_of_clusters_is_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        embeddings(**settings)
-
-
-def test_clusters_average_apart():
-    algorithm = embeddings()
-    after, _ = step(algorithm, met(algorithm), 0, clients([3, 0], [0, 2], [0, 0], [0, 4], [0, 0]))
-    assert [after.models[after.labels_K[client]].tolist() for client in (0, 1)] == [[1, 0], [0, 3]]
-
-
-def test_centroids_are_means_of_members():
-    state = met(embeddings())
-    assert state.arrays[CENTROIDS][:, 0].tolist() == [0.5, 10.5]
-    assert state.arrays[MEMBERS].tolist() == [3, 2]
-
-
 @pytest.mark.parametrize(("update", "centroid", "members"), [(True, 11.0, 3), (False, 10.5, 2)])
 def test_newcomer_joins_the_nearest_centroid(update, centroid, members):
     """Clients 0 to 3 and 5 are there; 4 comes later, at 12: its centroid becomes (10 + 11 + 12) / 3."""
@@ -117,18 +93,6 @@ def test_share_of_each_cluster_is_asked():
     assert [order.client for order in one_there] == [0, 1]
 
 
-def test_share_of_all_is_the_usual_sample():
-    algorithm = embeddings()
-    orders = algorithm.orders(met(algorithm), 1, Presence(tuple(range(5)), (0, 2), 0.5), rng())
-    assert [order.client for order in orders] == [0, 2]
-
-
-def test_shared_layers_are_averaged_over_all():
-    algorithm = embeddings(shared=1)
-    after, _ = step(algorithm, met(algorithm), 0, clients(*[[5.0 * client, 0.0] for client in range(5)]))
-    assert {model.tolist()[0] for model in after.models} == {10.0}
-
-
 def test_fixed_threshold_cuts_there():
     assert partition(met(embeddings(threshold=0.9))) == sets({0, 2, 4}, {1}, {3})
 
@@ -145,10 +109,3 @@ def test_styles_that_are_all_alike_are_one_cluster():
     algorithm = create("ladd", {})
     state = algorithm.meet(start(algorithm, 4), messages(dict.fromkeys(range(4), 1.0)), LAYOUT, rng())
     assert partition(state) == sets({0, 1, 2, 3})
-
-
-def test_as_published_differs_by_the_release():
-    settings = create("embeddings-as-published", {}).settings
-    assert settings.threshold == "bayesian-reversed"
-    assert settings.encoder.batch_statistics
-    assert (settings.shared, settings.least_clusters, settings.least_members) == (2, 3, 10)

@@ -53,14 +53,6 @@ def test_clusters_below_a_height_are_scikit_learns():
         assert groups_of(tree.below(threshold).labels_N) == groups_of(model.labels_)
 
 
-@pytest.mark.parametrize("flip", [0.0, 0.1])
-@pytest.mark.parametrize("rule", ["best_ch", "widest_gap"])
-def test_four_planted_groups_are_found(rule, flip):
-    vectors, truth = planted(4, 25, 200, flip)
-    found = getattr(Tree(vectors), rule)(Guards(2, 2))
-    assert groups_of(found.labels_N) == groups_of(truth)
-
-
 @pytest.mark.parametrize(
     ("count", "groups"),
     [
@@ -75,19 +67,9 @@ def test_tree_is_cut_into_a_number_of_clusters(count, groups):
     assert groups_of(Tree(FOUR).into(count)) == sets(*groups)
 
 
-def test_clusters_of_a_number_are_scikit_learns():
-    vectors, _ = planted(4, 10, 60, 0.2)
-    model = AgglomerativeClustering(5, linkage="ward").fit(vectors)
-    assert groups_of(Tree(vectors).into(5)) == groups_of(model.labels_)
-
-
 def test_equal_vectors_have_fewer_clusters_than_asked_for():
     assert groups_of(Tree(np.array([[0.0], [0.0], [3.0]])).into(3)) == sets({0, 1}, {2})
     assert Tree(np.ones((1, 3))).into(2).tolist() == [0]
-
-
-def test_equal_vectors_are_one_cluster():
-    assert set(Tree(np.ones((5, 3))).best_ch(ANY).labels_N) == {0}
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -103,11 +85,6 @@ def test_guards_refuse_small_clusters_unless_there_are_no_others():
     assert groups_of(Tree(vectors).best_ch(Guards(2, 1)).labels_N) == sets({0, 1}, {2, 3}, {4})
     assert groups_of(Tree(vectors[:4]).best_ch(Guards(2, 2)).labels_N) == sets({0, 1}, {2, 3})
     assert len(groups_of(Tree(vectors).best_ch(Guards(2, 3)).labels_N)) == 3
-
-
-def test_at_least_three_clusters():
-    vectors, _ = planted(2, 10, 60, 0.1)
-    assert len(groups_of(Tree(vectors).best_ch(Guards(3, 1)).labels_N)) >= 3
 
 
 def test_exact_choice_is_never_below_the_optimised_one(monkeypatch):

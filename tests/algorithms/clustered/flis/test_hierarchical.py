@@ -73,11 +73,6 @@ class TestText:
         assert not any(order.infer for order in second.values())
         assert all(len(order.candidates) == 1 for order in second.values())
 
-    def test_clients_that_predict_alike_are_a_cluster(self):
-        state, said = take(hc(), begin(hc()), EVERYBODY)
-        assert partition(state) == sets((0, 2, 5), (1, 3, 4))
-        assert said.clustered
-
     def test_clusters_start_from_the_initial_model_and_take_the_updates_of_those_sampled(self):
         """0 and 2 are sampled in the first cluster: 10 + 1; none in the second: 10."""
         state, _ = take(hc(), begin(hc()), EVERYBODY, sampled=(0, 2))
@@ -95,10 +90,6 @@ class TestText:
         """Below 0.25 only equal predictions merge, at distance 0: {0, 2} and {1, 4}."""
         state, _ = take(hc(threshold=threshold), begin(hc()), EVERYBODY)
         assert len(set(state.labels_K.tolist())) == clusters
-
-    def test_one_client_is_one_cluster(self):
-        state, _ = take(hc(), begin(hc(), 1), {0: 1.0})
-        assert trained(state, 0) == 11
 
 
 class TestNewcomers:
@@ -137,11 +128,6 @@ class TestWard5:
         assert len(state.models) == 5
         assert max(len(cluster) for cluster in partition(state)) == 2
 
-    def test_five_or_fewer_clients_are_a_cluster_each(self):
-        few = {client: 1.0 for client in range(5)}
-        state, _ = take(hc(variant="ward5"), begin(hc(), 5), few)
-        assert len(state.models) == 5
-
 
 class TestNeighbours:
     """Clients 0, 1 and 3 agree on 100, 96 and 92 of 100 images with 0: 1 is a neighbour of 0 and of 3."""
@@ -172,11 +158,6 @@ class TestNeighbours:
         state, said = take(self.ALGORITHM, state, {1: 3.0}, classes=self.CLASSES)
         assert trained(state, 0) == pytest.approx((11 + 37 / 3 + 3) / 2)
         assert not said.clustered
-
-    def test_means_have_the_weights_of_the_run(self):
-        """Client 0 with 3 images, client 1 with 1: (33 + 12) / 4."""
-        state, _ = self.first(sampled=range(4), weights={0: 3.0, 1: 1.0, 2: 1.0, 3: 1.0})
-        assert trained(state, 0) == 11.25
 
     def test_clients_are_tested_with_what_they_train_next(self):
         state, _ = self.first(sampled=range(4))

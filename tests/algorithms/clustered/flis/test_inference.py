@@ -55,12 +55,6 @@ def test_soft_labels_by_hand():
     np.testing.assert_allclose(found, [[1, 0.6], [0.6, 1]])
 
 
-def test_constant_models_are_alike_whatever_their_data():
-    """They predict one class: similarity 1, as in the paper's method."""
-    constant = [predictions(1, 1, 1), predictions(1, 1, 1)]
-    assert similarities(constant, "hard", "agreement").min() == 1.0
-
-
 def test_agreements_of_some_models_with_others():
     classes = np.array([[0, 1], [0, 2], [-1, -1]], np.int16)
     assert agreements(classes[:1], classes).tolist() == [[1.0, 0.5, 0.0]]
@@ -82,8 +76,3 @@ class TestFigure1:
         groups, _ = distinct(neighbourhoods(self.SIMILAR, 0.85), [1, 2, 3, 4])
         assert groups == [[1, 2], [1, 2, 3], [2, 3], [4]]
         assert components(neighbourhoods(self.SIMILAR, 0.85)).tolist() == [0, 0, 0, 1]
-
-    @pytest.mark.parametrize(("threshold", "sizes"), [(0.0, [4]), (1.1, [1, 1, 1, 1])])
-    def test_extreme_thresholds_join_all_or_none(self, threshold, sizes):
-        groups, _ = distinct(neighbourhoods(self.SIMILAR, threshold), [1, 2, 3, 4])
-        assert [len(group) for group in groups] == sizes

@@ -66,25 +66,6 @@ class TestDecision:
         state, _ = play(algorithm(), [federation((5, 5, 5), seed) for seed in range(2)], 15)[-1]
         assert set(state.arrays) == set()
 
-    @pytest.mark.parametrize("num_clients", [1, 2, 3])
-    def test_few_clients_are_one_cluster(self, num_clients):
-        rounds = [federation((num_clients,), seed) for seed in range(3)]
-        assert rounds_clustered(play(algorithm(), rounds, len(rounds[0]))) == []
-
-    def test_zero_updates_are_no_evidence(self):
-        zeros = {client: np.zeros(DIMENSIONS, np.float32) for client in range(4)}
-        history = play(algorithm(), [zeros, zeros, zeros], 4)
-        assert rounds_clustered(history) == []
-
-    def test_permuted_clients_give_the_permuted_partition(self):
-        rounds = [federation((5, 5, 5), seed) for seed in range(2)]
-        order = np.random.default_rng(0).permutation(15)
-        permuted = [{int(order[client]): update for client, update in each.items()} for each in rounds]
-        found = play(algorithm(), permuted, 15)[-1][0].labels_K
-        truth = np.repeat(np.arange(3), 5)
-        groups = {frozenset(np.flatnonzero(found == label).tolist()) for label in set(found.tolist())}
-        assert groups == {frozenset(order[truth == label].tolist()) for label in range(3)}
-
 
 class TestOddClients:
     """Clients that are like no others: `ODD` has an update of its own, in every round."""

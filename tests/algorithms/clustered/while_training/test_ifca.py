@@ -6,7 +6,6 @@ import pytest
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.configuration.complete import complete
 from tests.helpers.small_cases import Federation, frozen, groups_of, orders_of, rng, sets, start
 from tests.helpers.small_runs import NOWHERE, config, play, rows
@@ -46,11 +45,6 @@ class TestAveraging:
         assert said.counts == (2, 1, 0)
         assert said.clustered
 
-    def test_means_have_the_weights_of_the_run(self):
-        """(1 x 1 + 3 x 3) / 4."""
-        state, _ = self.step({0: (0, [1.0]), 3: (0, [3.0])}, weights={0: 1.0, 3: 3.0})
-        assert float(state.models[0][0]) == 2.5
-
     def test_cluster_of_a_client_is_its_last_choice_and_of_one_never_asked_the_largest(self):
         state, _ = self.step({0: (1, [1.0]), 1: (2, [5.0]), 3: (1, [3.0])})
         assert state.labels_K.tolist() == [1, 2, 1, 1]
@@ -88,12 +82,6 @@ class TestShared:
         replies = {0: (0, [1] * 4), 1: (0, [2] * 4), 2: (1, [6] * 4)}
         state, _ = take(algorithm, state, replies)
         assert [model.tolist() for model in state.models] == [[3, 3, 3, 1.5], [3, 3, 3, 15]]
-
-    def test_a_model_that_nobody_chose_takes_the_shared_layers_too(self):
-        algorithm = ifca(num_clusters=2, shared=1)
-        state = state_of(algorithm, [[0, 0, 0, 0], [9, 9, 9, 9]], 2)
-        state, _ = take(algorithm, state, {0: (0, [1] * 4), 1: (0, [2] * 4)})
-        assert state.models[1].tolist() == [1.5, 1.5, 1.5, 9]
 
     def test_moments_of_a_server_optimizer_are_shared_likewise(self):
         algorithm = ifca(num_clusters=2, shared=1, server_optimizer="momentum")
@@ -189,19 +177,6 @@ def test_models_of_mixed_linear_regressions_are_recovered_for_nine_of_ten_seeds(
     assert sum(recovers(seed, 2) for seed in range(10)) >= 9
 
 
-class TestRefused:
-    @pytest.mark.parametrize(
-        ("settings", "message"),
-        [
-            ({"num_clusters": 7}, "num_clusters 7 .* 6 clients.*set algorithm.num_clusters to 6"),
-            ({"choose_on": "reference"}, "set split.reference_images"),
-        ],
-    )
-    def test_settings_that_do_not_fit_the_federation(self, settings, message):
-        with pytest.raises(ConfigError, match=f"^algorithm ifca: .*{message}"):
-            config({"name": "ifca", **settings})
-
-
 def test_both_rotations_of_digits_are_found(tmp_path):
     """Eight clients, those with odd numbers hold images that are upside down."""
     run = complete(
@@ -238,13 +213,6 @@ class TestRun:
                 if each["round"] == row["round"] and each["part"] == "trained"
             ]
             assert row["counts"] == [labels.count(0), labels.count(1)]
-
-    def test_every_client_is_tested_on_its_own_images_and_the_servers(self, played):
-        _, clients = played
-        assert {each["part"] for each in clients} == {"trained", "not asked"}
-        for each in clients:
-            assert each["personalised_accuracy"] is not None
-            assert each["generalised_accuracy"] is not None
 
     def test_all_models_go_down_and_one_comes_up(self, played):
         rounds, _ = played

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedgrid.algorithms.contract.conditions import Conditions
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import partition, play, sets, start, step
 
@@ -57,8 +56,3 @@ def test_it_waits_until_every_two_have_met():
     assert partition(state) == GROUPS, "it joins its cluster as a latecomer"
     _, clustered = run(asked, round=2)
     assert clustered == [4]
-
-
-def test_more_clusters_than_clients_are_refused():
-    problem = create("ward-told", {"num_clusters": 10}).problem(Conditions(9, False, {}))
-    assert all(word in problem for word in ("num_clusters 10", "9 clients"))
