@@ -148,14 +148,6 @@ def test_client_without_a_part_of_the_servers_images_tests_none():
     assert [report.own.loss_sum for report in reports] == [report.own.loss_sum for report in tiled]
 
 
-def test_worker_keeps_nothing_between_calls():
-    used, models = host(), [initial()]
-    used.train([task(2)], models, {})
-    used.evaluate([EvaluateTask(1, 0)], models)
-    again = used.train([task(0)], models, {})
-    assert comparable(again[0]) == comparable(host().train([task(0)], models, {})[0])
-
-
 def test_clients_and_rounds_see_different_batches():
     """With the same images, only the generator's client and round differ."""
     twins = [replace(CLIENTS[0], client=client) for client in (0, 1)]
@@ -175,42 +167,11 @@ def test_the_update_is_the_trained_model_minus_the_one_that_was_sent():
     assert (report.client, report.chosen) == (0, 0)
     assert (report.images, report.steps) == (9, 6), "two epochs of nine images in batches of four"
     assert report.bytes_up == update.nbytes
+    assert report.checksum == crc32(update.tobytes())
     tested = held.evaluate([EvaluateTask(0, 0)], [model + update])[0]
     assert tested.own.confusion.tolist() == report.local.confusion.tolist()
     assert tested.own.loss_sum == pytest.approx(report.local.loss_sum, rel=1e-5)
     assert report.local_server.confusion.sum() == len(SERVER)
-
-
-def test_the_trained_model_is_tested_on_the_servers_set_only_if_asked():
-    held = host()
-    [with_it], [without] = (
-        held.train([task(0, evaluate=True, local_server=asked)], [initial()], {}) for asked in (True, False)
-    )
-    assert with_it.report.local_server.confusion.sum() == len(SERVER)
-    assert without.report.local_server is None
-    assert without.report.local.loss_sum == with_it.report.local.loss_sum
-
-
-def test_in_the_authors_first_round_the_servers_set_tests_the_model_before_training():
-    """All clients then have the same row, that of the initial model; all else is as without it."""
-    held, model = host(), initial()
-    tasks = [task(client, evaluate=True, local_server=True) for client in (0, 1)]
-    before = held.train([replace(each, untrained=True) for each in tasks], [model], {})
-    served = held.evaluate([EvaluateTask(client, None) for client in PARTS], [model])
-    whole = sum(report.server[0].confusion for report in served).tolist()
-    assert [reply.report.local_server.confusion.tolist() for reply in before] == [whole, whole]
-    after = held.train(tasks, [model], {})
-    assert after[0].report.local_server.loss_sum != before[0].report.local_server.loss_sum
-    for one, other in zip(before, after, strict=True):
-        assert one.update.tobytes() == other.update.tobytes()
-        assert one.report.local.loss_sum == other.report.local.loss_sum
-        assert one.report.train_loss == other.report.train_loss
-
-
-def test_a_served_model_is_tested_on_the_own_test_set_only_if_asked():
-    (report,) = host().evaluate([EvaluateTask(0, None)], [initial()])
-    assert report.own is None
-    assert len(report.server) == 1
 
 
 @pytest.mark.parametrize(("tf32", "precision"), [(False, "ieee"), (True, "tf32")])
@@ -226,15 +187,13 @@ def test_clients_train_with_tf32_as_configured(tf32, precision, monkeypatch):
     assert seen == [(precision, precision)]
 
 
-def test_the_checksum_of_an_update_is_of_its_bytes():
-    [reply] = host().train([task(0)], [initial()], {})
-    assert reply.report.checksum == crc32(reply.update.tobytes())
-
-
-def test_the_trained_model_is_tested_only_if_asked():
-    (reply,) = host().train([task(0)], [initial()], {})
-    assert reply.report.local is None
-    assert reply.report.local_server is None
+def test_models_are_tested_only_if_asked():
+    held, models = host(), [initial()]
+    for own, server in ((False, False), (True, False), (True, True)):
+        [reply] = held.train([task(0, evaluate=own, local_server=server)], models, {})
+        assert (reply.report.local is not None, reply.report.local_server is not None) == (own, server)
+    [report] = held.evaluate([EvaluateTask(0, None)], models)
+    assert (report.own, len(report.server)) == (None, 1)
 
 
 def test_models_are_only_read_and_copying_them_warns_of_nothing():
@@ -385,12 +344,6 @@ def test_aggregated_models_are_tested_on_the_own_test_set_and_on_parts_that_tile
     assert [int(report.own.confusion.sum()) for report in reports] == [4] * 4
     own = {report.client: report.own for report in host().evaluate([EvaluateTask(1, 0)], models[1:])}
     assert reports[3].own.loss_sum == own[1].loss_sum
-
-
-def test_an_empty_part_of_the_servers_test_set_counts_nothing():
-    empty = ClientWorker(setup(CLIENTS[:1], {0: slice(10, 10)}))
-    (report,) = empty.evaluate([EvaluateTask(0, 0)], [initial()])
-    assert not report.server[0].confusion.any()
 
 
 def test_the_processs_number_of_threads_neither_matters_nor_changes():

@@ -15,7 +15,6 @@ from fedgrid.engine.federation.encoders.encoder import (
     principal,
 )
 from fedgrid.engine.federation.inputs import pixels
-from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.models.flat_vectors import blank, initial_vector, layout_of
 
 GREY, COLOUR, DIGIT = (1, 28, 28), (3, 32, 32), (1, 8, 8)
@@ -76,12 +75,6 @@ def test_grey_images_have_the_dense_encoder_by_default():
     assert kind_of(EncoderSettings(name="pixels"), COLOUR) == "pixels"
 
 
-def test_codes_do_not_depend_on_the_images_beside():
-    encoder, images = drawn("convolutional", DIGIT), images_of(DIGIT)
-    together, alone = encode(encoder, images), encode(encoder, images[2:3])
-    np.testing.assert_allclose(together[2:3], alone, atol=1e-6)
-
-
 def test_pixels_are_their_own_codes():
     encoder, images = Encoder("pixels", DIGIT, {}), images_of(DIGIT)
     codes = encode(encoder, images)
@@ -101,7 +94,3 @@ def test_principal_components_are_scikit_learns():
     np.testing.assert_allclose(arrays[MEAN], reference.mean_, atol=1e-6)
     encoder = Encoder("pca", DIGIT, principal(images, 29))
     np.testing.assert_allclose(decode(encoder, encode(encoder, images)), images / 255, atol=1e-4)
-
-
-def test_a_runs_own_model_cannot_be_an_autoencoder():
-    assert not {*registry.AUTOENCODERS} & {*registry.MODELS}

@@ -19,7 +19,6 @@ from fedgrid.engine.federation.record_names import TESTS
 from fedgrid.engine.federation.round.federation import Federation
 from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.federation.round.participation import Attendance, Participation
-from fedgrid.engine.federation.round.run_state import RunState
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.settings import Evaluation
 from fedgrid.record_columns import schemas
@@ -168,18 +167,6 @@ def test_clients_train_from_the_model_of_the_round_before():
     assert [task.round_index for task in pool.calls[-2][1]] == [2, 2, 2]
 
 
-def test_the_temperature_is_that_of_the_updates():
-    """Cosine distances of (2, 0) and (0, 2): 1, so |D| = sqrt(2), and T = sqrt(2) / (2 sqrt(2)) = 0.5."""
-    [(_, record)] = play(federation(num_clients=2), FakePool(axis), 1)
-    assert record.round["temperature"] == pytest.approx(0.5)
-
-
-def test_every_model_goes_to_every_client_and_every_update_comes_back():
-    """Three clients, two entries of four bytes."""
-    [(_, record)] = play(federation(), FakePool(axis), 1)
-    assert record.round["bytes_down"] == record.round["bytes_up"] == 3 * MODEL_BYTES
-
-
 def test_records_of_a_round_have_every_number():
     """The cluster's model on the server's test set: 0 + 1 + 2 right of three parts of two images."""
     [(_, record)] = play(federation(), FakePool(axis), 1)
@@ -251,11 +238,6 @@ class TestGlobalModel:
         [(_, record)] = play(federation(create("solo"), evaluation=self.ON), FakePool(axis), 1)
         assert {row["global_own_accuracy"] for row in record.clients} == {None}
 
-    def test_has_no_columns_unless_it_is_asked_for(self):
-        [(_, record)] = play(federation(Odd(FedOptSettings())), FakePool(axis), 1)
-        assert set(record.clients[0]) == set(schemas()["clients"].names)
-        assert not [name for name in schemas()["clients"].names if name.startswith("global")]
-
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_broken_update_is_left_out_and_counted(bad):
@@ -273,12 +255,6 @@ def test_a_broken_update_is_left_out_and_counted(bad):
     assert record.round["bytes_up"] == 3 * MODEL_BYTES
 
 
-def test_a_client_that_was_left_out_is_back_in_the_next_round():
-    pool = FakePool(lambda client, round_index, _: (np.nan, 0) if (client, round_index) == (1, 0) else (1, 0))
-    history = play(federation(), pool, 2)
-    assert [record.round["excluded"] for _, record in history] == [1, 0]
-
-
 def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
     run = federation()
     start = run.begin(lambda number: vector(0, 0))
@@ -287,23 +263,6 @@ def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
         next_round(run, start, FakePool(lambda *_: (np.nan, np.inf)))
     progress, _ = next_round(run, start, FakePool(axis))
     assert progress.state.models[0].tolist() == [1, 1]
-
-
-def test_client_memories_are_handed_back_to_their_clients():
-    pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
-    [_, (progress, _)] = play(federation(), pool, 2)
-    assert {client: kept["optimizer"].tolist() for client, kept in progress.memories.items()} == {
-        0: [0, 1],
-        1: [1, 1],
-        2: [2, 1],
-    }
-    first, second = (call[3] for call in pool.calls if call[0] == "train")
-    assert first == {}
-    assert {client: kept["optimizer"].tolist() for client, kept in second.items()} == {
-        0: [0, 0],
-        1: [1, 0],
-        2: [2, 0],
-    }
 
 
 def test_client_with_an_unusable_update_keeps_its_earlier_memory():
@@ -393,27 +352,11 @@ def test_clients_choose_among_several_models():
     assert [task.own for task in pool.calls[-1][1]] == [0, 1, 0, 1]
 
 
-def test_a_client_without_a_usable_update_makes_no_choice():
-    """Client 3 stays where it was; its cluster's model moves by client 1 alone."""
-    pool = FakePool(lambda client, *rest: (np.nan, 0) if client == 3 else to_target(client, *rest))
-    [(progress, _)] = play(federation(ToyIfca(Settings()), num_clients=4), pool, 1)
-    assert progress.state.labels_K.tolist() == [0, 1, 0, 0]
-    assert [model.tolist() for model in progress.state.models] == [[2, 2], [9, 9]]
-
-
 def test_a_model_that_nobody_chooses_is_kept_and_not_counted():
     pool = FakePool(lambda client, round_index, model: np.array((1, 1)) - model)
     [(progress, record)] = play(federation(ToyIfca(Settings())), pool, 1)
     assert [model.tolist() for model in progress.state.models] == [[1, 1], [10, 10]]
     assert record.round["clusters"] == 1
-
-
-def test_progress_before_the_first_round_has_the_initial_model_and_no_memories():
-    start = federation().begin(lambda number: vector(3, 4))
-    assert isinstance(start, RunState)
-    assert start.rounds_done == 0
-    assert start.state.labels_K.tolist() == [0, 0, 0]
-    assert start.memories == {}
 
 
 @dataclass(frozen=True)
@@ -544,18 +487,6 @@ def test_a_round_in_which_all_drop_out_changes_nothing_and_says_so():
     assert last.warnings == ()
 
 
-def test_all_may_drop_out_of_the_first_round():
-    _, [(progress, _), (later, _)] = attended((None, None, {0, 1, 2}), FULL)
-    assert progress.state.models[0].tolist() == [0, 0]
-    assert later.state.models[0].tolist() == [1, 1]
-
-
-def test_a_single_client_has_temperature_zero():
-    _, [(progress, record)] = attended((None, (1,), ()))
-    assert progress.state.models[0].tolist() == [0, 2]
-    assert record.round["temperature"] == 0
-
-
 def test_absent_client_keeps_its_memory():
     """Client 0 is there always, 1 drops out of round 2, 2 comes in round 2."""
     pool = FakePool(axis, memory=lambda client, round_index: vector(client, round_index))
@@ -586,19 +517,6 @@ def test_a_latecomer_is_in_the_records_with_the_reason():
     ]
     assert second.clients[2]["part"] == "trained"
     assert second.round["clusters"] == 2
-
-
-def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
-    """Clients 0, 1 at (1, 0) and 2, 3 at (0, 1), told apart: distances 0 inside, 1 across, so 1; 4 is absent.
-
-    In one cluster there is none.
-    """
-    participation = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
-    pool = FakePool(lambda client, *_: (1, 0) if client < 2 else (0, 1))
-    briggs = create("briggs", {"round": 1, "threshold": 0.4})
-    for algorithm, expected in ((briggs, 1.0), (None, None)):
-        [(_, record)] = play(federation(algorithm, num_clients=5, participation=participation), pool, 1)
-        assert record.round["silhouette"] == expected
 
 
 @pytest.mark.parametrize(
@@ -638,13 +556,3 @@ def test_a_mean_weighs_clients_by_images_or_batches(weights, expected):
     run = replace(federation(), weights=weights)
     [(progress, _)] = play(run, Sized(lambda client, *_: ((0, 2), (0, 4), (6, 9))[client]), 1)
     assert progress.state.models[0].tolist() == pytest.approx(expected)
-
-
-def test_participation_that_rounds_to_all_clients_changes_nothing():
-    """A share that rounds to everybody, and newcomers that come in round 1."""
-    plain = play(federation(), FakePool(axis), 3)
-    participation = Participation(3, 0, participation=0.9, joins={0: 1})
-    other = play(federation(participation=participation), FakePool(axis), 3)
-    for (progress, record), (same, again) in zip(plain, other, strict=True):
-        assert progress.state.models[0].tobytes() == same.state.models[0].tobytes()
-        assert repr(record.clients) == repr(again.clients)

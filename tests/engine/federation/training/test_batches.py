@@ -73,29 +73,12 @@ class TestMoved:
             expected = expected.flip(2) if flips[place] else expected
             assert torch.equal(result[place].permute(2, 0, 1).float(), expected)
 
-    def test_part_of_the_images_is_that_part_of_all(self):
-        images, order = pixels(), torch.tensor([3, 0, 0, 6, 2])
-        moves = draw_moves(5, BOTH, seeded(), CPU)
-        parts = [
-            gather(images, order[where], moves.part(where)) for where in (slice(2), slice(2, 5), slice(5, 9))
-        ]
-        assert [len(part) for part in parts] == [2, 3, 0]
-        assert torch.equal(torch.cat(parts), gather(images, order, moves))
-
 
 class TestGather:
     def test_no_augmentation_draws_nothing(self):
         rng = seeded()
         assert torch.equal(gathered(pixels(), torch.tensor([2, 1]), (), rng), pixels()[[2, 1]])
         assert rng.random() == seeded().random()
-
-    def test_crop_in_place_without_flip_gives_the_bytes_of_no_augmentation(self):
-        class Still(np.random.Generator):
-            def integers(self, low, high=None, size=None, **more):
-                return np.zeros(size, np.int64)
-
-        order = torch.tensor([4, 0, 5])
-        assert torch.equal(gathered(pixels(), order, BOTH, Still(np.random.PCG64())), pixels()[order])
 
     def test_flip_alone_shows_each_image_or_its_mirror_about_equally_often(self):
         images = pixels(400, 5, 5, 1)
@@ -140,21 +123,6 @@ def watched(seed=0, rule=None, **changes):
 
 
 class TestTraining:
-    def test_images_come_in_the_order_of_training_without_augmentation(self):
-        """A pixel and its labels stay together: every pixel shown is one of the image that is due."""
-        plain, _ = watched()
-        moving, _ = watched(augment=BOTH)
-        assert not torch.equal(plain, moving)
-        assert all(
-            set(shown.flatten().tolist()) <= set(due.flatten().tolist())
-            for shown, due in zip(moving, plain, strict=True)
-        )
-
-    def test_epochs_differ(self):
-        shown, _ = watched(augment=BOTH, batch_size=6)
-        first, second = (sorted(image.flatten().tolist() for image in epoch) for epoch in shown.split(6))
-        assert first != second
-
     def test_same_generator_repeats_the_bits_and_another_does_not(self):
         (seen, model), (again, same) = watched(augment=BOTH), watched(augment=BOTH)
         assert torch.equal(seen, again)
@@ -189,11 +157,6 @@ class TestClients:
         first, *others = (update(moving, *place) for place in at)
         assert all(np.abs(other - first).max() > 1e-3 for other in others)
 
-    def test_client_that_trains_again_elsewhere_repeats_the_bits(self):
-        together, alone = worker(clients=(0, 1), augment=BOTH), worker(clients=(1,), augment=BOTH)
-        update(together, 0, 0)
-        assert update(together, 1, 3).tobytes() == update(alone, 1, 3).tobytes()
-
     def test_test_images_stay_as_they_are(self):
         model = initial_vector("digitnet", inputs.pixels(1, 8, 8), 2, seed=0)
         [plain], [moving] = (
@@ -204,10 +167,6 @@ class TestClients:
 
 
 class TestSettings:
-    def test_order_of_names_does_not_matter(self):
-        assert training(augment=["flip", "crop"]) == training(augment=BOTH)
-        assert training(augment="crop") == training(augment=["crop"])
-
     @pytest.mark.parametrize("given", [["crop", "crop"], ["rotate"], "rotate"])
     def test_other_values_are_refused(self, given):
         with pytest.raises(ValueError, match="augment"):

@@ -54,15 +54,6 @@ def test_r2_of_numbers_by_hand_also_in_parts():
     assert isnan(of_equal["r2"])
 
 
-def test_a_test_leaves_batch_norm_statistics_alone():
-    module = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten())
-    evaluation.test(
-        module, torch.ones(4, 1, 1, 3, dtype=torch.uint8), torch.zeros(4, dtype=torch.int64), 3, 2
-    )
-    assert module[0].num_batches_tracked == 0
-    assert module[0].running_mean == 0
-
-
 def test_a_model_of_nans_has_a_nan_loss_and_raises_nothing():
     class Nans(nn.Module):
         def forward(self, images):
@@ -110,15 +101,6 @@ def test_scripted_module_is_set_to_a_mode_and_its_norms_are_reset():
     reset_norms(model)
     assert [buffer.tolist() for buffer in model.buffers()] == [[0], [1], 0]
     assert smallest_batch(model, 4) == 2
-
-
-def test_tests_that_are_scored_together_have_the_scores_that_they_have_alone():
-    tests = [Counts(np.array([[2, 1], [0, size]]), float(size)) for size in (0, 1, 5)]
-    together = confusion_scores([Counts(np.zeros((2, 2), np.int64), 0.0), *tests])[1:]
-    for counts, found in zip(tests, together, strict=True):
-        [alone] = confusion_scores([counts])
-        assert repr(found) == repr(alone)
-    assert confusion_scores([]) == []
 
 
 def test_one_prediction_outside_the_own_classes_halves_f1_over_the_union_only():

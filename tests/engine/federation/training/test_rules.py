@@ -89,17 +89,6 @@ class TestLoss:
         assert result.model.tolist() == [0.25, 0, -0.25, 0, 0.25, -0.25]
         assert result.losses == (pytest.approx(log(2)),)
 
-    def test_a_penalty_is_added_to_it(self):
-        class NoLossButThePenalty(LocalSteps):
-            def loss(self, local, logits, labels):
-                return 0 * logits.sum()
-
-            def penalty(self, logits, labels, images):
-                return logits[:, 1].sum()
-
-        result = one_step(Hooked(make=lambda local: NoLossButThePenalty()))
-        assert result.model.tolist() == [0, 0, -1, 0, 0, -1]
-
     @pytest.mark.parametrize(
         ("returned", "what"),
         [
@@ -130,9 +119,6 @@ class TestPenalty:
         result = one_step(Hooked(make=lambda local: SecondLogit()))
         assert result.model.tolist() == [0.5, 0, -1.5, 0, 0.5, -1.5]
         assert result.losses == (pytest.approx(log(2)),)
-
-    def test_none_adds_nothing(self):
-        assert one_step(Hooked(make=lambda local: LocalSteps())).model.tolist() == PLAIN_STEP
 
 
 class TestCorrect:
@@ -181,19 +167,6 @@ class TestTrains:
         assert moved_W[mask_W].mean() > 0.9
         assert (result.model[width:] != start[width:]).any()
 
-    def test_parameters_inside_the_mask_take_the_same_first_step(self):
-        mask = [True, True, False, False, True, False]
-
-        def masked(local):
-            steps = LocalSteps()
-            steps.trains = torch.tensor(mask)
-            return steps
-
-        result = one_step(Hooked(make=masked))
-        assert result.model.tolist() == [
-            moved if trains else 0 for moved, trains in zip(PLAIN_STEP, mask, strict=True)
-        ]
-
 
 class TestWholeStep:
     def test_replaces_cross_entropy_and_optimizer(self):
@@ -212,17 +185,6 @@ class TestWholeStep:
         assert result.losses == (pytest.approx(0, abs=1e-6),)
         assert result.accuracies == (1.0,)
 
-    def test_may_take_several_plain_steps_for_one(self):
-        class Twice(LocalSteps):
-            def step(self, local, images, labels):
-                local.step(images, labels, self)
-                return local.step(images, labels, self)
-
-        result = one_step(Hooked(make=lambda local: Twice()))
-        again = one_step(PLAIN, start=PLAIN_STEP)
-        assert result.model.tolist() == again.model.tolist()
-        assert result.steps == 1
-
 
 class TestFinish:
     class Counter(LocalSteps):
@@ -239,14 +201,6 @@ class TestFinish:
         def __init__(self, local):
             super().__init__(local)
             assert local.start.shape == local.weights.shape
-
-    def test_outputs_and_memory_are_returned(self):
-        result = one_step(Hooked(make=self.Started))
-        assert {name: array.tolist() for name, array in result.outputs.items()} == {
-            "moved": PLAIN_STEP,
-            "steps": [1],
-        }
-        assert {name: array.tolist() for name, array in result.memory.items()} == {"visits": [1]}
 
     def test_memory_is_handed_in_again_beside_the_optimizers(self):
         kept = {"momentum": 0.9, "keep_optimizer_state": True}
@@ -443,14 +397,6 @@ class TestPersonalEntries:
         assert result.memory["personal"].tolist() == [7.5, 3.5, 2.5]
         assert start == (0, 0, 7, 0, 0, 0)
 
-    def test_buffers_may_be_personal_too(self):
-        size = len(flat_vectors.read_vector(convolutional()))
-        rule = LocalRule(personal=((size - 9, size),))
-        first = convolve(rule)[1]
-        again = convolve(rule, memory=first.memory, max_steps=0)[1]
-        assert again.model[-9:].tolist() == first.model[-9:].tolist()
-        assert again.model[:-9].tolist() == flat_vectors.read_vector(convolutional())[:-9].tolist()
-
     def test_of_another_model_are_refused_in_one_line(self):
         with pytest.raises(ValueError, match=r"^4 personal entries .* this model has 3$"):
             one_step(self.RULE, memory={"personal": np.zeros(4, np.float32)})
@@ -466,12 +412,6 @@ def test_array_of_another_layout_is_refused_in_one_line(size):
 class TestMaxSteps:
     """Nine images in batches of four: two batches an epoch, the ninth image is left out."""
 
-    def test_none_are_taken(self):
-        start, result = convolve(PLAIN, max_steps=0)
-        assert result.model.tolist() == start.tolist()
-        assert result.steps == 0
-        assert np.isnan([*result.losses, *result.accuracies]).all()
-
     @pytest.mark.parametrize(("max_steps", "epochs"), [(2, 1), (4, 2), (6, 3)])
     def test_whole_epochs_are_those_of_local_training(self, max_steps, epochs):
         _, result = convolve(PLAIN, max_steps=max_steps, momentum=0.9)
@@ -483,11 +423,6 @@ class TestMaxSteps:
         models = [convolve(PLAIN, max_steps=3, local_epochs=epochs)[1].model.tobytes() for epochs in (1, 5)]
         assert models[0] == models[1]
         assert models[0] not in {convolve(PLAIN, max_steps=steps)[1].model.tobytes() for steps in (2, 4)}
-
-    def test_a_client_without_a_batch_takes_no_step(self):
-        start, result = convolve(PLAIN, num_images=1, max_steps=3)
-        assert result.steps == 0
-        assert result.model.tolist() == start.tolist()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from torch import nn
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.models import flat_vectors
 from fedgrid.engine.federation.models.flat_vectors import FlatModule, initialise
-from fedgrid.engine.federation.models.normalisation import MixedPrecision, Normalised
+from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
@@ -99,6 +99,16 @@ def test_clients_of_unequal_size_train_as_one_by_one(kind, changes):
     check(together, one_by_one(network(kind), members(kind), training))
 
 
+@pytest.mark.parametrize("optimizer", [{"optimizer": "adam", "learning_rate": 0.01}, {"momentum": 0.9}])
+def test_kept_optimizer_states_go_on_also_of_clients_with_different_steps(optimizer):
+    training, first = settings(keep_optimizer_state=True, **optimizer), dict(list(SIZES.items())[:2])
+    memories = {
+        slot: result.memory for slot, result in one_by_one(network(), members(sizes=first), training).items()
+    }
+    together = train_together(Stack(network(), SLOTS), members(memories=memories), training)
+    check(together, one_by_one(network(), members(memories=memories), training))
+
+
 def test_numbers_to_predict_train_as_one_by_one():
     def predicting():
         module = network()
@@ -114,24 +124,6 @@ def test_numbers_to_predict_train_as_one_by_one():
 
     together = train_together(Stack(predicting(), SLOTS), those(), settings())
     check(together, one_by_one(predicting(), those(), settings()))
-
-
-@pytest.mark.parametrize("optimizer", [{"optimizer": "adam", "learning_rate": 0.01}, {"momentum": 0.9}])
-def test_kept_optimizer_states_go_on_also_of_clients_with_different_steps(optimizer):
-    training, first = settings(keep_optimizer_state=True, **optimizer), dict(list(SIZES.items())[:2])
-    memories = {
-        slot: result.memory for slot, result in one_by_one(network(), members(sizes=first), training).items()
-    }
-    together = train_together(Stack(network(), SLOTS), members(memories=memories), training)
-    check(together, one_by_one(network(), members(memories=memories), training))
-
-
-def test_wrapped_modules_train_as_one_by_one():
-    def wrapped():
-        return Normalised(network("batch"), [0.4, 0.5], [0.2, 0.3], "cpu")
-
-    together = train_together(Stack(wrapped(), SLOTS), members("batch"), settings())
-    check(together, one_by_one(wrapped(), members("batch"), settings()))
 
 
 def test_bfloat16_trains_as_one_by_one_to_its_precision():
@@ -161,12 +153,6 @@ def test_diverging_client_leaves_the_others_as_they_are():
     assert [beside[slot].model.tobytes() for slot in (0, 3, 4)] == [
         healthy[slot].model.tobytes() for slot in (0, 3, 4)
     ]
-
-
-def test_single_image_of_a_model_with_batch_norm_is_left_out():
-    result = train_together(Stack(network("batch"), SLOTS), members("batch", sizes={3: 1}), settings())[3]
-    assert (result.steps, np.isnan(result.losses).all()) == (0, True)
-    np.testing.assert_array_equal(result.model, members("batch", sizes={3: 1})[3].start)
 
 
 def test_batches_of_one_image_are_refused_for_batch_norm():

@@ -11,7 +11,6 @@ from fedgrid.engine.federation.uplink.privacy import CentralNoise
 from tests.helpers.small_cases import updates_of
 from tests.helpers.small_runs import (
     config,
-    contents,
     differing,
     early,
     log,
@@ -125,10 +124,6 @@ def test_what_does_not_go_with_noise_is_refused_by_name(given, named):
         assert word in str(error.value)
 
 
-def test_buffers_go_with_an_uplink_without_noise():
-    assert config(uplink=[{"clip": 1.0}, {"quantise": 8}], model="resnet34").uplink
-
-
 class TestIds:
     def test_noise_and_what_it_means_are_other_runs(self):
         given = ({}, {"uplink": CLIPPED}, {"uplink": NOISY}, CENTRAL)
@@ -148,12 +143,6 @@ def last(run, root, *columns):
 
 
 class TestRuns:
-    def test_noise_of_zero_and_a_clip_beyond_all_updates_leave_every_byte(self, tmp_path):
-        plain, same = config("ocfl-kmeans"), config("ocfl-kmeans", uplink=[{"clip": 1e30}, {"noise": 0}])
-        ours, others = (contents(play(run, tmp_path, cache=None)) for run in (same, plain))
-        assert ours == others
-        assert len(ours) == 4, "two tables and two states"
-
     def test_epsilon_is_in_the_records_where_there_is_noise(self, tmp_path):
         run = config("fedavg", uplink=ALL_STEPS, participation=0.5, evaluation={"every": 3})
         play(run, tmp_path, cache=None)
@@ -173,14 +162,6 @@ class TestRuns:
         run = config("fedavg", uplink=ALL_STEPS, evaluation={"every": 3})
         play(run, tmp_path, cache=None)
         assert {row["bytes_up"] for row in rows(run, tmp_path, "rounds")} == {6 * (2710 + 1084 + 40)}
-
-    def test_an_interrupted_run_ends_with_the_bytes_of_a_whole_one(self, tmp_path):
-        """Residuals, the noise's draws and what is spent go on."""
-        run = config("ocfl-kmeans", uplink=ALL_STEPS, participation=0.7)
-        for until in (1, 2):
-            play(run, tmp_path, cache=None, until=until)
-        play(run, tmp_path, cache=None)
-        assert not differing(run, tmp_path)
 
     def test_the_round_cache_changes_nothing(self, tmp_path):
         """The second run takes its rounds from the first one: those of an algorithm that acts too late."""
@@ -211,16 +192,18 @@ class TestRuns:
         )
         assert not differing(run, tmp_path)
 
-    def test_a_budget_below_the_first_round_is_an_error_that_names_both(self, tmp_path):
-        run = config("fedavg", uplink=NOISY, privacy={"epsilon": 8})
-        with pytest.raises(
-            RunError, match="privacy.epsilon = 8: no client can pay for round 1: .* 96.1 after"
-        ):
-            play(run, tmp_path, cache=None)
-
-    def test_no_budget_is_enough_for_a_choice_that_no_noise_covers(self, tmp_path):
-        run = early("ifca", uplink=NOISY, privacy={"epsilon": 1e6})
-        with pytest.raises(RunError, match="inf after it; no noise covers what they send"):
+    @pytest.mark.parametrize(
+        ("algorithm", "budget", "says"),
+        [
+            ("fedavg", 8, "privacy.epsilon = 8: no client can pay for round 1: .* 96.1 after"),
+            ("ifca", 1e6, "inf after it; no noise covers what they send"),
+        ],
+    )
+    def test_a_budget_below_the_first_round_is_an_error_that_names_both(
+        self, algorithm, budget, says, tmp_path
+    ):
+        run = early(algorithm, uplink=NOISY, privacy={"epsilon": budget})
+        with pytest.raises(RunError, match=says):
             play(run, tmp_path, cache=None)
 
     def test_a_message_and_an_encoder_under_noise_have_a_finite_epsilon(self, tmp_path):

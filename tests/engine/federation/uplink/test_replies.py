@@ -45,9 +45,6 @@ class TestPersonalEntries:
         assert update_of(sent).tolist() == [0, 0, 3, 4]
         assert bytes_of(sent) == 8
 
-    def test_get_no_noise(self):
-        assert update_of(reply([0, 0, 3, 4], NOISY, self.RULE))[:2].tolist() == [0, 0]
-
     def test_count_in_no_share(self):
         """Half of the two shared entries is one."""
         assert update_of(reply([0, 0, 3, 4], [TopK(topk=0.5)], self.RULE)).tolist() == [0, 0, 0, 4]

@@ -55,14 +55,6 @@ class TestClip:
     def test_is_right_where_float32_cannot_hold_the_squares(self):
         assert sent(vector(3e30, 4e30), Clip(clip=1.0)).update == pytest.approx([0.6, 0.8])
 
-    def test_leaves_the_bytes_as_they_were(self):
-        assert sent(vector(3, 4, 12), Clip(clip=1.0)).num_bytes == 12
-
-    @pytest.mark.parametrize("norm", [0, -1, "inf"])
-    def test_refuses_a_norm_that_is_not_positive_and_finite(self, norm):
-        with pytest.raises(ValueError, match="clip"):
-            Clip(clip=norm)
-
 
 class TestNoise:
     def test_its_size_is_the_multiplier_times_the_clip(self):
@@ -86,9 +78,6 @@ class TestNoise:
     def test_covers_an_update_that_no_clip_bounds_by_sending_nothing_of_it(self, bad):
         assert np.isnan(sent(vector(3, bad), Clip(clip=1.0), Noise(noise=0.1)).update).all()
 
-    def test_leaves_the_bytes_as_they_were(self):
-        assert sent(vector(3, 4), Clip(clip=1.0), Noise(noise=1)).num_bytes == 8
-
 
 def top(update, share, residual=None, num_parameters=None):
     size = len(update) if num_parameters is None else num_parameters
@@ -110,16 +99,6 @@ class TestTopK:
         found = top((1, -4, 2, 0.5), 0.5, (1.5, 0, 0, 0.5))
         assert found.update.tolist() == [2.5, -4, 0, 0]
         assert found.residual.tolist() == [0, 0, 2, 1]
-
-    def test_nothing_is_lost_over_rounds(self):
-        """All that was sent and the last residual add up to all updates."""
-        updates = np.random.default_rng(1).standard_normal((20, 50)).astype(np.float32)
-        residual, total = None, np.zeros(50)
-        for update in updates:
-            found = send(update, [TopK(topk=0.1)], 50, np.random.default_rng(0), residual)
-            assert np.count_nonzero(found.update) == 5
-            residual, total = found.residual, total + found.update
-        assert total + residual == pytest.approx(updates.sum(axis=0), abs=1e-4)
 
     def test_of_equal_ones_the_first_are_sent(self):
         assert largest(vector(1, -2, 2, 2, 1), 2).tolist() == [1, 2]
@@ -153,16 +132,6 @@ class TestQuantise:
         found = sent(vector(1, -4, 2, 0.5), TopK(topk=0.5), Quantise(quantise=1), num_parameters=4)
         assert found.update.tolist() == [0, -4, 2, 0]
         assert found.num_bytes == 1 + 1 + 8
-
-    def test_an_update_that_is_not_finite_is_sent_as_it_is(self):
-        update = vector(1, np.inf)
-        assert sent(update, Quantise(quantise=1)).update is update
-
-
-def test_without_transforms_the_update_itself_is_sent():
-    update = vector(3, 4)
-    assert sent(update).update is update
-    assert sent(update).num_bytes == 8
 
 
 def test_transforms_are_applied_in_their_order():
@@ -226,11 +195,6 @@ class TestReports:
         (reply,) = trained([Scale(scale=float(scale))])
         assert reply.report.usable == usable
 
-    def test_the_local_model_is_tested_as_it_was_trained(self):
-        (plain,), (clipped,) = trained([]), trained([Clip(clip=1e-6)])
-        assert plain.report.local.loss_sum == clipped.report.local.loss_sum
-        assert plain.report.local_server.loss_sum == clipped.report.local_server.loss_sum
-
     def test_random_transforms_draw_by_client_and_round(self):
         first, second = trained([Drawn(noise=1)], clients=(0, 1))
         (alone,) = trained([Drawn(noise=1)], clients=(1,))
@@ -256,14 +220,6 @@ class TestConfig:
         plain = self.run()
         assert "uplink" not in plain.canonical_json()
         assert self.run(uplink=[]).run_id == plain.run_id
-
-    def test_the_order_of_transforms_counts(self):
-        one, other = ({"uplink": [{"clip": first}, {"clip": 3 - first}]} for first in (1.0, 2.0))
-        assert self.run(**one).run_id != self.run(**other).run_id
-
-    def test_a_run_read_from_its_own_description_is_the_same(self):
-        run = self.run(uplink=[{"clip": 1.0}])
-        assert complete(run.model_dump(mode="json"), NOWHERE).run_id == run.run_id
 
     @pytest.mark.parametrize(
         ("uplink", "named"),
