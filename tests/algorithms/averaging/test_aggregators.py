@@ -9,14 +9,11 @@ from fedgrid.algorithms.contract.aggregator import MEAN, Median
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.algorithms.updates.products import BLOCK
-from fedgrid.algorithms.updates.source import InMemory
-from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.small_cases import (
     Federation,
     check_valid,
     clients,
     frozen,
-    layout_of,
     start,
     step,
     updates_of,
@@ -76,31 +73,6 @@ def test_new_group_starts_from_the_median_of_its_members_models_and_the_mean_of_
     )
     regrouped = regroup(state, [[0, 1, 2, 3, 4]], None, Median())
     assert (regrouped.models[0].tolist(), regrouped.arrays["cluster_first"].tolist()) == ([0], [[4]])
-
-
-class Kept(InMemory):
-    """Remembers statistics by name, as the round cache does."""
-
-    def __init__(self, vectors):
-        super().__init__(vectors)
-        self.known = {}
-
-    def cached(self, wanted, compute):
-        missing = [name for name in wanted if name not in self.known]
-        self.known |= dict(zip(missing, compute(missing), strict=True))
-        return [self.known[name] for name in wanted]
-
-
-def test_cached_median_is_never_taken_for_a_mean():
-    source = Kept({client: frozen(vector) for client, vector in enumerate(FIVE)})
-    views = [
-        Updates(source, layout_of(2), clients=range(5), weights=each)
-        for each in (None, dict(enumerate(range(1, 6))))
-    ]
-    taken = [aggregate.of(view, [range(5)])[0].tolist() for view in views for aggregate in (MEAN, Median())]
-    again = [aggregate.of(view, [range(5)])[0].tolist() for view in views for aggregate in (MEAN, Median())]
-    assert taken == again
-    assert len(source.known) == len({str(vector) for vector in taken}) == 4
 
 
 def test_run_that_takes_medians_shares_the_work_of_round_1_and_no_mean_of_it(tmp_path):

@@ -88,17 +88,6 @@ def small(name, **given):
     return config(name, training={"rounds": 2, "local_epochs": 2}, **given)
 
 
-def test_first_round_is_plain_averagings_to_the_bit(tmp_path):
-    """All variates are zero."""
-    norms = []
-    for name in ("fedavg", "scaffold"):
-        play(small(name), tmp_path)
-        norms.append([row["update_norm"] for row in rows(small(name), tmp_path, "clients")])
-    clients = len(norms[0]) // 2
-    assert norms[0][:clients] == norms[1][:clients]
-    assert norms[0][clients:] != norms[1][clients:]
-
-
 def test_variates_double_the_bytes_in_both_directions(tmp_path):
     """digitnet has no buffers, so a variate is as large as a model."""
     traffic = {}

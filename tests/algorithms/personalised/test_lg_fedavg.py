@@ -18,7 +18,6 @@ from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_cases import rng
 from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, content, play, rows
 
-LENET5 = {"conv1": (6, 3, 5, 5), "conv2": (16, 6, 5, 5), "fc1": (120, 400), "fc2": (84, 120), "fc3": (10, 84)}
 NORMALISED = Layout(
     ("0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "1.mean", "1.variance", "1.batches"),
     ((4, 2), (4,), (4,), (3, 4), (3,), (4,), (4,), ()),
@@ -27,17 +26,6 @@ NORMALISED = Layout(
 """A layer without bias, BatchNorm, a layer: 8, 8 and 15 parameters, then nine buffers of BatchNorm."""
 MODEL, HEAD = 21674, 96 * 10 + 10
 """Entries of digitnet, and of its last layer."""
-
-
-def lenet5():
-    names = [f"{layer}.{part}" for layer in LENET5 for part in ("weight", "bias")]
-    shapes = [shape for kernel in LENET5.values() for shape in (kernel, kernel[:1])]
-    return Layout(tuple(names), tuple(shapes), sum(int(np.prod(shape)) for shape in shapes))
-
-
-def test_last_two_layers_of_lenet5_are_the_11014_parameters_that_flis_shares():
-    assert lenet5().size == 62_006
-    assert personal_ranges(lenet5(), 2) == [(0, 62_006 - 11_014)]
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
-from fedgrid.engine.runtime.configuration.complete import complete
-from tests.helpers.small_cases import Federation, frozen, groups_of, orders_of, rng, sets, start
-from tests.helpers.small_runs import NOWHERE, config, play, rows
+from tests.helpers.small_cases import Federation, frozen, orders_of, rng, start
+from tests.helpers.small_runs import config, play, rows
 
 TWO_LAYERS = Layout(("0.weight", "0.bias", "2.weight"), ((2,), (1,), (1,)), 4)
 
@@ -175,23 +174,6 @@ def recovers(seed, num_models, dimension=20, per_group=10, images=40, sigma=0.1,
 
 def test_models_of_mixed_linear_regressions_are_recovered_for_nine_of_ten_seeds():
     assert sum(recovers(seed, 2) for seed in range(10)) >= 9
-
-
-def test_both_rotations_of_digits_are_found(tmp_path):
-    """Eight clients, those with odd numbers hold images that are upside down."""
-    run = complete(
-        {
-            "clients": 8,
-            "algorithm": {"name": "ifca", "num_clusters": 2},
-            "training": {"rounds": 4, "local_epochs": 2},
-            "evaluation": {"every": 4},
-            "split": {"kind": "rotated", "num_clusters": 2, "server_images": 50},
-        },
-        NOWHERE,
-    )
-    play(run, tmp_path)
-    last = [row["cluster"] for row in rows(run, tmp_path, "clients") if row["round"] == 4]
-    assert groups_of(last) == sets((0, 2, 4, 6), (1, 3, 5, 7))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.clustering.clusterers import HDBSCANAsPublished, KMeans
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, model_of, partition, play, rounds_clustered, sets, start, step
+from tests.helpers.small_cases import clients, partition, play, rounds_clustered, sets, start, step
 
 COLD = clients((1, 0), (1, 0))
 COOL = clients((5, 0), (3, 4))
@@ -86,21 +86,6 @@ NOISY = clients((1, 0), (2, 0), (0, 1), (1, 3))
 SAME = clients(*[(1, 0)] * 4)
 
 
-def test_a_noise_client_joins_the_nearest_cluster(answers):
-    """Client 3 = (1, 3) is at 1 - 0.316 from {0, 1} and at 1 - 0.949 from {2}."""
-    answers([0, 0, 1, -1])
-    history = play(ocfl(noise="nearest"), [SAME, NOISY], 4)
-    assert partition(history[1][0]) == sets([0, 1], [2, 3])
-    assert model_of(history[1][0], 3) == [1.5, 2]
-
-
-def test_noise_clients_may_form_one_residual_cluster(answers):
-    answers([0, -1, 1, -1])
-    history = play(ocfl(noise="residual"), [SAME, NOISY], 4)
-    assert partition(history[1][0]) == sets([0], [1, 3], [2])
-    assert model_of(history[1][0], 1) == model_of(history[1][0], 3) == [2.5, 1.5]
-
-
 @pytest.mark.parametrize("noise", ["nearest", "residual"])
 def test_all_noise_consumes_no_shot(answers, noise):
     """The rise of round 1 finds nothing; the rise of round 3 finds two clusters."""
@@ -124,14 +109,6 @@ def test_as_published_noise_is_one_cluster_more(answers):
     answers([0, -1, 1, -1], clusterer=HDBSCANAsPublished)
     history = play(create("ocfl-hdbscan-as-published", {}), [SAME, NOISY], 4)
     assert partition(history[1][0]) == sets([0], [1, 3], [2])
-
-
-def test_a_child_inherits_the_server_momentum_of_its_parent(answers):
-    """m0 = x0 = (2, 0). Round 1: m = (1, 0) + (2, 0) and (1, 0) + (0, 2); x = (5, 0) and (3, 2)."""
-    answers([0, 1])
-    algorithm = ocfl(server_optimizer="momentum", server_momentum=0.5)
-    history = play(algorithm, [clients((2, 0), (2, 0)), clients((2, 0), (0, 2))], 2)
-    assert [model.tolist() for model in history[1][0].models] == [[5, 0], [3, 2]]
 
 
 def test_temperature_sees_what_similarity_is_over(answers):

@@ -75,11 +75,6 @@ def test_cluster_does_not_split_again_within_the_cooldown(name, last_without):
     assert partition(take(OPPOSED, round_index=last_without + 1, **settings)[0]) == SPLIT
 
 
-def test_three_members_may_leave_one_alone():
-    """(2, 0) against (-1, 0.1) and (-1, -0.1): mean 0, largest norm 2."""
-    assert partition(take(clients((2, 0), (-1, 0.1), (-1, -0.1)), 3)[0]) == sets([0], [1, 2])
-
-
 def test_only_usable_members_count():
     """Three members, of which two have an update: no split."""
     assert partition(take({0: (2, 0), 2: (-2, 0)}, 3)[0]) == sets([0, 1, 2])

@@ -1,4 +1,3 @@
-import warnings
 from dataclasses import replace
 from math import sqrt
 from zlib import crc32
@@ -194,16 +193,6 @@ def test_models_are_tested_only_if_asked():
         assert (reply.report.local is not None, reply.report.local_server is not None) == (own, server)
     [report] = held.evaluate([EvaluateTask(0, None)], models)
     assert (report.own, len(report.server)) == (None, 1)
-
-
-def test_models_are_only_read_and_copying_them_warns_of_nothing():
-    model = initial()
-    bits = model.tobytes()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        host().train([task(0, (0, 1))], [model, model], {})
-        host().evaluate([EvaluateTask(0, 0)], [model])
-    assert model.tobytes() == bits
 
 
 def test_of_several_candidates_the_best_on_the_training_data_is_trained():

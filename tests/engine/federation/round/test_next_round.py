@@ -130,7 +130,7 @@ class Recorder(FedOpt):
         vars(self).update(pool=pool, draws=[])
 
     def step(self, state, round_index, updates, rng):
-        self.pool.calls.append(("step", round_index, updates.clients))
+        self.pool.calls.append(("step", round_index, updates.clients, updates.absent))
         self.draws.append(rng.integers(2**63))
         return super().step(state, round_index, updates, rng)
 
@@ -138,10 +138,11 @@ class Recorder(FedOpt):
 def test_a_round_trains_then_aggregates_then_tests_the_new_models():
     """The mean of (2, 0), (0, 2) and (1, 1) is (1, 1)."""
     pool = FakePool(axis)
-    [(progress, _)] = play(federation(Recorder(pool)), pool, 1, model=(5, 5))
-    train, step, evaluate = pool.calls
+    [(progress, _), _] = play(federation(Recorder(pool)), pool, 2, model=(5, 5))
+    train, step, evaluate, later, *_ = pool.calls
+    assert (later[0], later[2], later[1][0].round_index) == ("train", [[6, 6]], 1)
     assert (train[0], train[2]) == ("train", [[5, 5]])
-    assert step == ("step", 0, (0, 1, 2))
+    assert step == ("step", 0, (0, 1, 2), set())
     assert (evaluate[0], evaluate[2]) == ("evaluate", [[6, 6]])
     assert progress.rounds_done == 1
     assert [model.tolist() for model in progress.state.models] == [[6, 6]]
@@ -159,14 +160,6 @@ def test_only_round_one_tests_the_untrained_model_on_the_servers_set(local_serve
     assert [{task.untrained for task in tasks} for tasks in trained] == [{bool(there)} for there in untrained]
 
 
-def test_clients_train_from_the_model_of_the_round_before():
-    pool = FakePool(axis)
-    play(federation(), pool, 3)
-    sent = [call[2] for call in pool.calls if call[0] == "train"]
-    assert sent == [[[0, 0]], [[1, 1]], [[2, 2]]]
-    assert [task.round_index for task in pool.calls[-2][1]] == [2, 2, 2]
-
-
 def test_records_of_a_round_have_every_number():
     """The cluster's model on the server's test set: 0 + 1 + 2 right of three parts of two images."""
     [(_, record)] = play(federation(), FakePool(axis), 1)
@@ -182,10 +175,9 @@ def test_records_of_a_round_have_every_number():
     assert last["update_norm"] == pytest.approx(np.sqrt(2))
     assert [last[f"{test}_accuracy"] for test in TESTS] == [0.75, 0.25, 0.5, 0.5]
     assert last["generalised_loss"] == 0.5
-
-
-def test_wall_clock_times_are_in_the_timings_only():
-    [(_, record)] = play(federation(), FakePool(axis), 1)
+    assert (last["part"], last["placed"]) == ("trained", None)
+    assert set(record.round) == set(schemas()["rounds"].names)
+    assert {frozenset(row) for row in record.clients} == {frozenset(schemas()["clients"].names)}
     assert (record.timing["slowest_client"], record.timing["slowest_client_seconds"]) == (2, 2.0)
     assert record.timing["peak_memory_mb"] >= 3e6, "three clients and the server"
     assert not [name for name in [*record.round, *record.clients[0]] if "seconds" in name]
@@ -237,22 +229,6 @@ class TestGlobalModel:
     def test_is_missing_where_an_algorithm_has_none(self):
         [(_, record)] = play(federation(create("solo"), evaluation=self.ON), FakePool(axis), 1)
         assert {row["global_own_accuracy"] for row in record.clients} == {None}
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_broken_update_is_left_out_and_counted(bad):
-    """Without client 1 the mean of (2, 0) and (1, 1) is (1.5, 0.5), and cos 45 degrees = 0.70711."""
-    pool = FakePool(lambda client, *_: (bad, 0) if client == 1 else axis(client, 0, None))
-    algorithm = Recorder(pool)
-    [(progress, record)] = play(federation(algorithm), pool, 1)
-    assert ("step", 0, (0, 2)) in pool.calls
-    assert progress.state.models[0].tolist() == [1.5, 0.5]
-    assert progress.state.labels_K.tolist() == [0, 0, 0]
-    assert record.round["temperature"] == pytest.approx((1 - np.sqrt(0.5)) / 2)
-    assert (record.round["excluded"], record.round["warnings"]) == (1, 1)
-    assert record.warnings == ("round 1: client 1 left out, its update is NaN or infinite",)
-    assert [row["excluded"] for row in record.clients] == [False, True, False]
-    assert record.round["bytes_up"] == 3 * MODEL_BYTES
 
 
 def test_with_every_update_broken_the_run_stops_and_its_state_is_good():
@@ -396,75 +372,35 @@ def attended(*rounds, algorithm=None, pool=None):
     return pool, play(federation(algorithm, participation=Told(rounds)), pool, len(rounds))
 
 
-def test_with_all_clients_present_every_row_says_trained():
-    _, [(_, record)] = attended(FULL)
-    assert [row["part"] for row in record.clients] == ["trained"] * 3
-    assert [row["placed"] for row in record.clients] == [None] * 3
-    assert set(record.round) == set(schemas()["rounds"].names)
-    assert {frozenset(row) for row in record.clients} == {frozenset(schemas()["clients"].names)}
+def test_every_role_of_a_client_in_a_round():
+    """Of six clients 0 and 5 train, 1 sends NaN, 2 drops out, 3 is not asked, 4 has not joined.
 
-
-def test_the_survivors_of_a_dropout_are_averaged():
-    """Without client 1 the mean of (2, 0) and (1, 1) is (1.5, 0.5). It got a model and sent nothing back."""
-    pool, [(progress, record)] = attended((None, None, {1}))
+    The mean of (2, 0) and (1, 1) is (1.5, 0.5), of cosine 0.70711. Who got a model, four clients, costs bytes
+    down, whose update came, three, bytes up. All parts of the server's test set count: nine of twelve.
+    """
+    pool = FakePool(lambda client, *_: {0: (2, 0), 1: (np.nan, 0), 5: (1, 1)}[client])
+    algorithm = Recorder(pool)
+    participation = Told((((0, 1, 2, 3, 5), (0, 1, 2, 5), {2}),), num_clients=6)
+    run = federation(algorithm, num_clients=6, participation=participation)
+    [(progress, record)] = play(run, pool, 1)
+    assert [task.client for task in pool.calls[0][1]] == [0, 1, 5]
+    assert pool.calls[1] == ("step", 0, (0, 5), {2, 3, 4})
     assert progress.state.models[0].tolist() == [1.5, 0.5]
+    assert progress.state.labels_K.tolist() == [0] * 6
     assert record.round["temperature"] == pytest.approx((1 - np.sqrt(0.5)) / 2)
-    assert record.round["bytes_down"] == 3 * MODEL_BYTES
-    assert record.round["bytes_up"] == 2 * MODEL_BYTES
-    assert (record.round["excluded"], record.round["warnings"], record.warnings) == (0, 0, ())
-    assert [row["part"] for row in record.clients] == ["trained", "dropped", "trained"]
-    assert [row["excluded"] for row in record.clients] == [False] * 3
-    assert [given(row, TRAINING) for row in record.clients] == [[True] * 5, [False] * 5, [True] * 5]
-    assert [given(row, CLUSTER_TESTS) for row in record.clients] == [[True] * 3] * 3
-    assert [task.client for task in pool.calls[0][1]] == [0, 2]
-
-
-def test_client_that_is_not_asked_is_sent_nothing_and_still_tested():
-    """Its cluster's model is its own, whether it took part or not: 1 of 2 right in `FakePool.evaluate`."""
-    pool, [(progress, record)] = attended((None, (0, 2), ()))
-    assert progress.state.models[0].tolist() == [1.5, 0.5]
-    assert record.round["bytes_down"] == record.round["bytes_up"] == 2 * MODEL_BYTES
-    assert [row["part"] for row in record.clients] == ["trained", "not asked", "trained"]
-    absent = record.clients[1]
-    assert given(absent, TRAINING) == [False] * 5
-    assert absent["personalised_accuracy"] == 0.5
-    assert (absent["train_images"], absent["test_images"]) == (11, 4)
-    assert [task.client for task in pool.calls[0][1]] == [0, 2]
-
-
-def test_client_that_has_not_joined_is_neither_trained_nor_tested():
-    """Its part of the server's test set is used all the same: 0 + 1 + 2 right of six images."""
-    _, [(_, record)] = attended(((0, 1), None, ()))
-    newcomer = record.clients[2]
-    assert newcomer["part"] == "not joined"
+    assert (record.round["bytes_down"], record.round["bytes_up"]) == (4 * MODEL_BYTES, 3 * MODEL_BYTES)
+    assert (record.round["excluded"], record.round["warnings"]) == (1, 1)
+    assert record.warnings == ("round 1: client 1 left out, its update is NaN or infinite",)
+    parts = ["trained", "excluded", "dropped", "not asked", "not joined", "trained"]
+    assert [row["part"] for row in record.clients] == parts
+    assert [row["excluded"] for row in record.clients] == [part == "excluded" for part in parts]
+    reported = [part in ("trained", "excluded") for part in parts]
+    assert [given(row, TRAINING) for row in record.clients] == [[each] * 5 for each in reported]
+    joined = [part != "not joined" for part in parts]
+    assert [given(row, CLUSTER_TESTS) for row in record.clients] == [[each] * 3 for each in joined]
+    assert {row["generalised_accuracy"] for row in record.clients} == {0.75, None}
+    newcomer = record.clients[4]
     assert (newcomer["cluster"], newcomer["true_cluster"], newcomer["test_images"]) == (0, 0, 4)
-    assert given(newcomer, TRAINING) == [False] * 5
-    assert given(newcomer, CLUSTER_TESTS) == [False] * 3
-    assert [row["generalised_accuracy"] for row in record.clients[:2]] == [0.5, 0.5]
-
-
-def test_excluded_client_is_not_absent_but_dropped_and_unasked_ones_are():
-    """Of five clients 0 trains, 1 sends NaN, 2 drops out, 3 is not asked, 4 has not joined."""
-    seen = []
-
-    class Watcher(FedOpt):
-        def step(self, state, round_index, updates, rng):
-            seen.append((updates.clients, updates.absent))
-            return super().step(state, round_index, updates, rng)
-
-    participation = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
-    pool = FakePool(lambda client, *_: (np.nan, 0) if client == 1 else (1, 0))
-    run = federation(Watcher(FedOptSettings()), num_clients=5, participation=participation)
-    [(_, record)] = play(run, pool, 1)
-    assert seen == [((0,), {2, 3, 4})]
-    assert [row["part"] for row in record.clients] == [
-        "trained",
-        "excluded",
-        "dropped",
-        "not asked",
-        "not joined",
-    ]
-    assert (record.round["bytes_down"], record.round["bytes_up"]) == (3 * MODEL_BYTES, 2 * MODEL_BYTES)
 
 
 def test_a_round_in_which_all_drop_out_changes_nothing_and_says_so():

@@ -79,13 +79,6 @@ class TestDropout:
                 reached = [order.client for order in found.reached(orders(asked))]
                 assert reached == [client for client in asked if client in everybody]
 
-    @pytest.mark.parametrize("rate", [0.1, 0.5])
-    def test_dropout_rate_is_as_configured(self, rate):
-        """200 rounds of 20 clients: the deviation is at most sqrt(4000 x 0.25) = 32, 0.008 of 4000."""
-        participation = Participation(20, 0, dropout=rate)
-        total = sum(len(dropped(participation, round_index)) for round_index in ROUNDS)
-        assert total / 4000 == pytest.approx(rate, abs=0.03)
-
     def test_a_client_that_drops_out_at_one_rate_does_so_at_any_higher_one(self):
         rarely, often = (Participation(20, 0, dropout=rate) for rate in (0.2, 0.6))
         for round_index in range(20):

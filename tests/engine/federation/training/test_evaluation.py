@@ -28,17 +28,6 @@ def test_counts_and_loss_of_two_images_by_hand():
     assert counts.loss_sum == pytest.approx(2 * log(np.e + 2) - 1)
 
 
-def test_counts_of_parts_add_up_to_those_of_the_whole():
-    rng = np.random.default_rng(0)
-    images = torch.from_numpy(rng.integers(0, 256, (10, 1, 1, 3)).astype(np.uint8))
-    labels = torch.from_numpy(rng.integers(0, 3, 10))
-    whole = evaluation.test(PixelLogits(), images, labels, 3, 4)
-    parts = [evaluation.test(PixelLogits(), images[i], labels[i], 3, 4) for i in (slice(3), slice(3, None))]
-    total = parts[0] + parts[1]
-    assert total.confusion.tolist() == whole.confusion.tolist()
-    assert total.loss_sum == pytest.approx(whole.loss_sum)
-
-
 def test_r2_of_numbers_by_hand_also_in_parts():
     """Answers 1, 2, 3, 5 to 1, 2, 3, 4: one squared error of 1; squares about their mean 2.5 are 5."""
     answers, numbers = torch.tensor([[1.0], [2], [3], [5]]), torch.tensor([1.0, 2, 3, 4])

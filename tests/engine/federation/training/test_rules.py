@@ -211,13 +211,6 @@ class TestFinish:
         plain = one_step(PLAIN, first.model, {"optimizer": first.memory["optimizer"]}, **kept)
         assert second.model.tobytes() == plain.model.tobytes()
 
-    def test_without_a_batch_it_is_told_of_no_step(self):
-        """One image alone is no batch for BatchNorm."""
-        start, result = convolve(Hooked(make=self.Started), num_images=1)
-        assert result.outputs["steps"].tolist() == [0]
-        assert not result.outputs["moved"].any()
-        assert result.model.tolist() == start.tolist()
-
 
 class TestLocalModel:
     def test_a_rule_may_put_other_weights_in_place_before_the_first_step(self):
@@ -233,20 +226,6 @@ class TestLocalModel:
         result = one_step(Hooked(make=personal), payload={"personal": ones})
         assert seen == [[1] * 6]
         assert result.model.tolist() == [1 + moved for moved in PLAIN_STEP]
-
-    def test_vectors_are_in_the_layouts_order_and_tensors_in_the_modules(self):
-        seen = []
-
-        def look(local):
-            seen.append((local.vector(local.weights), local.weights.clone(), local.tensor(start)))
-            return LocalSteps()
-
-        start, _ = convolve(PLAIN)
-        convolve(Hooked(make=look), start=start)
-        ((vector, weights, tensor),) = seen
-        assert vector.dtype == np.float32
-        assert vector.tolist() == start[: len(vector)].tolist()
-        assert torch.equal(weights, tensor), "from a vector of the whole state, buffers left out"
 
     def test_predictions_are_probabilities_and_change_nothing(self):
         """Inference mode: neither BatchNorm's buffers nor the training that follows differ."""
@@ -411,13 +390,6 @@ def test_array_of_another_layout_is_refused_in_one_line(size):
 
 class TestMaxSteps:
     """Nine images in batches of four: two batches an epoch, the ninth image is left out."""
-
-    @pytest.mark.parametrize(("max_steps", "epochs"), [(2, 1), (4, 2), (6, 3)])
-    def test_whole_epochs_are_those_of_local_training(self, max_steps, epochs):
-        _, result = convolve(PLAIN, max_steps=max_steps, momentum=0.9)
-        _, whole = convolve(PLAIN, local_epochs=epochs, momentum=0.9)
-        assert result.model.tobytes() == whole.model.tobytes()
-        assert result.steps == max_steps
 
     def test_it_may_end_within_an_epoch_whatever_the_number_of_epochs(self):
         models = [convolve(PLAIN, max_steps=3, local_epochs=epochs)[1].model.tobytes() for epochs in (1, 5)]

@@ -124,18 +124,6 @@ def test_what_does_not_go_with_noise_is_refused_by_name(given, named):
         assert word in str(error.value)
 
 
-class TestIds:
-    def test_noise_and_what_it_means_are_other_runs(self):
-        given = ({}, {"uplink": CLIPPED}, {"uplink": NOISY}, CENTRAL)
-        ids = [config(**each).run_id for each in given]
-        ids += [config(uplink=NOISY, privacy={"delta": 1e-6}).run_id]
-        assert len(set(ids)) == 5
-
-    def test_defaults_leave_the_id_as_it_was(self):
-        assert config(privacy={"delta": 1e-5}).run_id == config().run_id
-        assert "privacy" not in config().canonical_json()
-
-
 def last(run, root, *columns):
     """Return, by client, these columns of the last round."""
     of_round = [row for row in rows(run, root, "clients") if row["round"] == run.training.rounds]
