@@ -85,6 +85,8 @@ def test_standardised_distances_by_hand():
     """
     view = updates_of(clients((3, 4, 0), (8, 6, 0)))
     assert view.standardised_distances_KK == pytest.approx(np.array([[0, 0.04], [0.04, 0]]), abs=1e-6)
+    alike_in_two = updates_of(clients((1, 1, 1, 1), (1, -1, 1, -1)))
+    assert alike_in_two.standardised_distances_KK == pytest.approx(np.array([[0, 2], [2, 0]]), abs=1e-6)
 
 
 def test_two_clients_by_hand():
