@@ -75,10 +75,5 @@ def test_the_papers_settings_are_the_defaults():
         "cosine",
     )
     published = create("sattler-as-published", {}).settings
-    assert (published.cooldown, published.linkage) == (20, "complete")
-
-
-def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="ocfl-kmean'.*ocfl-kmeans") as caught:
-        create("ocfl-kmean", {})
-    assert all(name in str(caught.value) for name in ALGORITHMS)
+    assert (published.epsilon_1, published.epsilon_2, published.cooldown) == (0.35, 0.35, 20)
+    assert (published.linkage, published.similarity_over) == ("complete", "state")

@@ -7,29 +7,14 @@ import pytest
 from pydantic import ValidationError
 
 from fedgrid.algorithms.averaging.fedopt import MOMENTS, FedOpt, FedOptSettings
-from fedgrid.algorithms.contract.orders import Adaptation, Order
+from fedgrid.algorithms.contract.orders import Adaptation
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import ALGORITHMS, create, free
-from tests.helpers.small_cases import clients, orders_of, play, start, step
+from tests.helpers.small_cases import clients, play, start, step
 
 
 def fedopt(**settings):
     return FedOpt(FedOptSettings(**settings))
-
-
-def test_all_clients_start_in_one_cluster_with_the_common_model():
-    state = start(fedopt(), 3, (1.0, 2.0))
-    assert state.labels_K.tolist() == [0, 0, 0]
-    assert state.labels_K.dtype == np.int64
-    assert [model.tolist() for model in state.models] == [[1, 2]]
-
-
-def test_every_sampled_client_is_sent_its_cluster_model():
-    algorithm = fedopt()
-    state = split(start(algorithm, 4), 0, [[0, 2], [1, 3]])
-    expected = [Order(client, (client % 2,)) for client in range(4)]
-    assert list(orders_of(algorithm, state, range(4)).values()) == expected
-    assert list(orders_of(algorithm, state, [1, 2]).values()) == expected[1:3]
 
 
 def test_the_new_model_is_the_old_one_plus_the_unweighted_mean():

@@ -86,16 +86,6 @@ class TestStep:
         assert [served.model_K[client] for client in (0, 2, 4)] == [0, 1, 2]
 
 
-def test_distance_of_a_model_to_itself_is_0_by_the_printed_formula_too():
-    predictions = {client: frozen(np.eye(4)[list(classes)]) for client, (_, _, classes) in CHAIN.items()}
-    source = InMemory({client: frozen([1.0]) for client in CHAIN}, {PREDICTIONS: predictions})
-    found = create("flis-dc", {"similarity": "printed"}).distances(
-        Updates(source, layout_of(1), clients=CHAIN)
-    )
-    assert np.diagonal(found).tolist() == [0, 0, 0]
-    assert found[0, 2] == 1
-
-
 def test_published_version_chooses_by_accuracy_on_the_test_images():
     [order] = orders_of(create("flis-dc-as-published"), start(create("flis-dc"), 3), [1]).values()
     assert (order.choose_on, order.choose_by) == ("test", "accuracy")
@@ -135,12 +125,3 @@ class TestRecords:
             for client in trained:
                 assert client in asked[client]
                 assert set(asked[client]) <= trained
-
-
-def test_predictions_are_the_servers_own_work_and_cost_no_bytes(tmp_path):
-    sent = []
-    for name in ("fedavg", "flis-dc"):
-        run = config(name, split=REFERENCES, training={"rounds": 1})
-        play(run, tmp_path)
-        sent.append([(row["bytes_down"], row["bytes_up"]) for row in rows(run, tmp_path, "rounds")])
-    assert sent[0] == sent[1]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustered.flis.inference import (
-    agreements,
     components,
     distinct,
     neighbourhoods,
@@ -53,11 +52,6 @@ def test_soft_labels_by_hand():
     """One image: (1, 0) and (0.6, 0.8): the cosine is 0.6."""
     found = similarities([np.array([[1.0, 0.0]]), np.array([[0.6, 0.8]])], "soft", "agreement")
     np.testing.assert_allclose(found, [[1, 0.6], [0.6, 1]])
-
-
-def test_agreements_of_some_models_with_others():
-    classes = np.array([[0, 1], [0, 2], [-1, -1]], np.int16)
-    assert agreements(classes[:1], classes).tolist() == [[1.0, 0.5, 0.0]]
 
 
 class TestFigure1:

@@ -82,10 +82,6 @@ def test_a_partition_into_one_cluster_uses_the_shot(answers):
     assert partition(history[3][0]) == sets([0, 1])
 
 
-NOISY = clients((1, 0), (2, 0), (0, 1), (1, 3))
-SAME = clients(*[(1, 0)] * 4)
-
-
 @pytest.mark.parametrize("noise", ["nearest", "residual"])
 def test_all_noise_consumes_no_shot(answers, noise):
     """The rise of round 1 finds nothing; the rise of round 3 finds two clusters."""
@@ -103,12 +99,6 @@ def test_as_published_all_noise_is_one_cluster_and_uses_the_shot(answers):
     history = play(create("ocfl-hdbscan-as-published", {}), [COLD, WARM, COLD, HOT], 2)
     assert len(asked) == 1
     assert partition(history[3][0]) == sets([0, 1])
-
-
-def test_as_published_noise_is_one_cluster_more(answers):
-    answers([0, -1, 1, -1], clusterer=HDBSCANAsPublished)
-    history = play(create("ocfl-hdbscan-as-published", {}), [SAME, NOISY], 4)
-    assert partition(history[1][0]) == sets([0], [1, 3], [2])
 
 
 def test_temperature_sees_what_similarity_is_over(answers):

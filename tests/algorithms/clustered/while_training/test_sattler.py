@@ -164,12 +164,6 @@ def test_published_norms_count_the_buffers():
     assert partition(state) == WHOLE
 
 
-def test_the_published_defaults_are_what_the_authors_ran():
-    settings = create("sattler-as-published", {}).settings
-    assert (settings.epsilon_1, settings.epsilon_2, settings.cooldown) == (0.35, 0.35, 20)
-    assert (settings.linkage, settings.similarity_over) == ("complete", "state")
-
-
 class TestRelativeEpsilons:
     """The default: epsilons from the run's own norms. All settings not named are the defaults."""
 

@@ -195,15 +195,6 @@ def test_models_are_tested_only_if_asked():
     assert (report.own, len(report.server)) == (None, 1)
 
 
-def test_of_several_candidates_the_best_on_the_training_data_is_trained():
-    model = initial()
-    (trained,) = host().train([task(0)], [model], {})
-    better = model + trained.update
-    choosing, alone = host().train([task(0, (0, 2, 1)), task(0, (2,))], [model, model, better], {})
-    assert choosing.report.chosen == alone.report.chosen == 2
-    assert choosing.update.tobytes() == alone.update.tobytes()
-
-
 @pytest.mark.parametrize("on", ["train", "reference"])
 @pytest.mark.parametrize("candidates", [(1, 0), (0,)])
 def test_losses_of_candidates_are_beside_the_update_and_change_nothing_else(candidates, on):

@@ -5,7 +5,6 @@ from statistics import fmean
 
 import pytest
 
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of, last_round
 from fedgrid.engine.runtime.run.session import Session
@@ -82,28 +81,6 @@ def test_rounds_are_those_of_a_run_without_it_and_of_one_that_was_to_have_more(t
         f"rounds 1 to {number} are those of {folder_of(tmp_path, asked).name}"
         in (folder / "log.txt").read_text()
     )
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"split": {}}, "training.stop_after = 2.*split.scored_on=validation"),
-        ({"training": {"rounds": 3, "stop_after": 2}}, "training.stop_after = 2.* 3.*training.rounds = 3"),
-        (
-            {"evaluation": {"local_server": "last"}},
-            "training.stop_after = 2.*local_server = last.*true or false",
-        ),
-        (
-            {"evaluation": {"every": 2}, "training": {"rounds": 4, "stop_after": 1}},
-            "training.stop_after = 1.* 4",
-        ),
-    ],
-    ids=str,
-)
-def test_what_it_cannot_act_with_is_refused_in_one_line(given, says):
-    defaults = {"split": {"scored_on": "validation"}, "training": {"rounds": 9, "stop_after": AFTER}}
-    with pytest.raises(ConfigError, match=says):
-        config(**{**defaults, **given})
 
 
 def test_a_run_without_it_keeps_its_id_and_shares_rounds_with_one_that_has_it():

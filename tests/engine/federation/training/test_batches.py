@@ -1,7 +1,5 @@
 """Crops and flips of training images: `training.augment`."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -19,7 +17,6 @@ from fedgrid.engine.federation.models.flat_vectors import FlatModule, initial_ve
 from fedgrid.engine.federation.training.batches import PAD, Moves, draw_moves, gather
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
-from fedgrid.engine.runtime.configuration.complete import complete
 
 BOTH = ("crop", "flip")
 CPU = torch.device("cpu")
@@ -87,15 +84,6 @@ class TestGather:
         same = [torch.equal(shown, image) for shown, image in zip(result, images, strict=True)]
         assert all(np.logical_xor(same, mirrored))
         assert 150 < sum(mirrored) < 250
-
-    def test_crop_alone_takes_the_crops_of_crop_and_flip(self):
-        images, order = pixels(50), torch.arange(50)
-        cropped, both = (gathered(images, order, kinds, seeded()) for kinds in (("crop",), BOTH))
-        assert all(
-            torch.equal(one, other) or torch.equal(one.flip(1), other)
-            for one, other in zip(cropped, both, strict=True)
-        )
-        assert not torch.equal(cropped, both)
 
 
 class Watcher(nn.Module):
@@ -167,16 +155,6 @@ class TestClients:
 
 
 class TestSettings:
-    @pytest.mark.parametrize("given", [["crop", "crop"], ["rotate"], "rotate"])
-    def test_other_values_are_refused(self, given):
-        with pytest.raises(ValueError, match="augment"):
-            training(augment=given)
-
-    def test_configuration_without_augmentation_is_written_as_before(self):
-        run = complete({"training": {"augment": [], "normalise": "none"}}, Path())
-        assert run.run_id == complete({}, Path()).run_id
-        assert not {"augment", "normalise"} & set(run.written()["training"])
-
     def test_images_smaller_than_the_reflection_are_refused(self):
         with pytest.raises(ConfigError, match=r"training.augment: crop .* 4x9; take \[flip\], or .* 5x5"):
             worker((1, 4, 9), augment=BOTH)

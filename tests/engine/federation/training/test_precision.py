@@ -14,7 +14,7 @@ from fedgrid.engine.federation.models.normalisation import MixedPrecision, Norma
 from fedgrid.engine.federation.training import evaluation
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
-from tests.helpers.small_runs import CLIENTS, Arithmetic, config, differing, play, trained, warnings
+from tests.helpers.small_runs import Arithmetic, config, play, warnings
 
 ONE_PIXEL = torch.tensor([[[[255, 0]]]], dtype=torch.uint8)
 """As in `test_rules`: a step of plain SGD has exact numbers of few bits, so that both precisions agree."""
@@ -126,19 +126,6 @@ def test_tests_and_predictions_are_in_the_models_precision_with_sums_in_float64(
     assert probabilities.dtype == np.float32
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(labels)), abs=1e-6)
     assert flat.read().tobytes() == vector.tobytes()
-
-
-def test_runs_of_both_precisions_share_no_round(tmp_path):
-    """Each has the files of a run on its own, and trains all of its clients."""
-    runs = [
-        config("ocfl-kmeans", training={"precision": each, "rounds": 1}) for each in ("float32", "bfloat16")
-    ]
-    for run in runs:
-        play(run, tmp_path)
-    for run in runs:
-        assert differing(run, tmp_path) == []
-        assert trained(run, tmp_path) == [CLIENTS]
-    assert runs[0].shared_prefix != runs[1].shared_prefix
 
 
 class OldProcessors(Arithmetic):

@@ -188,24 +188,24 @@ class TestWholeStep:
 
 class TestFinish:
     class Counter(LocalSteps):
+        """Asks for the start before the first step, as hooks must."""
+
         def __init__(self, local):
+            assert local.start.shape == local.weights.shape
             self.before = local.memory.get("visits", np.zeros(1, np.float32))
 
         def finish(self, local, num_steps):
             moved = {"moved": local.vector(local.weights - local.start), "steps": np.array([num_steps])}
             return Finished(moved, {"visits": self.before + 1})
 
-    class Started(Counter):
-        """Asks for the start before the first step, as hooks must."""
-
-        def __init__(self, local):
-            super().__init__(local)
-            assert local.start.shape == local.weights.shape
-
     def test_memory_is_handed_in_again_beside_the_optimizers(self):
         kept = {"momentum": 0.9, "keep_optimizer_state": True}
-        first = one_step(Hooked(make=self.Started), **kept)
-        second = one_step(Hooked(make=self.Started), first.model, first.memory, **kept)
+        first = one_step(Hooked(make=self.Counter), **kept)
+        assert {name: array.tolist() for name, array in first.outputs.items()} == {
+            "moved": PLAIN_STEP,
+            "steps": [1],
+        }
+        second = one_step(Hooked(make=self.Counter), first.model, first.memory, **kept)
         assert set(second.memory) == {"optimizer", "visits"}
         assert second.memory["visits"].tolist() == [2]
         plain = one_step(PLAIN, first.model, {"optimizer": first.memory["optimizer"]}, **kept)

@@ -24,23 +24,6 @@ def test_share_of_the_learning_rate_by_round(schedule, shares):
     assert rates == pytest.approx([0.1 * share for share in shares])
 
 
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({"local_steps": 5, "local_epochs": 2}, "local_epochs"),
-        ({"local_steps": 5, "local_epochs": 1, "stacked": 2}, "stacked"),
-        ({"buffers": "reset", "stacked": 2}, "stacked"),
-        ({"schedule": {"kind": "step", "every": 2}}, "every and factor"),
-        ({"schedule": {"kind": "cosine", "rounds": 2, "every": 1}}, "cosine takes rounds"),
-        ({"schedule": {"rounds": 2}}, "kind constant"),
-        ({"schedule": {"kind": "cosine", "rounds": 3, "warmup": 3}}, "warm-up"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(given, named):
-    with pytest.raises(ValueError, match=named):
-        LocalTraining(**PLAIN, **given)
-
-
 def test_defaults_are_not_written():
     written = LocalTraining(**PLAIN, schedule=Schedule(kind="constant")).model_dump()
     assert not written.keys() & {"local_steps", "schedule", "clip_gradient"}

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from fedgrid.engine.federation.errors import ConfigError, RunError
+from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.uplink.ledger import epsilon
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
 from tests.helpers.small_cases import updates_of
@@ -73,55 +73,6 @@ class TestCentralNoise:
 
 
 CENTRAL = {"uplink": CLIPPED, "privacy": {"central_noise": 1.0}}
-NO_MEANS = "not only means of updates"
-
-
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({"privacy": {"central_noise": 1.0}}, ["privacy.central_noise", "without clip", "{clip: 1.0}"]),
-        ({**CENTRAL, "uplink": NOISY}, ["privacy.central_noise", "uplink", "take one"]),
-        ({**CENTRAL, "algorithm": "scaffold"}, ["privacy.central_noise = 1", NO_MEANS]),
-        (
-            {**CENTRAL, "algorithm": {"name": "fedavg", "local": "scaffold"}},
-            ["privacy.central_noise = 1", NO_MEANS],
-        ),
-        ({**CENTRAL, "algorithm": "leiden"}, ["privacy.central_noise = 1", NO_MEANS]),
-        ({**CENTRAL, "algorithm": "solo"}, ["privacy.central_noise = 1", NO_MEANS]),
-        ({"uplink": NOISY, "model": "resnet34"}, ["resnet34", "BatchNorm", "running_mean", "resnet9"]),
-        ({**CENTRAL, "model": "resnet34"}, ["resnet34", "BatchNorm"]),
-        ({"privacy": {"delta": 1}}, ["privacy.delta", "1"]),
-        ({"privacy": {"neighbours": "all"}}, ["privacy.neighbours", "absent", "replaced"]),
-        ({"privacy": {"epsilons": 1}}, ["epsilons", "privacy", "delta"]),
-        ({"privacy": {"epsilon": 1}}, ["privacy.epsilon = 1", "uplink", "{noise: 1.0}"]),
-        ({**CENTRAL, "privacy": {"central_noise": 1, "epsilon": 1}}, ["privacy.epsilon = 1", "server's"]),
-        ({"algorithm": {"name": "ladd", "noise": 1}}, ["ladd", "noise without clip", "10"]),
-        ({"algorithm": {"name": "ladd", "clip": 0}}, ["ladd", "clip", "greater than 0"]),
-        (
-            {"algorithm": {"name": "embeddings", "encoder": {"public": "mnist", "clip": 1}}},
-            ["embeddings", "clip", "encoder.federated"],
-        ),
-        (
-            {"algorithm": {"name": "embeddings", "encoder": {"federated": 2, "noise": 1}}},
-            ["embeddings", "noise without clip"],
-        ),
-        (
-            {
-                "algorithm": {
-                    "name": "embeddings",
-                    "encoder": {"name": "convolutional", "federated": 2, "clip": 1, "noise": 1},
-                }
-            },
-            ["encoder.noise = 1", "BatchNorm", "dense"],
-        ),
-    ],
-)
-def test_what_does_not_go_with_noise_is_refused_by_name(given, named):
-    with pytest.raises(ConfigError) as error:
-        config(**given)
-    assert "\n" not in str(error.value)
-    for word in named:
-        assert word in str(error.value)
 
 
 def last(run, root, *columns):

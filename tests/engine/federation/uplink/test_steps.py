@@ -10,7 +10,6 @@ from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
 from fedgrid.engine.federation.data.images import ImageSet
-from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import initial_vector
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -220,32 +219,3 @@ class TestConfig:
         plain = self.run()
         assert "uplink" not in plain.canonical_json()
         assert self.run(uplink=[]).run_id == plain.run_id
-
-    @pytest.mark.parametrize(
-        ("uplink", "named"),
-        [
-            ([{"squeeze": 1}], ["squeeze"]),
-            ([{"clip": 0}], ["uplink", "clip", "0"]),
-            ([{"clip": 1.0}, {"clip": "much"}], ["uplink", "clip", "much"]),
-            ([{}], ["uplink", "clip"]),
-            ({"clip": 1.0}, ["uplink"]),
-            ([{"clip": True}], ["uplink", "clip"]),
-            ([{"noise": 0.5}], ["uplink", "noise", "without clip", "{clip: 1.0}"]),
-            ([{"clip": 1.0}, {"noise": -1}], ["uplink", "noise", "-1"]),
-            ([{"quantise": 9}], ["uplink", "quantise", "9", "8"]),
-            ([{"quantise": 0}], ["uplink", "quantise", "0", "1"]),
-            ([{"quantise": 1.5}], ["uplink", "quantise", "1.5"]),
-            ([{"topk": 0}], ["uplink", "topk", "0"]),
-            ([{"topk": 1.5}], ["uplink", "topk", "1.5"]),
-            ([{"clip": 1.0}, {"quantise": 4}, {"noise": 1}], ["uplink", "noise after quantise", "order"]),
-            ([{"topk": 0.1}, {"clip": 1.0}], ["uplink", "clip after topk", "order"]),
-            ([{"topk": 0.1}, {"topk": 0.1}], ["uplink", "topk", "twice"]),
-            ([{"clip": 1.0, "noise": 1}], ["uplink", "one key"]),
-        ],
-    )
-    def test_what_is_not_understood_is_refused_by_name(self, uplink, named):
-        with pytest.raises(ConfigError) as error:
-            self.run(uplink=uplink)
-        assert "\n" not in str(error.value)
-        for word in named:
-            assert word in str(error.value)
