@@ -11,6 +11,11 @@ import torch
 
 from fedgrid.algorithms.updates.source import Layout
 
+CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
+TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
+RATE, STEPS = 0.05, (3, 5, 2)
+"""Three clients: their quadratics, one learning rate, and a number of local steps each."""
+
 
 @dataclass
 class QuadraticModel:

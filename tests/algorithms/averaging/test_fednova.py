@@ -9,13 +9,11 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
-from tests.helpers.quadratic import QuadraticSource, layout, train
+from tests.helpers.quadratic import CURVATURES, RATE, STEPS, TARGETS, QuadraticSource, layout, train
 from tests.helpers.small_cases import frozen, layout_of, rng
 from tests.helpers.small_runs import config, content, play, rows
 
-CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
-TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
-RATE, STEPS, IMAGES = 0.05, (3, 5, 2), {0: 10, 1: 30, 2: 20}
+IMAGES = {0: 10, 1: 30, 2: 20}
 
 
 @pytest.mark.parametrize("tau", [1, 2, 7, 40])

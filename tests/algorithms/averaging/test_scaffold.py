@@ -7,13 +7,9 @@ from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.updates import Updates
-from tests.helpers.quadratic import QuadraticSource, layout, train
+from tests.helpers.quadratic import CURVATURES, RATE, STEPS, TARGETS, QuadraticSource, layout, train
 from tests.helpers.small_cases import frozen, rng
-from tests.helpers.small_runs import config, play, rows
 
-CURVATURES = [np.diag([1.0, 3.0]), np.diag([4.0, 0.5]), np.array([[2.0, 1.0], [1.0, 2.0]])]
-TARGETS = [np.array([1.0, 0.0]), np.array([0.0, 2.0]), np.array([-1.0, 1.0])]
-RATE, STEPS = 0.05, (3, 5, 2)
 SAMPLED = [(0, 1, 2), (0, 2), (1,), (1, 2), (0, 1, 2), (0, 1)]
 """Clients of each round; each takes a number of steps of its own."""
 
@@ -82,21 +78,6 @@ def test_orders_carry_the_servers_variate_once_for_all():
     orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
     assert [order.client for order in orders] == [0, 2]
     assert len({id(order.payload["variate"]) for order in orders}) == 1
-
-
-def small(name, **given):
-    return config(name, training={"rounds": 2, "local_epochs": 2}, **given)
-
-
-def test_variates_double_the_bytes_in_both_directions(tmp_path):
-    """digitnet has no buffers, so a variate is as large as a model."""
-    traffic = {}
-    for name in ("fedavg", "scaffold"):
-        play(small(name), tmp_path)
-        traffic[name] = [
-            (row["bytes_down"], row["bytes_up"]) for row in rows(small(name), tmp_path, "rounds")
-        ]
-    assert traffic["scaffold"] == [(2 * down, 2 * up) for down, up in traffic["fedavg"]]
 
 
 UNDER_BNC = {"local": {"name": "scaffold"}}

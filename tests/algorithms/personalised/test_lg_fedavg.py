@@ -80,13 +80,6 @@ def test_with_everything_shared_a_run_has_the_bytes_of_fedavg(tmp_path):
     assert not list(folders[1].glob("state-client-*"))
 
 
-def test_only_the_shared_entries_travel(tmp_path):
-    ours = run(1)
-    play(ours, tmp_path)
-    for row in rows(ours, tmp_path, "rounds"):
-        assert row["bytes_down"] == row["bytes_up"] == CLIENTS * 4 * HEAD
-
-
 def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_path):
     """Put together here from the state and the clients' memories; the server alone has no whole model."""
     ours = run(1)

@@ -9,7 +9,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
 from tests.helpers.small_cases import frozen, layout_of, partition, rng, sets
-from tests.helpers.small_runs import config, play, rows
+from tests.helpers.small_runs import config, play
 
 REFERENCES = {"reference_images": 20}
 CLASSES = dict(
@@ -179,13 +179,3 @@ def _model(path):
     tensors = load_file(path)
     [model] = [array.tobytes() for name, array in tensors.items() if name.startswith("model/")]
     return model
-
-
-def test_bytes_are_two_models_for_everybody_and_then_for_those_sampled(tmp_path):
-    """Six clients, half of them sampled, three rounds."""
-    run = config("flis-hc", split=REFERENCES, participation=0.5)
-    play(run, tmp_path)
-    downs = [row["bytes_down"] for row in rows(run, tmp_path, "rounds")]
-    ups = [row["bytes_up"] for row in rows(run, tmp_path, "rounds")]
-    assert downs == ups
-    assert [down / downs[0] for down in downs] == [1, 0.5, 0.5]

@@ -178,11 +178,6 @@ RETURNS = {
         "state = split_positions(state, 0, updates, [updates.norms_K > 0])",
         r"mine.py, line \d+: ValueError: position True .*np.flatnonzero\(mask\)",
     ),
-    "a client in two groups": (
-        "recluster",
-        "state = split(state, 0, [[0, 1], [1, 2]])",
-        r"plugin \S*mine.py, line \d+: ValueError: client 1 is in 2 of the groups into which cluster 0 is",
-    ),
 }
 
 

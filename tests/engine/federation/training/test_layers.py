@@ -6,13 +6,7 @@ import torch
 
 from fedgrid.engine.federation.seeds import global_states
 from fedgrid.engine.federation.training.layers import draws
-from fedgrid.engine.runtime.clients.local_pool import InProcessPool
-from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins import active
-from fedgrid.engine.runtime.run.run_folder import folder_of
-from fedgrid.engine.runtime.run.session import Session
-from fedgrid.engine.runtime.storage.storage import Storage
-from fedgrid.grids.execution.run_events import run_to_end
 from tests.engine.federation.clients.test_worker import CLIENTS, comparable, host, initial, task
 from tests.helpers import module_zoo
 from tests.helpers.plugin_files import DROPOUT
@@ -74,19 +68,3 @@ def test_model_draws_from_any_generator(name):
     make = module_zoo.TRAINS[name]
     assert draws(make(), torch.ones(2, 1, 8, 8))
     assert not draws(module_zoo.TRAINS["layer-norm"](), torch.ones(2, 1, 8, 8))
-
-
-def test_two_runs_of_one_id_have_the_same_models(tmp_path):
-    given = {"clients": 3, "algorithm": "fedavg", "model": "dropout-function", "training": {"rounds": 2}}
-    config = complete(given, tmp_path)
-    states = []
-    for number in range(2):
-        torch.manual_seed(number)
-        storage = Storage(tmp_path / str(number))
-        session = Session(InProcessPool(), tmp_path)
-        for _ in run_to_end(session, config, storage, lambda: False):
-            pass
-        folder = folder_of(storage.root, config)
-        states.append({each.name: each.read_bytes() for each in folder.rglob("*") if "state" in each.name})
-    assert states[0] == states[1]
-    assert states[0]
