@@ -302,7 +302,7 @@ def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch, bucket, machine
 
     def send_half(remote, path, name, plain=Remote.send):
         if name.endswith("state-000003.safetensors"):
-            (there / path.name).write_bytes(path.read_bytes()[:100])
+            (bucket / name).write_bytes(path.read_bytes()[:100])
             raise KeyboardInterrupt
         plain(remote, path, name)
 
