@@ -127,3 +127,9 @@ def test_with_equal_steps_a_run_has_the_bytes_of_fedavg_but_for_a_number_that_ea
     assert content(states[0]) == content(states[1])
     up = [[row["bytes_up"] for row in rows(run, tmp_path / run.run_id, "rounds")] for run in (plain, ours)]
     assert up[1] == [number + 4 * 6 for number in up[0]]
+
+
+def test_client_that_took_no_step_counts_with_an_update_of_zero():
+    """p = 1/2 each, tau_eff = (0 + 4) / 2 = 2, the mean direction (0 + 8 / 4) / 2 = 1."""
+    [mean] = NormalisedTraining().means(replies([0, 4], [(0, 0), (8, 8)]), [[0, 1]])
+    assert mean.tolist() == [2, 2]

@@ -138,3 +138,10 @@ def test_model_that_is_served_is_fine_tuned_if_the_settings_say_so(name):
     before = plain.served(start(plain, 3)).adaptation
     assert served == (Adaptation(steps=5) if before is None else replace(before, steps=5))
     assert before is None or (name, before.steps) == ("lg-fedavg", 0)
+
+
+def test_the_server_learning_rate_scales_the_mean():
+    """(1, 1) + 0.5 (3, 3) = (2.5, 2.5)."""
+    algorithm = fedopt(server_learning_rate=0.5)
+    state, _ = step(algorithm, start(algorithm, 2, (1, 1)), 0, clients((2, 0), (4, 6)))
+    assert state.models[0].tolist() == [2.5, 2.5]

@@ -13,6 +13,7 @@ from fedgrid.algorithms.clustering.graph import (
     symmetric_trusted_distances,
     trusted_distances,
 )
+from fedgrid.algorithms.clustering.measures import silhouette
 from fedgrid.algorithms.updates.source import Layout
 from tests.helpers.small_cases import frozen, rng
 
@@ -204,3 +205,13 @@ def test_igraphs_generator_is_left_as_it_was():
     communities(noisy(1), "louvain", 1.0, rng())
     assert igraph.Graph.Erdos_Renyi(n=20, m=30).get_edgelist() == drawn
     random.setstate(before)
+
+
+def test_silhouette_by_hand():
+    """Clients at 0, 1 and 5; 0 and 1 together.
+
+    (5 - 1) / 5 = 0.8 and (4 - 1) / 4 = 0.75; alone is 0: the mean is 1.55 / 3.
+    """
+    places = np.array([0.0, 1.0, 5.0])
+    distances_KK = abs(places[:, None] - places)
+    assert silhouette(distances_KK, [[0, 1], [2]]) == pytest.approx(1.55 / 3)

@@ -197,3 +197,17 @@ def test_briggs_from_the_split_to_the_latecomers_second_update():
     state, diagnostics = step(algorithm, state, 3, {**both, 4: (3, 1)})
     assert model_of(state, 4) == [2, 4]
     assert diagnostics.placed == {}
+
+
+def test_absent_clients_of_other_clusters_stay_where_they_are():
+    """Cluster 1 = {2, 3, 4} is split without 4; client 1 of cluster 0 is absent too."""
+    before = split(one_cluster(5), 0, [[0, 1], [2, 3, 4]])
+    updates = updates_of({0: EAST, 2: EAST, 3: WEST}, absent={1, 4})
+    assert split_among(before, 1, [[2], [3]], updates).labels_K.tolist() == [0, 0, 1, 2, 3]
+
+
+def test_a_latecomer_joins_the_cluster_whose_members_updates_are_nearest_to_its_own():
+    """Client 4 = (4, 3) has cosines 0.8 with the East and 0.6 with the North."""
+    labels, _, reasons = arrive(parted(EAST, EAST, NORTH, NORTH), {4: (4, 3)})
+    assert labels == [0, 0, 1, 1, 0]
+    assert reasons == {4: "mean cosine distances 0: 0.200, 1: 0.400"}

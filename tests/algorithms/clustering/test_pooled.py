@@ -111,6 +111,11 @@ class TestDistances:
             start(create("fedavg"), 2), updates_of(clients((3, 4), (8, 6))), CosineSettings(standardise=True)
         )[0, 1] == pytest.approx(0.04, abs=1e-6)
 
+    def test_defaults_take_the_published_distances(self, state):
+        updates = updates_of(self.LAST)
+        found = clustering_distances(state, updates, CosineSettings())
+        np.testing.assert_array_equal(found, updates.cosine_distances_KK)
+
 
 COMMON = 8.0
 GROUPS = clients((COMMON, 1, 0), (COMMON, 1.1, 0), (COMMON, 0, 1), (COMMON, 0, 1.1))

@@ -88,6 +88,11 @@ class TestRegroup:
             assert after.labels_K.tolist() == [0, 1, 0, 0, 0]
             assert set(reasons) == {4}
 
+    def test_absent_clients_do_not_count_in_the_start_models(self):
+        """Client 3 of model (9, 9) follows its cluster; the mean is of (0, 0) and (0, 0)."""
+        state = regroup(state_of([0, 0, 1, 1], [(0, 0), (9, 9)]), [[0, 1], [2]])
+        assert [model.tolist() for model in state.models] == [[0, 0], [9, 9]]
+
 
 def test_two_shots_cluster_at_two_rises_and_at_no_third(answers):
     """Rises in rounds 1, 3 and 5 (from 0). After the second one {0, 1} is one cluster again: its members'

@@ -119,3 +119,12 @@ def test_orders_and_served_models_change_with_the_end_of_the_warm_up():
     assert order.rule.personal == ((0, 16), (31, 40))
     assert algorithm.served(state).adaptation == Adaptation(order.rule, 0)
     assert algorithm.traffic(order, NORMALISED) == Traffic(down=4 * 15), "what is shared; up is measured"
+
+
+def test_newcomer_is_served_the_shared_head_over_the_initial_lower_layers(tmp_path):
+    """Client 5 joins in round 2 of 2, but drops out of none: before it trains, nobody tests it."""
+    ours = run(1, rounds=2, joins={5: 2})
+    play(ours, tmp_path)
+    own = [row["personalised_loss"] for row in rows(ours, tmp_path, "clients") if row["client"] == 5]
+    assert own[0] is None
+    assert np.isfinite(own[1])

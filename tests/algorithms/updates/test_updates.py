@@ -393,6 +393,13 @@ class TestWeightedMeans:
         assert view.mean({0: 0.3, 1: 0.3, 2: 0.3}).tobytes() == view.mean().tobytes()
         assert len(source.computed) == 3, "equal weights are the plain mean"
 
+    def test_weights_are_divided_by_their_sum_within_each_group(self):
+        """(1 x 3 + 3 x 7) / 4 = 6 in the first group; a group of one is its update."""
+        view = updates_of(clients((3, 0), (7, 4), (5, 5)))
+        means = view.means([[0, 1], [2]], weights={0: 1, 1: 3, 2: 10})
+        assert [mean.tolist() for mean in means] == [[6, 3], [5, 5]]
+        assert means[0].dtype == np.float32
+
 
 class TestOutputs:
     """Named arrays that replies carry beside the update; of any length."""
@@ -534,3 +541,26 @@ def test_own_code_computes_each_statistic_in_a_block_of_its_own():
     ]
     names = [name for compute, name in entered if compute is first]
     assert len(set(names)) == len(names) == 3
+
+
+def test_standardised_distances_do_not_depend_on_an_entrys_unit():
+    """The third entry, a thousand times as large in the second view, would be all that cosines see.
+
+    The lengths are 1 and the same in all rows, so that only the entry's unit differs.
+    """
+    rows = np.random.default_rng(0).choice([-1.0, 1.0], (5, 40))
+    scales = np.ones(40)
+    scales[2] = 1000.0
+    first, second = (
+        updates_of(clients(*map(tuple, rows * scale))).standardised_distances_KK for scale in (1.0, scales)
+    )
+    np.testing.assert_allclose(first, second, atol=1e-5)
+
+
+def test_updates_that_differ_by_more_than_rounding_keep_their_distances():
+    """Noise of 1e-3: cosine distances within a group are about 1e-6, as where BatchNorm's counters rule."""
+    vectors = of_two_groups(1e-3)
+    found_KK = updates_of({client: vectors[client] for client in range(4)}).cosine_distances_KK
+    exact_KK = exact_cosine_distances({client: frozen(vectors[client]) for client in range(4)})
+    assert exact_KK[0, 1] == pytest.approx(1e-6, rel=0.1)
+    np.testing.assert_allclose(found_KK, exact_KK, atol=1e-8)

@@ -108,3 +108,10 @@ def test_score_that_is_nan_is_counted_as_missing():
     assert (insertion.value, gap.value) == (0.5, 0.3)
     assert "(1/2)" in insertion.text
     assert "(" not in deletion.text
+
+
+def test_gaps_of_a_data_set_are_those_of_the_authors():
+    table = scores(theirs())
+    for algorithm, gap in (("BNC", 0.169), ("OCFL-AFF", -0.046), ("OCFL-HDB", 0.164)):
+        cells = row_of(table, algorithm, "data sets: fmnist")
+        assert cells[2].value == pytest.approx(gap, abs=5e-4)

@@ -183,3 +183,12 @@ def test_a_cost_whose_bytes_are_unknown_is_a_dash():
     result = replace(result, curves={**result.curves, "bytes": np.full(2, NAN)})
     [row] = cost_table(study_of([result]), Target("personalised_accuracy", 0.5)).rows
     assert [cell.text for cell in row.cells] == ["1/1", "2", "–", "2.0"]
+
+
+def test_prigent_table_5_is_what_is_sent_until_the_target():
+    """MNIST, central: 5 of 50 rounds, so a tenth of 2.57 GB; published .25."""
+    accuracy = [0.1] * 4 + [0.95] * 46
+    result = run(
+        LENET_TANH, LENET_TANH, asked=50, clients=100, model=LENET_TANH, rounds=50, accuracy=accuracy
+    )
+    assert with_test(result).bytes / 1e9 == pytest.approx(0.257, abs=1e-3)

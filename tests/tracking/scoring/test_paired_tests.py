@@ -98,3 +98,17 @@ def test_the_same_pairs_have_the_same_interval_and_the_second_sees_it_turned():
 def test_no_pairs_are_refused():
     with pytest.raises(ValueError, match="at least one"):
         against_zero([])
+
+
+def test_six_wins_of_six_are_2_of_64_sign_choices_and_five_of_five_2_of_32():
+    assert against_zero([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]).p == 2 / 64
+    assert against_zero([0.1, 0.2, 0.3, 0.4, 0.5]).p == 2 / 32
+
+
+def test_four_differences_of_one_sign_among_forty_have_a_p_of_an_eighth():
+    """2 of 2^4 sign choices; the normal approximation says 0.046."""
+    differences = [0.0] * 36 + [0.1, 0.2, 0.3, 0.4]
+    found = against_zero(differences)
+    assert found.p == 2 / 16
+    assert not found.is_testable
+    assert wilcoxon(differences, zero_method="pratt").pvalue == pytest.approx(0.0456, abs=1e-4)

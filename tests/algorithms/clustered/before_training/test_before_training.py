@@ -109,3 +109,10 @@ def test_styles_that_are_all_alike_are_one_cluster():
     algorithm = create("ladd", {})
     state = algorithm.meet(start(algorithm, 4), messages(dict.fromkeys(range(4), 1.0)), LAYOUT, rng())
     assert partition(state) == sets({0, 1, 2, 3})
+
+
+def test_as_published_differs_by_the_release():
+    settings = create("embeddings-as-published", {}).settings
+    assert settings.threshold == "bayesian-reversed"
+    assert settings.encoder.batch_statistics
+    assert (settings.shared, settings.least_clusters, settings.least_members) == (2, 3, 10)

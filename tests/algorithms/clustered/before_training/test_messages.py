@@ -126,3 +126,9 @@ def test_one_style_a_client():
     )
     found = said(Styles(share=0.1, per_class=False), images, torch.tensor([0, 1]))[VECTOR]
     np.testing.assert_allclose(found, [32 * 0.2], rtol=1e-6)
+
+
+def test_with_flips_of_one_half_the_data_have_no_effect():
+    """The bits of two vectors are both fair coins: their shares of ones and of agreement are 1/2."""
+    ones = quantised(np.r_[0.0, np.ones(9_999)], 0.5, rng(1))
+    assert abs(ones.mean() - 0.5) < 4 * 0.5 / 100

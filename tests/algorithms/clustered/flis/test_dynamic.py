@@ -125,3 +125,12 @@ class TestRecords:
             for client in trained:
                 assert client in asked[client]
                 assert set(asked[client]) <= trained
+
+
+def test_run_by_the_printed_formula_finds_its_clusters_far_below_1(tmp_path):
+    """With 20 images a model has the similarity 0.22 with itself: at 0.3 nobody has company."""
+    for beta, alone in ((0.3, True), (0.0, False)):
+        run = config({"name": "flis-dc", "similarity": "printed", "beta": beta}, split=REFERENCES)
+        play(run, tmp_path)
+        sizes = {len(row["members"]) for row in rows(run, tmp_path, "clients")}
+        assert sizes == {1 if alone else 6}

@@ -70,3 +70,9 @@ class TestFigure1:
         groups, _ = distinct(neighbourhoods(self.SIMILAR, 0.85), [1, 2, 3, 4])
         assert groups == [[1, 2], [1, 2, 3], [2, 3], [4]]
         assert components(neighbourhoods(self.SIMILAR, 0.85)).tolist() == [0, 0, 0, 1]
+
+
+def test_constant_models_are_alike_whatever_their_data():
+    """They predict one class: similarity 1, as in the paper's method."""
+    constant = [predictions(1, 1, 1), predictions(1, 1, 1)]
+    assert similarities(constant, "hard", "agreement").min() == 1.0

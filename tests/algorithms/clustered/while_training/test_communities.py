@@ -269,3 +269,24 @@ def test_the_hidden_groups_are_found_also_if_interrupted(name, attribution):
     assert same_bits(history[-1][0], Federation().play(create(name, settings))[-1][0])
     assert partition(history[-1][0]) == {frozenset(range(group, 12, 3)) for group in range(3)}
     assert history[-1][1].silhouette > 0.5
+
+
+def test_latest_models_stay_in_the_graph_and_in_the_means():
+    """In round 2 client 1 alone trains, from 1 to 3: the community is now at (1 + 3) / 2."""
+    state, _ = visits(euclidean(), 4, FOUR, {1: 3})
+    assert partition(state) == sets([0, 1], [2, 3])
+    assert places_of(state) == [2, 12]
+
+
+@pytest.mark.parametrize("attribution", ATTRIBUTIONS)
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_a_permutation_of_the_clients_permutes_the_partition(name, attribution):
+    """Where the answer is clear: in rounds 0 and 1, of mere noise, both libraries depend on the order."""
+    order = (4, 9, 0, 11, 7, 2, 5, 10, 1, 3, 8, 6)
+    settings = {"attribution": attribution}
+    usual = Federation().play(create(name, settings), range(2, 6))
+    permuted = Federation(order=order).play(create(name, settings), range(2, 6))
+    for (state, said), (other, other_said) in zip(usual, permuted, strict=True):
+        renamed = {frozenset(order[client] for client in cluster) for cluster in partition(other)}
+        assert renamed == partition(state)
+        assert said.silhouette == pytest.approx(other_said.silhouette, rel=1e-3)

@@ -9,7 +9,13 @@ import pytest
 from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.clustering.clusterers import HDBSCANAsPublished, KMeans
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, partition, play, rounds_clustered, sets, start, step
+from tests.helpers.small_cases import clients, model_of, partition, play, rounds_clustered, sets, start, step
+
+SAME = clients(*[(1, 0)] * 4)
+
+
+NOISY = clients((1, 0), (2, 0), (0, 1), (1, 3))
+
 
 COLD = clients((1, 0), (1, 0))
 COOL = clients((5, 0), (3, 4))
@@ -120,3 +126,47 @@ def test_the_clusterer_and_its_settings_can_be_chosen():
     pairs = clients((4, 0), (0, 4), (-1, 3), (2, 0), (0, 2), (-2, 6))
     history = play(algorithm, [clients(*[(1, 0)] * 6), pairs], 6)
     assert partition(history[1][0]) == sets([0, 3], [1, 2, 4, 5])
+
+
+def test_six_clients_in_three_directions_and_the_real_kmeans():
+    """Three pairs along (1, 0), (0, 1) and (-1, -1), told 3: each pair is a cluster."""
+    pairs = clients((4, 0), (0, 4), (-2, -2), (2, 0), (0, 2), (-4, -4))
+    history = play(ocfl(), [clients(*[(1, 0)] * 6), pairs], 6)
+    state = history[1][0]
+    assert partition(state) == sets([0, 3], [1, 4], [2, 5])
+    assert [model.tolist() for model in state.models] == [[4, 0], [1, 3], [-2, -3]]
+
+
+def test_a_noise_client_joins_the_nearest_cluster(answers):
+    """Client 3 = (1, 3) is at 1 - 0.316 from {0, 1} and at 1 - 0.949 from {2}."""
+    answers([0, 0, 1, -1])
+    history = play(ocfl(noise="nearest"), [SAME, NOISY], 4)
+    assert partition(history[1][0]) == sets([0, 1], [2, 3])
+    assert model_of(history[1][0], 3) == [1.5, 2]
+
+
+def test_as_published_noise_is_one_cluster_more(answers):
+    answers([0, -1, 1, -1], clusterer=HDBSCANAsPublished)
+    history = play(create("ocfl-hdbscan-as-published", {}), [SAME, NOISY], 4)
+    assert partition(history[1][0]) == sets([0], [1, 3], [2])
+
+
+def test_clients_without_an_update_join_the_largest_cluster(answers):
+    """Of five clients 2 is missing when {0} and {1, 3, 4} part."""
+    asked = answers([0, 1, 1, 1])
+    history = play(
+        ocfl(),
+        [clients(*[(1, 0)] * 5), {0: (1, 0), 1: (0, 1), 3: (0, 1), 4: (0, 1)}, clients(*[(1, 0)] * 5)],
+        5,
+    )
+    assert asked[0].shape == (4, 4)
+    assert partition(history[1][0]) == sets([0], [1, 2, 3, 4])
+    assert model_of(history[1][0], 2) == [1, 1]
+
+
+def test_a_child_inherits_the_server_momentum_of_its_parent(answers):
+    """m0 = x0 = (2, 0). Round 1: m = (1, 0) + (2, 0) and (1, 0) + (0, 2); x = (5, 0) and (3, 2)."""
+    answers([0, 1])
+    algorithm = ocfl(server_optimizer="momentum", server_momentum=0.5)
+    history = play(algorithm, [clients((2, 0), (2, 0)), clients((2, 0), (0, 2))], 2)
+    assert [model.tolist() for model in history[1][0].models] == [[5, 0], [3, 2]]

@@ -5,7 +5,9 @@ import pytest
 
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, model_of, partition, play, sets, start, step
+from fedgrid.engine.runtime.configuration.complete import complete
+from tests.helpers import small_runs
+from tests.helpers.small_cases import clients, groups_of, model_of, partition, play, sets, start, step
 
 OPPOSED = clients((2, 0), (2, 0), (-2, 0), (-2, 0))
 """Mean 0 < 0.35, norms 2 > 1, four clients: a cluster that splits."""
@@ -215,3 +217,79 @@ class TestRelativeEpsilons:
     def test_default_cooldown_is_three_rounds(self):
         algorithm = create("sattler", {})
         assert [partition(state) for state, _ in play(algorithm, [OPPOSED] * 4, 4)] == [WHOLE] * 3 + [SPLIT]
+
+    def test_one_epsilon_may_be_absolute(self):
+        """epsilon_1 = 0 is never undercut, so nothing splits; norms of 2 do not exceed epsilon_2 = 2."""
+        assert self.play(OPPOSED, epsilon_1=0) == [WHOLE]
+        assert self.play(OPPOSED, epsilon_2=2) == [WHOLE]
+        assert self.play(OPPOSED, epsilon_2=1.9) == [SPLIT]
+
+    @pytest.mark.parametrize("epsilon", ["epsilon_1", "epsilon_2"])
+    def test_published_variant_takes_absolute_epsilons_only(self, epsilon):
+        with pytest.raises(ValueError, match=epsilon):
+            create("sattler-as-published", {epsilon: None})
+        with pytest.raises(ValueError, match=f"{epsilon}_share = 0.3 has no effect"):
+            create("sattler-as-published", {f"{epsilon}_share": 0.3})
+
+
+def test_no_split_when_the_clients_are_at_a_standstill_too():
+    """A quarter of the size: mean 0, norms 0.5 <= 1."""
+    assert partition(take(scaled(OPPOSED, 0.25))[0]) == WHOLE
+
+
+def test_one_large_update_is_enough_for_epsilon_2():
+    """Norms 1.5, 0.5, 0.5, 0.5; the mean of 1.5, -0.5, -0.5, -0.5 is 0."""
+    vectors = clients((1.5, 0), (-0.5, 0), (-0.5, 0), (-0.5, 0))
+    assert partition(take(vectors)[0]) == sets([0], [1, 2, 3])
+
+
+def test_three_members_may_leave_one_alone():
+    """(2, 0) against (-1, 0.1) and (-1, -0.1): mean 0, largest norm 2."""
+    assert partition(take(clients((2, 0), (-1, 0.1), (-1, -0.1)), 3)[0]) == sets([0], [1, 2])
+
+
+def test_the_published_split_is_by_complete_linkage():
+    state, _ = take(unit(0, 38, 80, 130, norm=2), name="sattler-as-published", round_index=21, **CHAIN)
+    assert partition(state) == sets([0, 1], [2, 3])
+
+
+@pytest.mark.parametrize("linkage", ["single", "complete"])
+@pytest.mark.parametrize(("gamma_max", "expected"), [(0.70, SPLIT), (0.71, WHOLE)])
+def test_gamma_test_by_hand(linkage, gamma_max, expected):
+    """Children at right angles: alpha across is 0, so gamma_max must lie below sqrt(1 / 2) = 0.7071.
+
+    The mean (1, 1) has norm 1.414 < 1.5.
+    """
+    vectors = clients((2, 0), (2, 0), (0, 2), (0, 2))
+    state, _ = take(vectors, linkage=linkage, gamma_max=gamma_max, epsilon_1=1.5, epsilon_2=1.9)
+    assert partition(state) == expected
+
+
+def test_identical_updates_are_never_split():
+    """Even where the norms would allow it: sqrt((1 - 1) / 2) = 0 is not above gamma_max = 0."""
+    vectors = clients(*[(2, 0)] * 4)
+    assert partition(take(vectors, epsilon_1=3.0, epsilon_2=1.0)[0]) == WHOLE
+
+
+def test_the_published_defaults_are_what_the_authors_ran():
+    settings = create("sattler-as-published", {}).settings
+    assert (settings.epsilon_1, settings.epsilon_2, settings.cooldown) == (0.35, 0.35, 20)
+    assert (settings.linkage, settings.similarity_over) == ("complete", "state")
+
+
+def test_swapped_labels_of_digits_are_found_once_one_model_for_all_has_settled(tmp_path):
+    """Clients 1 and 3 exchange the labels 2 and 3, clients 0 and 2 the labels 0 and 1."""
+    run = complete(
+        {
+            "clients": 4,
+            "algorithm": "sattler",
+            "training": {"rounds": 8, "local_epochs": 3, "learning_rate": 0.3},
+            "evaluation": {"every": 8},
+            "split": {"kind": "swapped", "num_clusters": 2, "server_images": 50},
+        },
+        small_runs.NOWHERE,
+    )
+    small_runs.play(run, tmp_path)
+    records = small_runs.rows(run, tmp_path, "clients")
+    found = {at: groups_of([row["cluster"] for row in records if row["round"] == at]) for at in (1, 8)}
+    assert found == {1: WHOLE, 8: sets((0, 2), (1, 3))}

@@ -154,3 +154,17 @@ def test_images_too_small_for_a_model_are_refused():
 def test_unknown_model_suggests_the_nearest():
     with pytest.raises(ConfigError, match="unknown model 'resnet43'; did you mean 'resnet34'"):
         registry.build("resnet43", pixels(1, 28, 28), 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "size"),
+    [
+        # FLIS shares the last two layers under LG-FedAvg, Prigent et al. the convolutions under IFCA
+        ("lenet5", slice(-4, None), 11_014),
+        ("lenet5-tanh", slice(0, 4), 13_248),
+    ],
+)
+def test_parts_of_lenet5_that_the_papers_share_are_of_their_size(name, part, size):
+    with torch.device("meta"):
+        parameters = list(registry.build(name, pixels(1, 28, 28), 10).parameters())
+    assert sum(parameter.numel() for parameter in parameters[part]) == size

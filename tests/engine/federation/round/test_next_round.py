@@ -492,3 +492,103 @@ def test_a_mean_weighs_clients_by_images_or_batches(weights, expected):
     run = replace(federation(), weights=weights)
     [(progress, _)] = play(run, Sized(lambda client, *_: ((0, 2), (0, 4), (6, 9))[client]), 1)
     assert progress.state.models[0].tolist() == pytest.approx(expected)
+
+
+def test_the_temperature_is_that_of_the_updates():
+    """Cosine distances of (2, 0) and (0, 2): 1, so |D| = sqrt(2), and T = sqrt(2) / (2 sqrt(2)) = 0.5."""
+    [(_, record)] = play(federation(num_clients=2), FakePool(axis), 1)
+    assert record.round["temperature"] == pytest.approx(0.5)
+
+
+def test_a_client_without_a_usable_update_makes_no_choice():
+    """Client 3 stays where it was; its cluster's model moves by client 1 alone."""
+    pool = FakePool(lambda client, *rest: (np.nan, 0) if client == 3 else to_target(client, *rest))
+    [(progress, _)] = play(federation(ToyIfca(Settings()), num_clients=4), pool, 1)
+    assert progress.state.labels_K.tolist() == [0, 1, 0, 0]
+    assert [model.tolist() for model in progress.state.models] == [[2, 2], [9, 9]]
+
+
+def test_the_survivors_of_a_dropout_are_averaged():
+    """Without client 1 the mean of (2, 0) and (1, 1) is (1.5, 0.5). It got a model and sent nothing back."""
+    pool, [(progress, record)] = attended((None, None, {1}))
+    assert progress.state.models[0].tolist() == [1.5, 0.5]
+    assert record.round["temperature"] == pytest.approx((1 - np.sqrt(0.5)) / 2)
+    assert record.round["bytes_down"] == 3 * MODEL_BYTES
+    assert record.round["bytes_up"] == 2 * MODEL_BYTES
+    assert (record.round["excluded"], record.round["warnings"], record.warnings) == (0, 0, ())
+    assert [row["part"] for row in record.clients] == ["trained", "dropped", "trained"]
+    assert [row["excluded"] for row in record.clients] == [False] * 3
+    assert [given(row, TRAINING) for row in record.clients] == [[True] * 5, [False] * 5, [True] * 5]
+    assert [given(row, CLUSTER_TESTS) for row in record.clients] == [[True] * 3] * 3
+    assert [task.client for task in pool.calls[0][1]] == [0, 2]
+
+
+def test_client_that_is_not_asked_is_sent_nothing_and_still_tested():
+    """Its cluster's model is its own, whether it took part or not: 1 of 2 right in `FakePool.evaluate`."""
+    pool, [(progress, record)] = attended((None, (0, 2), ()))
+    assert progress.state.models[0].tolist() == [1.5, 0.5]
+    assert record.round["bytes_down"] == record.round["bytes_up"] == 2 * MODEL_BYTES
+    assert [row["part"] for row in record.clients] == ["trained", "not asked", "trained"]
+    absent = record.clients[1]
+    assert given(absent, TRAINING) == [False] * 5
+    assert absent["personalised_accuracy"] == 0.5
+    assert (absent["train_images"], absent["test_images"]) == (11, 4)
+    assert [task.client for task in pool.calls[0][1]] == [0, 2]
+
+
+def test_client_that_has_not_joined_is_neither_trained_nor_tested():
+    """Its part of the server's test set is used all the same: 0 + 1 + 2 right of six images."""
+    _, [(_, record)] = attended(((0, 1), None, ()))
+    newcomer = record.clients[2]
+    assert newcomer["part"] == "not joined"
+    assert (newcomer["cluster"], newcomer["true_cluster"], newcomer["test_images"]) == (0, 0, 4)
+    assert given(newcomer, TRAINING) == [False] * 5
+    assert given(newcomer, CLUSTER_TESTS) == [False] * 3
+    assert [row["generalised_accuracy"] for row in record.clients[:2]] == [0.5, 0.5]
+
+
+def test_excluded_client_is_not_absent_but_dropped_and_unasked_ones_are():
+    """Of five clients 0 trains, 1 sends NaN, 2 drops out, 3 is not asked, 4 has not joined."""
+    seen = []
+
+    class Watcher(FedOpt):
+        def step(self, state, round_index, updates, rng):
+            seen.append((updates.clients, updates.absent))
+            return super().step(state, round_index, updates, rng)
+
+    participation = Told((((0, 1, 2, 3), (0, 1, 2), {2}),), num_clients=5)
+    pool = FakePool(lambda client, *_: (np.nan, 0) if client == 1 else (1, 0))
+    run = federation(Watcher(FedOptSettings()), num_clients=5, participation=participation)
+    [(_, record)] = play(run, pool, 1)
+    assert seen == [((0,), {2, 3, 4})]
+    assert [row["part"] for row in record.clients] == [
+        "trained",
+        "excluded",
+        "dropped",
+        "not asked",
+        "not joined",
+    ]
+    assert (record.round["bytes_down"], record.round["bytes_up"]) == (3 * MODEL_BYTES, 2 * MODEL_BYTES)
+
+
+def test_the_silhouette_is_of_this_rounds_updates_in_their_clusters():
+    """Clients 0, 1 at (1, 0) and 2, 3 at (0, 1), told apart: distances 0 inside, 1 across, so 1; 4 is absent.
+
+    In one cluster there is none.
+    """
+    participation = Told(((None, (0, 1, 2, 3), ()),), num_clients=5)
+    pool = FakePool(lambda client, *_: (1, 0) if client < 2 else (0, 1))
+    briggs = create("briggs", {"round": 1, "threshold": 0.4})
+    for algorithm, expected in ((briggs, 1.0), (None, None)):
+        [(_, record)] = play(federation(algorithm, num_clients=5, participation=participation), pool, 1)
+        assert record.round["silhouette"] == expected
+
+
+def test_participation_that_rounds_to_all_clients_changes_nothing():
+    """A share that rounds to everybody, and newcomers that come in round 1."""
+    plain = play(federation(), FakePool(axis), 3)
+    participation = Participation(3, 0, participation=0.9, joins={0: 1})
+    other = play(federation(participation=participation), FakePool(axis), 3)
+    for (progress, record), (same, again) in zip(plain, other, strict=True):
+        assert progress.state.models[0].tobytes() == same.state.models[0].tobytes()
+        assert repr(record.clients) == repr(again.clients)

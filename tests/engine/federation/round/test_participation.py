@@ -1,5 +1,7 @@
 """Present, sampled and dropped clients depend on the run's seed only."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -84,6 +86,18 @@ class TestDropout:
         for round_index in range(20):
             assert dropped(rarely, round_index) <= dropped(often, round_index)
 
+    @pytest.mark.parametrize("rate", [0.1, 0.5])
+    def test_dropout_rate_is_as_configured(self, rate):
+        """200 rounds of 20 clients: the deviation is at most sqrt(4000 x 0.25) = 32, 0.008 of 4000."""
+        participation = Participation(20, 0, dropout=rate)
+        total = sum(len(dropped(participation, round_index)) for round_index in ROUNDS)
+        assert total / 4000 == pytest.approx(rate, abs=0.03)
+
+    def test_all_sampled_clients_may_drop_out(self):
+        """Half of 200 rounds with one sampled client have no reply."""
+        participation = Participation(1, 0, dropout=0.5)
+        assert 60 < sum(bool(dropped(participation, round_index)) for round_index in ROUNDS) < 140
+
 
 class TestHeldOut:
     def test_they_are_never_present_and_the_share_is_of_the_others(self):
@@ -122,3 +136,18 @@ class TestNewcomers:
             assert not (round_index < 99 and 5 in asked)
             assert not (round_index < 49 and 2 in asked)
         assert any(5 in participation.attendance(round_index).sampled for round_index in ROUNDS)
+
+    def test_the_share_is_of_those_that_have_joined(self):
+        """Half of 3 is 2 (rounded up), half of 4 is 2, half of 5 is 3."""
+        participation = Participation(5, 0, participation=0.5, joins=self.JOINS)
+        assert [len(participation.attendance(round_index).sampled) for round_index in range(3)] == [2, 2, 3]
+
+
+def test_all_clients_are_equally_likely_to_be_sampled():
+    """Of 200 rounds of 3 in 10 each client is expected in 60, with deviation sqrt(200 x 0.21) = 6.5."""
+    participation = Participation(10, seed=0, participation=0.3)
+    times = Counter(
+        client for round_index in ROUNDS for client in participation.attendance(round_index).sampled
+    )
+    assert sum(times.values()) == 600
+    assert all(35 <= times[client] <= 85 for client in range(10))

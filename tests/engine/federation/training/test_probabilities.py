@@ -67,3 +67,9 @@ def test_outputs_of_parts_add_up_to_those_of_the_whole():
     assert outputs.logits_NL.tolist() == [[1, 0], [0, 1]]
     assert outputs.scores() == pytest.approx({"auc": 1, "ece": 1 / (1 + np.e)})
     assert evaluation.test(module, images, labels, 2, 4).outputs is None
+
+
+def test_sure_answers_are_no_ties():
+    """In single precision both probabilities of class 0 are 1."""
+    logits_NL = np.array([[30, 0], [20, 0]], np.float32)
+    assert Outputs(logits_NL, np.array([0, 1])).scores()["auc"] == 1

@@ -49,6 +49,13 @@ class TestQuantise:
         read = dequantise(quantise(values, 8, rng()), 8, 514)
         assert np.abs(read[:512] - values[:512]).max() <= 1 / 255 + 1e-6
 
+    def test_a_value_goes_to_one_of_the_levels_beside_it(self):
+        """0.25 between 0 and 1 is 1 in about a quarter of all draws."""
+        values = np.array([0, 0.25, 1], np.float32)
+        read = [float(dequantise(quantise(values, 1, rng(seed)), 1, 3)[1]) for seed in range(400)]
+        assert set(read) == {0.0, 1.0}
+        assert pytest.approx(np.mean(read), abs=4 * np.sqrt(0.25 * 0.75 / 400)) == 0.25
+
 
 class TestPlaces:
     @pytest.mark.parametrize(

@@ -319,3 +319,19 @@ def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch, bucket, machine
     assert opened.open(run, storage) == 2
     opened.next_round()
     assert numbers(there) == numbers(finish(run, tmp_path / "whole"))
+
+
+def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_path):
+    """Common random numbers: the first temperature is never a rise, so OCFL only averages in round 1."""
+    plain, clustered = (finish(config(algorithm=name), tmp_path) for name in ("fedavg", "ocfl-kmeans"))
+    first = [[row for row in rows(folder, "clients") if row["round"] == 1] for folder in (plain, clustered)]
+    assert repr(first[0]) == repr(first[1]), "as text, in which NaN equals NaN"
+
+
+def test_a_run_killed_between_its_last_round_and_its_end_is_finished(tmp_path):
+    folder = finish(config(), tmp_path)
+    before = numbers(folder)
+    list_files(folder, is_finished=False)
+    assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
+    assert numbers(folder) == before
+    assert read_manifest(folder).is_finished

@@ -124,3 +124,7 @@ def test_model_in_train_mode_is_refused(explain):
     module[4].train()
     with pytest.raises(ValueError, match="train mode"):
         explain(module, THREE, CLASSES)
+
+
+def test_two_filters_have_the_logits_worked_out_by_hand():
+    assert two_filters()(IMAGE[None]).tolist() == [[3.0, 0.0, -5.0]]
