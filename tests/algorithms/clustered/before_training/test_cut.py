@@ -53,6 +53,14 @@ def test_clusters_below_a_height_are_scikit_learns():
         assert groups_of(tree.below(threshold).labels_N) == groups_of(model.labels_)
 
 
+@pytest.mark.parametrize("flip", [0.0, 0.1])
+@pytest.mark.parametrize("rule", ["best_ch", "widest_gap"])
+def test_four_planted_groups_are_found(rule, flip):
+    vectors, truth = planted(4, 25, 200, flip)
+    found = getattr(Tree(vectors), rule)(Guards(2, 2))
+    assert groups_of(found.labels_N) == groups_of(truth)
+
+
 @pytest.mark.parametrize(
     ("count", "groups"),
     [
