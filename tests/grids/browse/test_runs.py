@@ -108,6 +108,7 @@ def test_all_columns_hold_settings_scores_and_times(runs):
         (["--where", "algoritm=fedavg"], "unknown column 'algoritm'; did you mean 'algorithm'?"),
         (["--where", "lr=0.1"], "did you mean 'training.learning_rate'?"),
         (["--sort", "temprature"], "did you mean 'temperature'?"),
+        (["--columns", "arri"], "did you mean 'ari'?"),
         (["--sort", "accuracy"], "did you mean 'personalised_accuracy'?"),
         (["--where", "ari"], "expected COLUMN=VALUE"),
         (["--where", "ari>high"], "'high' is not a number"),
