@@ -37,7 +37,9 @@ def test_process_is_gone_once_it_has_ended():
     assert is_gone(process.pid, started)
 
 
-@pytest.mark.parametrize("number", [os.getpid(), 2**31, 2**64, -(2**64)])
+@pytest.mark.parametrize(
+    "number", [os.getpid(), 2**31, 2**64, -(2**64)], ids=["this", "large", "larger", "negative"]
+)
 def test_process_of_another_start_or_of_an_impossible_number_is_gone(number):
     assert is_gone(number, "1")
     assert is_gone(number, "")
