@@ -88,6 +88,7 @@ IN_PROCESS = ("run", "--in-process", "training.rounds=1")
         (["run", "quickstart", "--per-run"], "fedgrid show GRID"),
         (["report", "quickstart", "--traffic", "training"], "Prigent's tables"),
         (["status", "paper"], "name that with --storage; `fedgrid run paper` starts one"),
+        (["run", "paper", "--failed"], "no grid in "),
         (["status", "../paper"], "a grid named '../paper': expected letters"),
         (["submit", "paper"], "--cluster"),
         (["run", "quickstart", "--storage", "nowhere://runs"], "--storage nowhere://runs"),

@@ -113,7 +113,7 @@ def test_rounds_are_logged_while_the_run_goes_on(storage, store, follower):
         assert follower._look(None)
         assert (store.status(A), store.steps(A)) == (status, [*range(1, rounds + 1)])
     assert run_name(B) not in store.runs
-    assert not follower._open, "a finished run needs no memory"
+    assert not follower._session.open_runs, "a finished run needs no memory"
     assert not follower._session.open_runs
 
 

@@ -37,13 +37,17 @@ def test_nodes_of_a_running_cluster_are_unknown_before_connecting(address_file, 
         assert known_nodes() is None
         monkeypatch.setenv("RAY_ADDRESS", "local")
         assert known_nodes() == local_nodes()
-        monkeypatch.delenv("RAY_ADDRESS")
-        # That of another user would get our token and run our code.
-        monkeypatch.setattr(cluster, "ROOT", -1)
-        monkeypatch.setattr(cluster.os, "getuid", lambda: os.stat(address_file).st_uid + 1)
-        assert known_nodes() == local_nodes()
     monkeypatch.setenv("RAY_ADDRESS", "head:6379")
     assert known_nodes() is None
+
+
+def test_cluster_of_another_user_is_not_used(address_file, monkeypatch):
+    """It would get our token and run our code."""
+    monkeypatch.setattr(cluster, "ROOT", -1)
+    monkeypatch.setattr(cluster.os, "getuid", lambda: os.stat(address_file).st_uid + 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address_file.write_text(f"127.0.0.1:{server.getsockname()[1]}")
+        assert known_nodes() == local_nodes()
 
 
 @pytest.mark.parametrize(
