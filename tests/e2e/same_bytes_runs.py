@@ -38,7 +38,7 @@ ALGORITHMS: dict[str, Values] = {
     "embeddings": {"encoder": "pixels"},
     "embeddings-as-published": {"encoder": "pixels", "threshold": 10.0},
 }
-"""Every registered algorithm, with settings by which it acts in round 2 or cheaply before it."""
+"""Every registered algorithm but ward-told, with settings by which it acts in round 2 or before."""
 SPLITS: dict[str, Values] = {
     **dict.fromkeys(["nonoverlapping-imbalanced", "overlapping-balanced", "overlapping-imbalanced"], {}),
     "majority": {"num_clusters": 2},
