@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown
+from fedgrid.engine.federation.format import FORMAT
 from fedgrid.engine.runtime.data import own_images
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.atomic import disk_errors
@@ -264,7 +265,10 @@ class GridFolder:
         ids = {run_id for of_source in asked.values() for run_id in of_source.run_ids}
         runs = tuple(run for run in every if run.run_id in ids)
         if not runs:
-            raise ConfigError(f"{path} is damaged (it asks for none of its runs); move {self.path} away")
+            raise ConfigError(
+                f"{path} names its runs by other ids: it is of another fedgrid, whose runs have another "
+                f"format (here: {FORMAT}), or damaged; use that version, or move {self.path} away"
+            )
         superseded = tuple(run for run in every if run.run_id not in ids)
         source = str(about.get("source", ""))
         return GridDefinition(runs, superseded, source, asked[source].digest if source in asked else "")
