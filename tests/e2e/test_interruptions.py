@@ -103,14 +103,13 @@ def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of
                     for name, driver in in_the_way.items()
                 )
                 assert refused.err.count("\n") == 1
-            process.send_signal(signal.SIGCONT)
-            wait_for_round(process, 2)
+            # As it is, stopped: awake it may finish before it is killed.
             assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
         assert finished_in(storage, "*kmeans*") == []
         again = fedgrid(*command)
         assert (again.code, again.err) == (0, "")
         assert again.events[0]["event"] == "start"
-        assert 2 <= again.events[0]["rounds_done"] < ROUNDS
+        assert 1 <= again.events[0]["rounds_done"] < ROUNDS
         _, err = other.communicate(timeout=60)
         assert (other.returncode, err) == (0, "")
     assert contents(storage, "ocfl_kmeans") == contents(undisturbed)
