@@ -295,16 +295,3 @@ def test_the_hidden_groups_are_found_with_partial_participation(name):
     """Who was absent at the split, in round 3 or 4, has come since."""
     state, _ = Federation(participation=TWO_THIRDS).play(acting(name), range(8))[-1]
     assert partition(state) == {frozenset(range(group, 12, 3)) for group in range(3)}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_degenerate_rounds_raise_nothing(name):
-    """Round 0 is cold (parallel updates), then the case comes four times, then the clients are back."""
-    algorithm = create(name, EAGER.get(name, {}))
-    for case, (num_clients, vectors) in DEGENERATE.items():
-        print(case)  # Shown with a failure.
-        cold = clients(*[(1.0, 1.0)] * num_clients)
-        state = start(algorithm, num_clients)
-        for round_index, given in enumerate([cold, *[vectors] * 4, clients(*SIX[:num_clients])]):
-            state, _ = step(algorithm, state, round_index, given)
-            check_valid(state, num_clients)
