@@ -2,11 +2,12 @@
 
 python -m tests.chaos.versions --turns 12 --seed 0
 
-Each turn is a process of its own that is killed after a round, unless it is refused. What differs from the
-first turn must be refused in one line and change no file of the storage but the lease. Changed are the images
-behind a name, the version of torch that the process sees, and the format of the code: a copy of it that says
-`FORMAT = 2`. At the end an undisturbed launch finishes the grid, and all records and scores must be the same
-bytes as those of a grid that nothing disturbed.
+Each turn is a process of its own that is killed after a round, unless it is refused. Another version of torch
+and another format of the code (a copy of it that says `FORMAT = 2`) must be refused in one line and change no
+file of the storage but the lease. Own images are named by their content, so changed ones make other runs:
+such a launch trains those, and must change no file of the runs of the first images. At the end an undisturbed
+launch finishes the grid. All records and scores of its runs must be the same bytes as those of a grid that
+nothing disturbed.
 """
 
 import argparse
@@ -38,7 +39,7 @@ OTHER_TORCH = (
     "m.version = lambda name: '99.1' if name == 'torch' else known(name); "
 )
 NUMBERS = ("rounds.parquet", "clients.parquet", "scores.json")
-SAID = {"images": "other images", "torch": "torch", "newer": "format", "later": "another fedgrid"}
+SAID = {"torch": "torch", "newer": "format", "later": "another fedgrid"}
 """Turn -> what its one line says; `later` is this code after a newer one's launch."""
 
 
@@ -110,6 +111,11 @@ def numbers(storage: Path) -> dict[str, bytes]:
     return {name: data for name, data in contents(storage).items() if name.endswith(NUMBERS)}
 
 
+def files_of_runs(storage: Path, runs: set[str]) -> dict[str, bytes]:
+    """Return the bytes of the files of runs with these folders."""
+    return {name: data for name, data in contents(storage).items() if name.split("/")[0] in runs}
+
+
 def faults(turn: str, code: int | None, err: str, is_same: bool) -> list[str]:
     """Return what is wrong with the end of a turn that is to be refused."""
     wrong = [f"{turn}: exit code {code}, expected 2: {err[-200:]!r}"] if code != 2 else []
@@ -130,6 +136,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         place, storage = Place(Path(folder)), Path(folder) / "runs"
         place.prepare()
+        undisturbed = Path(folder) / "undisturbed"
+        code, err = place.launch(undisturbed)
+        assert code == 0, err
+        expected = numbers(undisturbed)
+        runs = {name.split("/")[0] for name in expected}
         code, err = place.launch(storage, stop=True)
         assert code is None, err
         kinds = ["same", "images", "torch", "newer"]
@@ -138,21 +149,20 @@ def main() -> int:
         for turn in turns:
             before = contents(storage)
             code, err = place.launch(storage, turn, stop=True)
-            if turn == "same":
+            if turn in ("same", "images"):
                 ends["went on" if code in (None, 0) else "failed"] += 1
-                wrong += [] if code in (None, 0) else [f"same: {err}"]
+                wrong += [] if code in (None, 0) else [f"{turn}: {err}"]
+                first = {name: data for name, data in before.items() if name.split("/")[0] in runs}
+                if turn == "images" and files_of_runs(storage, runs) != first:
+                    wrong.append("images: files of the runs of the first images have changed")
             else:
                 ends["refused" if code == 2 else "not refused"] += 1
                 wrong += faults(turn, code, err, contents(storage) == before)
             print(f"{turn}: {err.strip() or 'went on'}", flush=True)
-        for at in (storage, Path(folder) / "undisturbed"):
-            code, err = place.launch(at)
-            wrong += [] if code == 0 else [f"the end: {err}"]
-        differing = [
-            name
-            for name in numbers(storage) | numbers(Path(folder) / "undisturbed")
-            if numbers(storage).get(name) != numbers(Path(folder) / "undisturbed").get(name)
-        ]
+        code, err = place.launch(storage)
+        wrong += [] if code == 0 else [f"the end: {err}"]
+        at_end = numbers(storage)
+        differing = [name for name, data in expected.items() if at_end.get(name) != data]
         later = Path(folder) / "newer-first"
         place.launch(later, "newer", stop=True)
         before = contents(later)
