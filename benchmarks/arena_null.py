@@ -18,20 +18,26 @@ import numpy as np
 from fedgrid.grids.arena import kept
 from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.scoring.paired_tests import holm
-from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, field_of
+from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING, Field, Question, field_of
+from fedgrid.tracking.verdicts.outcomes import Protocol
 from fedgrid.tracking.verdicts.power import judge
 
 ARENAS = 200
 VARIED = ("disjoint", "rotated", "overlapping", "swapped", "two-levels", "iid", "dirichlet", "one-odd-client")
 """Beginnings of the names of families that are variants of one kind; another family is a kind of its own."""
 RIVALS = ("evident-groups", "fedavg")
+QUESTIONS: tuple[tuple[Question, Protocol], ...] = (
+    (CLUSTERING, "served"),
+    (SERVING, "served"),
+    (SERVING, "fine-tuned"),
+)
 
 
 def main(arguments: Sequence[str] = ()) -> None:
     """Print the share and a line a method for each question and protocol."""
     num_arenas = int(arguments[0]) if arguments else ARENAS
     outcomes = tuple(kept.read().outcomes.values())
-    for question, protocol in ((CLUSTERING, "served"), (SERVING, "served"), (SERVING, "fine-tuned")):
+    for question, protocol in QUESTIONS:
         field = field_of(outcomes, question, protocol, "")
         assert field is not None, "the kept rows have all methods"
         kinds_N = np.array([kind_of(family) for family in field.labels.values()])

@@ -177,9 +177,9 @@ def tabulate(runs: Sequence[RunConfig], found: Sequence[SharedPrefix], archive: 
     for scenario, shared_prefix in zip(scenarios, found, strict=True):
         for words, seen in views(shared_prefix).items():
             row = [f"{scenario[2]}, {scenario[1]}{words}"]
-            for name, theirs in CLUSTERERS.items():
+            for name, published in CLUSTERERS.items():
                 row.append(found_by(seen, name))
-                row += [archive.found_by(scenario, theirs)] if theirs else []
+                row += [archive.found_by(scenario, published)] if published else []
             print(f"| {' | '.join(row)} |")
 
 

@@ -66,7 +66,7 @@ def all_cells() -> list[Cell]:
 def _unimportance(cell: Cell) -> int:
     """Return 0 for what the presets do; far from it, or an odd number of processes, is more."""
     numbers = {"float32": 0, "TF32": 3, "bfloat16": 2}[cell.numbers]
-    ways = dict(zip(get_args(Way), (0, 4, 9, 2), strict=True))
+    ways: dict[Way, int] = dict(zip(get_args(Way), (0, 4, 9, 2), strict=True))
     return numbers + ways[cell.way] + 4 * (cell.batch != BATCHES[0]) + (cell.processes not in (1, 15))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -27,7 +27,10 @@ from fedgrid.engine.federation.training.settings import LocalTraining, Precision
 
 Numbers = Literal["float32", "TF32", "bfloat16"]
 Way = Literal["as the engine does", "CUDA graph", "torch.compile", "stacked"]
-ENGINE, GRAPH, COMPILE, STACKED = "as the engine does", "CUDA graph", "torch.compile", "stacked"
+ENGINE: Way = "as the engine does"
+GRAPH: Way = "CUDA graph"
+COMPILE: Way = "torch.compile"
+STACKED: Way = "stacked"
 RATE = 0.01
 GB = 1e9
 
@@ -86,7 +89,7 @@ def work_of(cell: Cell, device: str) -> Callable[[], object]:
         generator = np.random.default_rng(0)
         return partial(_replayed, flat, start, images, labels, _captured(flat, cell, device), generator)
     if cell.way == COMPILE:
-        flat.module = torch.compile(flat.module)
+        flat.module = cast(nn.Module, torch.compile(flat.module))
     generator = np.random.default_rng(1)
     return lambda: train(flat, start, images, labels, settings_of(cell), generator)
 
@@ -120,11 +123,11 @@ def _captured(flat: FlatModule, cell: Cell, device: str) -> Captured:
 
     def step() -> None:
         flat.gradient.zero_()
-        functional.cross_entropy(flat.module(inputs), labels).backward()
+        torch.autograd.backward(functional.cross_entropy(flat.module(inputs), labels))
         flat.weights.add_(flat.gradient, alpha=-RATE)
 
     # Libraries initialise in the first calls, which must not be captured; nor on the default stream.
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):

@@ -113,7 +113,8 @@ class Crew:
         assert not self._members, "the first process takes what is measured"
         before = free()
         self.measure(CONVOLUTIONS, 0.0, timeout)
-        return before - free() - self.alone("reserved", timeout=timeout)
+        reserved: int = self.alone("reserved", timeout=timeout)
+        return before - free() - reserved
 
     def alone(self, *order: object, timeout: float) -> Any:
         """Return what one process answers to an order.

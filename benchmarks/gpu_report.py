@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.gpu_cells import STACKED, Cell
+from benchmarks.gpu_cells import STACKED, Cell, Numbers, Way
 from fedgrid.engine.runtime.clients.machine import driver
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def markdown(device: str, found: Measured, best: Mapping[str, Cell], grid: str, 
 def _table(found: Measured) -> list[str]:
     """Return a row a model, batch, numbers and way, a column a number of clients: images/s, MB a process."""
     counts = sorted({cell.processes * cell.clients for cell in found.cells})
-    rows: dict[tuple[str, ...], dict[int, Cell]] = {}
+    rows: dict[tuple[str, str, Numbers, Way], dict[int, Cell]] = {}
     for cell in found.cells:
         size = "x".join(map(str, cell.shape))
-        key = f"{cell.model} {size}", str(cell.batch), cell.numbers, cell.way
+        key = (f"{cell.model} {size}", str(cell.batch), cell.numbers, cell.way)
         rows.setdefault(key, {})[cell.processes * cell.clients] = cell
     head = ["model", "batch", "numbers", "way", *(f"{n} client{'s' * (n > 1)}" for n in counts), "MB"]
     lines = [_row(head), _row(["---"] * len(head))]

@@ -32,7 +32,7 @@ def main() -> None:
     steps: dict[str, list[int]] = {}
     for run in federations.values():
         (pool, official), _ = load_known(run.dataset, given.data)
-        held = [len(part.train) for part in deal(run, (pool, official), given.data)]
+        held = [len(positions) for positions in deal(run, (pool, official), given.data).train_K]
         each = [run.training.local_epochs * ceil(count / run.training.batch_size) for count in held]
         steps.setdefault(run.split.kind, []).extend(each)
     rounds = max(run.training.rounds for run in grid.runs)

@@ -129,7 +129,7 @@ def published_needs() -> Mapping[Scenario, Need]:
     sizes = {name: model_size(name) for name in {scenario[0] for scenario in runs}}
     needs = {}
     for scenario, by_algorithm in runs.items():
-        dataset, clients, _ = scenario
+        dataset, clients = scenario[:2]
         found = (branch(name, clients, scores) for name, scores in by_algorithm.items())
         rounds = DATASETS[dataset].training.rounds
         needs[scenario] = need(

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedgrid.engine.federation.clients.messages import ClientData, Setup
+from fedgrid.engine.federation.clients.messages import Setup
 from fedgrid.engine.federation.clients.process import keep_freed_memory
 from fedgrid.engine.federation.models.registry import build
-from fedgrid.engine.federation.training.settings import Training
+from fedgrid.engine.federation.training.settings import LocalTraining
 
 PROCESSES = 2
 
@@ -28,19 +28,14 @@ class PlainLoop:
 
     def __init__(self, setup: Setup) -> None:
         context = get_context("spawn")
-        shape = setup.clients[0].train.images.shape[1:]
         self._num_clients = len(setup.clients)
-        module = build(setup.model, shape, setup.num_classes)
+        module = build(setup.model, setup.inputs, setup.num_classes)
         self._model = nn.utils.parameters_to_vector(module.parameters()).detach().numpy()
         self._workers = []
         self._waiting: SimpleQueue[int | None] = context.SimpleQueue()
         for _ in range(PROCESSES):
             ours, theirs = context.Pipe()
-            arguments = (
-                *(theirs, self._waiting, setup.clients),
-                *(setup.model, shape, setup.num_classes, setup.training),
-            )
-            process = context.Process(target=work, args=arguments, daemon=True)
+            process = context.Process(target=work, args=(theirs, self._waiting, setup), daemon=True)
             process.start()
             ours.recv()
             self._workers.append((process, ours))
@@ -65,37 +60,35 @@ class PlainLoop:
 def work(
     pipe: Connection,
     waiting: "SimpleQueue[int | None]",
-    clients: tuple[ClientData, ...],
-    model: str,
-    shape: tuple[int, int, int],
-    num_classes: int,
-    training: Training,
+    setup: Setup,
 ) -> None:
     """Train the waiting clients from each model from the pipe, until it sends None."""
     keep_freed_memory()
     torch.set_num_threads(1)
-    module = build(model, shape, num_classes)
+    module = build(setup.model, setup.inputs, setup.num_classes)
     data = [
         (torch.from_numpy(client.train.images).float() / 255, torch.from_numpy(client.train.labels))
-        for client in clients
+        for client in setup.clients
     ]
     pipe.send("ready")
     while (start := pipe.recv()) is not None:
         vector = torch.from_numpy(start)
         total = torch.zeros_like(vector)
         for client in iter(waiting.get, None):
-            total += train(module, vector, *data[client], training) - vector
+            total += train(module, vector, *data[client], setup.training) - vector
         pipe.send(total.numpy())
 
 
-def train(module: nn.Module, start: Tensor, images: Tensor, labels: Tensor, training: Training) -> Tensor:
+def train(
+    module: nn.Module, start: Tensor, images: Tensor, labels: Tensor, training: LocalTraining
+) -> Tensor:
     """Train one client from `start`; return its weights."""
     nn.utils.vector_to_parameters(start.clone(), module.parameters())
     optimizer = torch.optim.SGD(module.parameters(), lr=training.learning_rate)
     for _ in range(training.local_epochs):
         order = torch.randperm(len(labels))
-        for batch in order.split(training.batch_size):
+        for batch in torch.split(order, training.batch_size):
             optimizer.zero_grad()
-            functional.cross_entropy(module(images[batch]), labels[batch]).backward()
+            torch.autograd.backward(functional.cross_entropy(module(images[batch]), labels[batch]))
             optimizer.step()
     return nn.utils.parameters_to_vector(module.parameters()).detach()

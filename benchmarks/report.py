@@ -70,7 +70,7 @@ def make_grid(storage: Storage) -> tuple[RunConfig, ...]:
 
 def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table, pa.Table]:
     """Return made-up records with all columns: clustering helps on one's own test, harms on the server's."""
-    scenario = Scenario(run.dataset, run.split, run.clients)
+    scenario = Scenario(run.dataset, run.split.kind, run.clients)
     truth_K = np.repeat(np.arange(NUM_GROUPS), sizes_of(scenario, NUM_GROUPS))
     round_R = np.arange(1, NUM_ROUNDS + 1)
     algorithm = run.algorithm.name

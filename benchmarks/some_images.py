@@ -8,6 +8,7 @@ The same images each time.
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"))
     given = parser.parse_args()
     (train, test), _ = load_known(given.dataset, given.data)
-    np.savez_compressed(given.file, **drawn(train, given.train, "train"), **drawn(test, given.test, "test"))
+    arrays: dict[str, Any] = drawn(train, given.train, "train") | drawn(test, given.test, "test")
+    np.savez_compressed(given.file, **arrays)
 
 
 if __name__ == "__main__":

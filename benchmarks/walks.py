@@ -141,7 +141,7 @@ def _inner(given: Any) -> Sequence[Any]:
     if isinstance(given, list | tuple | set | frozenset):
         return [*given]
     kind = type(given)
-    if is_dataclass(kind) and kind.__dataclass_params__.frozen:
+    if is_dataclass(kind) and kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         return [getattr(given, each.name, None) for each in fields(kind)]
     return ()
 
@@ -257,7 +257,7 @@ def measure(tree: Path) -> None:
     for number, case in enumerate(CASES):
         name = f"walk{number}"
         Path(f"{name}.yaml").write_text(json.dumps(in_words_of(tree, {**RUN, **case.keys})))
-        forms: list[dict[str, None]] = [{}, {}][: 1 + case.report]
+        forms: list[dict[str, None]] = [{} for _ in range(1 + case.report)]
         threads: list[list[str]] = []
         for command, seen in zip(
             (["run", f"{name}.yaml", "--in-process"], ["report", name]), forms, strict=False
@@ -275,12 +275,12 @@ def measure(tree: Path) -> None:
         counts = f"{len(walk.modules)} modules, {len(walk.hops)} hops, {walk.both_ways} both ways"
         print(f"{case.name}: {counts}, {walk.passes} passes")
         print("   " + " ".join(dict.fromkeys(module for each in threads for module in each)))
-        for command, seen in zip(("run", "report"), forms, strict=False):
+        for title, seen in zip(("run", "report"), forms, strict=False):
             until = list(seen)
-            if case.forms and "row" in until and command == "run":
+            if case.forms and "row" in until and title == "run":
                 until = until[: until.index("row") + 1]
             changes = len(until) - 1
-            print(f"   {command}, {changes} changes of form: {' > '.join(until)}")
+            print(f"   {title}, {changes} changes of form: {' > '.join(until)}")
 
 
 def main() -> None:

@@ -79,9 +79,9 @@ def _outcome(
 
 def row(family: str, found: Sequence[Mapping[str, Outcome]]) -> str:
     """Return a family's row of the table."""
-    counts = [sum(each[name].counts for each in found) if name in found[0] else "–" for name in METHODS]
-    compared = paired(found) if TOLD_WARD in found[0] else f"at most {limit(counts[0], len(found)):.1%}"
-    cells = (family, len(found), *counts, compared, rounds_of(found))
+    counts = {name: sum(each[name].counts for each in found) for name in METHODS if name in found[0]}
+    compared = paired(found) if TOLD_WARD in found[0] else f"at most {limit(counts[OURS], len(found)):.1%}"
+    cells = (family, len(found), *(counts.get(name, "–") for name in METHODS), compared, rounds_of(found))
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -100,7 +100,7 @@ def limit(count: int, of: int) -> float:
 
 def rounds_of(found: Sequence[Mapping[str, Outcome]]) -> str:
     """Return the median and the greatest round in which `evident-groups` clusters."""
-    numbers = [each[OURS].round for each in found if each[OURS].round is not None]
+    numbers = [number for each in found if (number := each[OURS].round) is not None]
     return f"{np.median(numbers):g}, {max(numbers)}" if numbers else "–"
 
 

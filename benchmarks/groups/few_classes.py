@@ -29,7 +29,7 @@ def with_dataset(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict
 
 def _write(path: Path, count: int, data_dir: Path) -> None:
     pair, _ = load_known("digits", data_dir)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, held in zip(("train", "test"), pair, strict=True):
         chosen = held.labels < count
         arrays |= {f"{name}_images": held.images[chosen][:, 0], f"{name}_labels": held.labels[chosen]}

@@ -26,6 +26,8 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
+from fedgrid.engine.runtime.leases.scratch import HOLDER
+from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from tests.chaos.kills import WITHOUT_RAY, Seen, command, kill, start, undamaged
 from tests.helpers.manifests import finished_in
 from tests.helpers.processes import processes
@@ -236,6 +238,23 @@ def left_in_shared_memory(began: float) -> list[str]:
     return [f"{path} is left" for path in new if str(path) not in used]
 
 
+def left_in_temporary_folder(temporary: Path) -> list[str]:
+    """Return our temporary files that are left.
+
+    A driver that is killed in the milliseconds between making a folder and writing its name there leaves an
+    empty folder, which a later launch deletes after a quarter of an hour (`leases.scratch`). It is printed,
+    and no fault.
+    """
+    left = []
+    for folder in temporary.glob("fedgrid-*"):
+        names = [path.name for path in folder.iterdir() if not path.name.startswith(f"{HOLDER}{PARTIAL}")]
+        if names:
+            left.append(f"{folder.name} is left in the temporary folder with {names}")
+        else:
+            print(f"{folder.name} is left empty by a driver that was killed while making it")
+    return left
+
+
 def faults(soak: Soak, runs: int, began: float) -> list[str]:
     """Return what is wrong at the end."""
     samples = soak.samples
@@ -252,7 +271,7 @@ def faults(soak: Soak, runs: int, began: float) -> list[str]:
     wrong = [f"{what}: {value:.1f}" for what, (value, bound) in measured.items() if value > bound]
     done = len(finished_in(soak.storage, "digits-*"))
     wrong += [f"{done} of {runs} runs are finished"] if done != runs else []
-    wrong += [f"{path.name} is left in the temporary folder" for path in soak.temporary.glob("fedgrid-*")]
+    wrong += left_in_temporary_folder(soak.temporary)
     wrong += [f"{path} is left" for path in soak.storage.rglob("*.writing-*")]
     wrong += left_in_shared_memory(began)
     wrong += mlflow_faults(soak.storage, "soak", runs)

@@ -92,7 +92,7 @@ def write_npz(path: Path, changes: Mapping[str, bytes | None]) -> None:
     }
     members |= {f"{part}_labels.npy": array(np.arange(size) % 3) for part, size in sizes}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in (members | changes).items():
+        for name, data in {**members, **changes}.items():
             if data is not None:
                 file.writestr(name, data)
 

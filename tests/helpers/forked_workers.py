@@ -44,8 +44,10 @@ def forked_workers() -> Iterator[None]:
         place = f"{folder}/socket"
         command = [sys.executable, "-m", "tests.helpers.forked_workers", place]
         # Of a session of its own, so that Ctrl-C is for the tests alone.
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
-        with subprocess.Popen(command, **pipes) as template:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        ) as template:
+            assert template.stdout is not None
             template.stdout.read(1)
             with (
                 patch.dict(os.environ, {SOCKET: place}),

@@ -57,7 +57,7 @@ class StandIn(TorchDispatchMode):
     """What `cuda` is inside the block."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.waits: Counter[str] = Counter()
         """How often the program has waited for the device, by operation and our function that called it."""
         self.live = self.peak = 0
@@ -177,11 +177,11 @@ class StandIn(TorchDispatchMode):
         self._patch(torch.cuda, "is_available", lambda: True)
         self._patch(torch.cuda, "current_device", lambda: 0)
         self._patch(torch.cuda, "default_generators", (torch.Generator(),))
-        super().__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)
         self._patches.close()
 
     def _patch(self, owner: Any, name: str, replacement: Any) -> None:

@@ -6,6 +6,7 @@ import it.
 """
 
 import json
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -38,12 +39,13 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 @contextmanager
 def cluster() -> Iterator[None]:
     """Start Ray on two nodes and connect to it."""
-    each = {"num_cpus": 1, "memory": 4 * GB}
+    each: dict[str, Any] = {"num_cpus": 1, "memory": 4 * GB}
     first = {"num_gpus": 2, "env_vars": {VISIBLE: "5,3"}, "include_dashboard": False}
-    with patch.multiple(Node, **STAND_INS):
+    stand_ins: dict[str, Any] = {**STAND_INS}
+    with patch.multiple(Node, **stand_ins):
         machines = Cluster(initialize_head=True, head_node_args={**each, **first})
         machines.add_node(num_gpus=1, env_vars={VISIBLE: "2,1"}, **each)
-    ray.init(machines.address, log_to_driver=False, logging_level="error")
+    ray.init(machines.address, log_to_driver=False, logging_level=logging.ERROR)
     try:
         yield
     finally:
@@ -92,7 +94,7 @@ def jobs_done_on() -> dict[str, Any]:
     with TemporaryDirectory(prefix="gpus-on-ray-") as folder:
         storage, at_work = Path(folder, "storage"), Path(folder, "at-work")
         at_work.mkdir()
-        context = Context(Storage(storage), at_work, {run.run_id: None})
+        context = Context(Storage(storage), at_work, {})
         run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
     found: dict[str, list[str]] = defaultdict(list)
     for each in ended:

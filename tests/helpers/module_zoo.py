@@ -52,7 +52,7 @@ class Rows(nn.Module):
 
 
 class Attention(nn.MultiheadAttention):
-    def forward(self, rows):
+    def forward(self, rows):  # type: ignore[override]
         output, self.last_weights = super().forward(rows, rows, rows)
         return output
 

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
+SWAPPED: dict[type[ast.AST], type[Any]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
     ast.Gt: ast.GtE,
@@ -85,6 +86,8 @@ def make_mutants(file: Path, text: str) -> Iterator[Mutant]:
                 continue
             new = ast.unparse(changed)
             first = starts[node.lineno - 1] + node.col_offset
+            assert node.end_lineno is not None
+            assert node.end_col_offset is not None
             last = starts[node.end_lineno - 1] + node.end_col_offset
             inner = new if isinstance(changed, ast.stmt) else f"({new})"
             mutated = text.encode()[:first] + inner.encode() + text.encode()[last:]

@@ -116,7 +116,7 @@ def replies_of(
     chosen = {client: (chosen or {}).get(client, orders[client].candidates[0]) for client in arrays}
     for client in arrays:
         update = arrays[client][:width]
-        steps = [1 + min(4, np.linalg.norm(update) // 4)]
+        steps = [1 + min(4, float(np.linalg.norm(update)) // 4)]
         for name in orders[client].rule.outputs:
             outputs.setdefault(name, {})[client] = frozen(steps if name == "normaliser" else -update)
         if orders[client].infer:
@@ -143,7 +143,7 @@ def play(
     algorithm: Algorithm, rounds: Sequence[Vectors], num_clients: int
 ) -> list[tuple[State, Diagnostics]]:
     """Return (state, diagnostics) after each round, from a model of zeros in round 0."""
-    size = len(next(iter(rounds[0].values())))
+    size = np.asarray(next(iter(rounds[0].values()))).size
     state, history = start(algorithm, num_clients, np.zeros(size)), []
     for round_index, vectors in enumerate(rounds):
         state, diagnostics = step(algorithm, state, round_index, vectors)

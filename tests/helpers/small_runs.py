@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -11,6 +12,7 @@ from safetensors.numpy import load_file
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.clients.messages import EvaluateReport, Reply, TrainReport
 from fedgrid.engine.federation.clients.process import PeakMemory
+from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.clients.machine import this_machine
@@ -25,7 +27,7 @@ from tests.helpers.stored_runs import CLOCKS
 NOWHERE = Path("no-data-needed")
 CLIENTS, ROUNDS = 6, 3
 CACHE = CacheOptions()
-EARLY = {
+EARLY: dict[str, Any] = {
     "sattler": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
     "sattler-as-published": {"cooldown": 1, "epsilon_1": 1.0, "epsilon_2": 0.0},
     "briggs": {"round": 2},
@@ -37,7 +39,7 @@ EARLY = {
 """Settings with which an algorithm acts in round 2, as all of OCFL do by themselves, or cheaply before it."""
 
 
-def config(algorithm="fedavg", clients=CLIENTS, **given):
+def config(algorithm: Any = "fedavg", clients: int = CLIENTS, **given: Any) -> RunConfig:
     """Forty draws a client, one local epoch, fifty images at the server; `split` may be a name."""
     split = given.pop("split", {})
     values = {
@@ -50,15 +52,16 @@ def config(algorithm="fedavg", clients=CLIENTS, **given):
     return complete(values, NOWHERE)
 
 
-def settings_of(split):
+def settings_of(split: str | dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a split that may be given by its name alone."""
     return {"kind": split} if isinstance(split, str) else split
 
 
-def early(name, **given):
+def early(name: str, **given: Any) -> RunConfig:
     """Return the run of an algorithm that acts in round 2, if its settings allow that."""
     split = {**references_for(name), **settings_of(given.pop("split", {}))}
-    return config({"name": name, **EARLY.get(name, {})}, split=split, **given)
+    settings: dict[str, Any] = EARLY.get(name, {})
+    return config({"name": name, **settings}, split=split, **given)
 
 
 def optimizer_for(name):
@@ -103,7 +106,7 @@ def contents(folder):
     return {path.name: content(path) for path in names if not path.name.startswith("timings")}
 
 
-_alone = {}
+_alone: dict[Any, dict[str, bytes]] = {}
 
 
 def alone(run, pool=InProcessPool):
@@ -240,7 +243,7 @@ class Arithmetic:
 
 def digits_of_two_writers(folder: Path) -> str:
     """Return the name of a data set: the digits, the darker half by ada and the brighter half by bright."""
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for part, held in zip(("train", "test"), load("digits", NOWHERE), strict=True):
         brightness = held.images.mean(axis=(1, 2, 3))
         arrays[f"{part}_images"] = held.images[:, 0]

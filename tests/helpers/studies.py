@@ -47,12 +47,13 @@ def run_of(
     """The algorithm by its id or by what papers call it."""
     algorithm = IDS.get(algorithm, algorithm)
     name = f"{dataset}-{clients}-{split}-{algorithm.lower()}-s{seed}"
-    scenario = {"dataset": dataset, "split": split, "clients": clients}
     return Run(
         name,
         name,
         Path(name),
-        **scenario,
+        dataset=dataset,
+        split=split,
+        clients=clients,
         algorithm=algorithm,
         published=row_in_papers(method_of(algorithm)),
         seed=seed,

@@ -5,6 +5,8 @@ It writes to the folder that it is started in, and prints what it has seen, as J
 
 import json
 import sys
+from types import ModuleType
+from typing import cast
 
 HEAVY = {"ray", "mlflow", "torch", "matplotlib", "sklearn"}
 NOT_NEEDED = ("ray", "mlflow", "igraph", "leidenalg")
@@ -25,7 +27,8 @@ def main() -> None:
         getattr(fedgrid, name)
     for_an_algorithm = sorted(HEAVY & set(sys.modules))
 
-    sys.modules |= dict.fromkeys(NOT_NEEDED)
+    # An import of these raises from now on.
+    sys.modules.update(cast(dict[str, ModuleType], dict.fromkeys(NOT_NEEDED)))
     result = fedgrid.run(CONFIG, storage="here")
     by_a_run = "sympy" in sys.modules
 
