@@ -7,6 +7,7 @@ Arenas with equal cards judge on the same clients, who hold the same images, wit
 
 import argparse
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -15,12 +16,12 @@ from fedgrid.engine.runtime.run.prepare import held_in
 from fedgrid.grids.arena.definition import VERSION, Arena, load_arena
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the card of a data set's arena."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("dataset", nargs="?")
     parser.add_argument("--families", action="append", default=[])
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     arena = load_arena(None, given.dataset, [], (), 8, default_data_dir(), only=given.families)
     print(card_text(arena), end="")
 

@@ -7,6 +7,7 @@ The same command continues after an interruption.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from functools import partial
 
 from rich.console import Console
@@ -21,14 +22,14 @@ from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.search.run import advance
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the arena of a data set into a storage."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("storage")
     parser.add_argument("dataset", nargs="?")
     parser.add_argument("--families", action="append", default=[])
     parser.add_argument("--in-process", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     options = LaunchOptions(default_data_dir(), in_process=given.in_process)
     launcher = Launcher(Storage.of(given.storage), options, Console())
     arena = load_arena(None, given.dataset, [], (), 8, options.data_dir, only=given.families)

@@ -1,17 +1,19 @@
 """Local training with random crops and flips, and with normalised pixels, over training without.
 
-    python -m benchmarks.augmentation
+    python -m benchmarks.augmentation [--quick]
 
 One client with 512 random images, one epoch of SGD, one thread, the sides in turn. Prints the medians of the
 ratios of their seconds.
 """
 
 import statistics
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from torch import nn
 
+from benchmarks.options import quick_parser
 from benchmarks.training import Shape, Work, flat_model, median_ratio, random_images, seconds_in_turns
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.training.local import train
@@ -45,9 +47,11 @@ def training_of(model: str, shape: Shape, batch_size: int, *, augment: bool, nor
     return lambda: train(flat, start, images, labels, settings, np.random.default_rng(1))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Time each case."""
-    for model, shape, batch_size in CASES:
+    parser = quick_parser(__doc__, "the last case, once")
+    quick: bool = parser.parse_args(arguments).quick
+    for model, shape, batch_size in CASES[-1:] if quick else CASES:
         side = partial(training_of, model, shape, batch_size)
         plain, augmented, normalised = seconds_in_turns(
             [
@@ -55,7 +59,7 @@ def main() -> None:
                 side(augment=True, normalise=False),
                 side(augment=False, normalise=True),
             ],
-            REPEATS,
+            1 if quick else REPEATS,
         )
         size = "x".join(map(str, shape))
         print(

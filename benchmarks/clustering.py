@@ -1,6 +1,6 @@
 """Gram matrix, cosine distances and temperature of 30 ResNet-34 updates, from Ray's object store.
 
-    python -m benchmarks.clustering
+    python -m benchmarks.clustering [--quick]
 
 Prints seconds of the wall and of the processor, the median of the ratios to the usual way (a Gram matrix for
 each tensor, from the stacked updates), the two in turns, and the peak memory that the streamed one adds.
@@ -9,18 +9,20 @@ each tensor, from the stacked updates), the two in turns, and the peak memory th
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
 import numpy as np
 import ray
 
 from benchmarks.memory import private_mb
+from benchmarks.options import quick_parser
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.models.flat_vectors import blank, layout_of
+from fedgrid.grids.ray_cluster.cluster import connected
 
 CLIENTS = 30
 THREADS = 2
@@ -59,28 +61,40 @@ def timed(work: Callable[[], float]) -> tuple[float, float, float]:
     return result, time.perf_counter() - wall, time.process_time() - processor
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure both and print them."""
-    layout = layout_of(blank("resnet34", pixels(3, 32, 32), 10))
-    ray.init(num_cpus=2, object_store_memory=4 * 2**30, include_dashboard=False, log_to_driver=False)
+    parser = quick_parser(__doc__, "updates of LeNet-5, each way once")
+    quick: bool = parser.parse_args(arguments).quick
+    model, size = ("lenet5", (1, 28, 28)) if quick else ("resnet34", (3, 32, 32))
+    layout = layout_of(blank(model, pixels(*size), 10))
+    if quick:
+        with connected():
+            compare(layout, repeats=1)
+    else:
+        ray.init(num_cpus=2, object_store_memory=4 * 2**30, include_dashboard=False, log_to_driver=False)
+        compare(layout, repeats=REPEATS)
+        ray.shutdown()
+
+
+def compare(layout: Layout, repeats: int) -> None:
+    """Time both ways in turns, on updates of this layout, and print seconds, ratios and memory."""
     vectors = fill_store(layout)
     sum(float(vector[::4096].sum()) for vector in vectors)
     before = private_mb(os.getpid())
     ours, theirs = [], []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         one, *seconds = timed(lambda: streamed(vectors, layout))
         ours.append(seconds)
         other, *seconds = timed(lambda: by_tensor(vectors, layout))
         theirs.append(seconds)
         assert abs(one - other) < 1e-4, (one, other)
-    print(f"{CLIENTS} updates of {layout.size / 1e6:.2f} M float32, {THREADS} threads, best of {REPEATS}")
+    print(f"{CLIENTS} updates of {layout.size / 1e6:.2f} M float32, {THREADS} threads, best of {repeats}")
     for index, clock in enumerate(("wall", "processor")):
         our, their = ([seconds[index] for seconds in side] for side in (ours, theirs))
         ratio = statistics.median(second / first for first, second in zip(our, their, strict=True))
         print(f"{clock}: streamed {min(our):.2f} s, by tensor {min(their):.2f} s, median ratio {ratio:.2f}")
     extra = resident_peak(vectors, layout) - before
     print(f"peak of private memory above the start while streaming: {extra:.0f} MB")
-    ray.shutdown()
 
 
 def resident_peak(vectors: list[Vector], layout: Layout) -> float:

@@ -25,5 +25,8 @@ def started(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[
         ray.get(group.ready())
         actors = RayPool(group, placement)
         session = Session(actors, data_dir, threads=placement.num_actors, write_behind=True)
-        session.open(run, Storage.of(storage))
-        yield session.next_round
+        try:
+            session.open(run, Storage.of(storage))
+            yield session.next_round
+        finally:
+            ray.util.remove_placement_group(group)

@@ -1,7 +1,7 @@
 """What a GPU does for fedgrid: its first day in one command.
 
     python -m benchmarks.gpu                        # at most 9 minutes; prints Markdown
-    python -m benchmarks.gpu --device cpu --tiny    # tries the benchmark itself, in seconds
+    python -m benchmarks.gpu --device cpu --quick    # tries the benchmark itself, in seconds
 
 How many images a second do 1 to 30 client processes train together, in which numbers, batches and ways? What
 memory does a client take? Does a run find the same clusters as on the CPU? The most important cells come
@@ -174,12 +174,12 @@ def main(arguments: Sequence[str] | None = None, start: Start = as_process) -> N
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cuda", help="as torch names it")
     parser.add_argument("--minutes", type=float, default=9.0, help="at most so long")
-    parser.add_argument("--tiny", action="store_true", help="two cells of the smallest model")
+    parser.add_argument("--quick", action="store_true", help="two cells of the smallest model")
     parser.add_argument("--out", type=Path, help="write the report here, too")
     given = parser.parse_args(arguments)
     if given.device.startswith("cuda") and not torch.cuda.is_available():
-        parser.error("no GPU that torch can use; --device cpu --tiny tries the benchmark itself")
-    text = run(given.device, given.minutes, given.tiny, start)
+        parser.error("no GPU that torch can use; --device cpu --quick tries the benchmark itself")
+    text = run(given.device, given.minutes, given.quick, start)
     print(text)
     if given.out:
         given.out.write_text(text + "\n")

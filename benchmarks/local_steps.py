@@ -7,18 +7,19 @@ Nothing is trained: the images are dealt out, and a step is a batch.
 """
 
 import argparse
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 
 import numpy as np
 
-from fedgrid.engine.federation.before_training.setup import deal
-from fedgrid.engine.runtime.data.datasets import default_data_dir, load_known
+from fedgrid.engine.runtime.data.datasets import default_data_dir
+from fedgrid.engine.runtime.run.prepare import held_in
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.presets.load import load_grid
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line a kind of split."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", help="A preset or a YAML file.")
@@ -26,13 +27,12 @@ def main() -> None:
     parser.add_argument("--where", action="append", default=[])
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE of the runs.")
     parser.add_argument("--data", type=Path, default=default_data_dir())
-    given = parser.parse_intermixed_args()
+    given = parser.parse_intermixed_args(arguments)
     grid = load_grid(given.what, {}, given.overrides, given.data, filters=given.where, seeds=given.seeds)
     federations = {(run.split, run.clients, run.seed): run for run in grid.runs}
     steps: dict[str, list[int]] = {}
     for run in federations.values():
-        (pool, official), _ = load_known(run.dataset, given.data)
-        held = [len(positions) for positions in deal(run, (pool, official), given.data).train_K]
+        held = [len(positions) for positions in held_in(run, given.data, 0).train_K]
         each = [run.training.local_epochs * ceil(count / run.training.batch_size) for count in held]
         steps.setdefault(run.split.kind, []).extend(each)
     rounds = max(run.training.rounds for run in grid.runs)

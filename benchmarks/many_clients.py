@@ -15,10 +15,12 @@ import time
 from collections.abc import Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.options import quick_parser
 from fedgrid.engine.federation.clients.messages import Memories, Models, Reply, TrainTask
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -31,9 +33,9 @@ SIDE, CLASSES, OF_TEN = 28, 62, 10
 FILE = "writers.npz"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the processor's seconds a round in training and elsewhere, and the peak of the memory."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = quick_parser(__doc__, "twenty clients, four of which train in each of four rounds")
     parser.add_argument("--clients", type=int, default=3550)
     parser.add_argument("--images", type=int, default=226, help="of a client")
     parser.add_argument("--participation", type=float, default=0.02, help="share that trains in a round")
@@ -42,7 +44,9 @@ def main() -> None:
     parser.add_argument("--model", default="lenet5")
     parser.add_argument("--algorithm", default="fedavg")
     parser.add_argument("--profile", action="store_true", help="Print where the time goes.")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    if given.quick:
+        given.clients, given.images, given.participation, given.rounds = 20, 70, 0.2, 4
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="fedgrid-many-") as name:
         folder = Path(name)
@@ -61,7 +65,7 @@ def main() -> None:
 def make_images(path: Path, clients: int, images: int) -> None:
     """Write an npz file of random images, `images` a client, a tenth as many for the server."""
     rng = np.random.default_rng(0)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for part, each in (("train", images), ("test", max(1, images // OF_TEN))):
         count = clients * each
         # A few random images, again and again: their numbers do not matter, and the file stays small.
@@ -83,7 +87,7 @@ def config(path: Path, given: argparse.Namespace) -> RunConfig:
             "algorithm": given.algorithm,
             "participation": given.participation,
             "evaluation": {"clients": "asked", "local_server": False},
-            "split": {"kind": "natural", "server_images": 1000},
+            "split": {"kind": "natural", "server_images": min(1000, given.clients * given.images // 20)},
             "training": {"rounds": given.rounds, "local_epochs": given.epochs, "batch_size": 10},
         },
         path.parent,

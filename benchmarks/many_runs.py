@@ -6,12 +6,12 @@ A few runs are real; the others are copies of their files, with marks of their o
 ones, and the marks say that it has the others too.
 """
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from shutil import copyfile
 
@@ -19,6 +19,7 @@ import yaml
 from rich.console import Console
 
 from benchmarks.memory import status
+from benchmarks.options import quick_parser
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -31,12 +32,12 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK
 from fedgrid.manifest import CLIENTS, CONFIG, MANIFEST, ROUNDS, TIMES, FileEntry, read_manifest
-from fedgrid.sealed_json import seal
+from fedgrid.sealed_json import seal, unseal_text
 
 EVERY = 0.05
 """Seconds between two samples of the memory."""
 REAL = 3
-COPIED = (ROUNDS, CLIENTS, TIMES, SCORES)
+COPIED = (ROUNDS, CLIENTS, TIMES)
 GRID = {
     "clients": 3,
     "algorithm": "fedavg",
@@ -53,13 +54,15 @@ COMMANDS = {
 }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the grid and time the commands."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = quick_parser(__doc__, "six runs, and `status` alone")
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--folder", type=Path, help="Keep the grid there, and use one that is there.")
     parser.add_argument("--only", help="Only the commands whose title starts so.")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    if given.quick:
+        given.runs, given.only = 2 * REAL, "status"
     with tempfile.TemporaryDirectory(prefix="fedgrid-many-") as name:
         folder = given.folder or Path(name)
         if not (folder / "many.yaml").exists():
@@ -77,7 +80,7 @@ def make(folder: Path, runs: int) -> None:
     storage = Storage.of(folder / "runs")
     whole = write_grid(folder, runs)
     real = whole.runs[:REAL]
-    options = LaunchOptions(default_data_dir(), in_process=True, as_json=True, cache=None)
+    options = LaunchOptions(default_data_dir(), in_process=True, cache=None)
     Launcher(storage, options, Console(quiet=True)).run(whole, real)
     for index, run in enumerate(whole.runs[REAL:]):
         copy(storage, real[index % REAL], run)
@@ -101,6 +104,8 @@ def copy(storage: Storage, source: RunConfig, run: RunConfig) -> None:
     config = FileEntry.of((folder / CONFIG).read_bytes())
     manifest = read_manifest(before).with_files({CONFIG: config}, run_id=run.run_id)
     (folder / MANIFEST).write_text(manifest.text())
+    scores = {**unseal_text((before / SCORES).read_bytes()), "run_id": run.run_id}
+    (folder / SCORES).write_text(seal(scores, indent=2))
     uri = f"sqlite:///{storage.root / 'mlflow.db'}"
     (folder / MARK).write_text(seal({"uri": uri, "mlflow_run_id": "copied", "rounds": 1}))
 

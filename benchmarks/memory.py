@@ -5,9 +5,11 @@ python -m benchmarks.memory
 
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.engine import started
+from benchmarks.options import quick_parser
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 
@@ -34,19 +36,21 @@ def processes() -> dict[str, float]:
     return {name: private_mb(pid) for name, pid in {"Server": os.getpid(), **clients}.items()}
 
 
-def main() -> None:
-    """Run 200 rounds of digits and print the memory of each process after 20 and after 200."""
-    run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": LATE}}, default_data_dir())
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run rounds of digits and print the memory of each process after the first ones and after all."""
+    parser = quick_parser(__doc__, "after two rounds and after four")
+    first, last = (2, 4) if parser.parse_args(arguments).quick else (EARLY, LATE)
+    run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": last}}, default_data_dir())
     data_dir = default_data_dir()
     with tempfile.TemporaryDirectory() as storage, started(run, Path(storage), data_dir) as next_round:
         memory: dict[str, list[float]] = {}
-        for number in range(1, LATE + 1):
+        for number in range(1, last + 1):
             next_round()
-            if number in (EARLY, LATE):
+            if number in (first, last):
                 for name, megabytes in processes().items():
                     memory.setdefault(name, []).append(megabytes)
         for name, (early, late) in memory.items():
-            print(f"{name}: {early:.0f} MB after {EARLY} rounds, {late:.0f} MB after {LATE}")
+            print(f"{name}: {early:.0f} MB after {first} rounds, {late:.0f} MB after {last}")
         early, late = (sum(values) for values in zip(*memory.values(), strict=True))
         print(f"together: ratio {late / early:.3f}")
 

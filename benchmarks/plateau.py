@@ -176,12 +176,12 @@ def _draw_line(axes: Axes, line: Sequence[dict[str, str]], colour: str) -> None:
         axes.annotate(str(rise), at, color="white", fontsize=SMALL, ha="center", va="center")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Draw the figure from its csv file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rows", type=Path)
     parser.add_argument("figure", type=Path)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     save(draw(csv_rows(given.rows)), given.figure)
 
 

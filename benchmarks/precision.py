@@ -1,6 +1,6 @@
 """Local training and tests in bfloat16 over the same in float32.
 
-    python -m benchmarks.precision
+    python -m benchmarks.precision [--quick]
 
 One client's random images, an epoch of SGD with batches of 32 and then a test of as many, one thread, the two
 precisions in turn. Prints images per second of processor time, and the medians of the ratios. Before that:
@@ -8,11 +8,13 @@ what the processor has for bfloat16, on which the ratio depends more than on any
 """
 
 import statistics
+from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
 from torch import nn
 
+from benchmarks.options import quick_parser
 from benchmarks.training import (
     CLASSES,
     Shape,
@@ -53,14 +55,16 @@ def sides(model: str, shape: Shape, num_images: int, precision: Precision) -> tu
     )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Time each case."""
+    parser = quick_parser(__doc__, "the first case, once")
+    quick: bool = parser.parse_args(arguments).quick
     print(f"bfloat16 on this processor: {this_machine('cpu')[BFLOAT16]}")
-    for model, shape, num_images, repeats in CASES:
+    for model, shape, num_images, repeats in CASES[:1] if quick else CASES:
         pairs = [sides(model, shape, num_images, precision) for precision in PRECISIONS]
         size = "x".join(map(str, shape))
         for what, works in zip(("training", "tests"), zip(*pairs, strict=True), strict=True):
-            wide, narrow = seconds_in_turns(works, repeats)
+            wide, narrow = seconds_in_turns(works, 1 if quick else repeats)
             speeds = " and ".join(
                 f"{num_images / statistics.median(seconds):,.0f}" for seconds in (wide, narrow)
             )

@@ -6,7 +6,7 @@ python -m benchmarks.report
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.many_runs import measure
+from benchmarks.options import quick_parser
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.partition.scenarios import Scenario, sizes_of
 from fedgrid.engine.federation.record_names import SCORES, TESTS
@@ -27,19 +28,23 @@ from fedgrid.record_columns import schemas
 from fedgrid.tracking.arrays import Array
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
+QUICK_SCENARIO = ("dataset=mnist", "split=overlapping-balanced", "clients=15", "seed=0")
 DIFFERING_SHOWN = 5
 RIGHT = {"fedavg": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
 """Share of runs that find the hidden groups; 0.9 for the others."""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the grid, write its report twice, and print seconds and memory of both."""
+    parser = quick_parser(__doc__, "one scenario's seven runs, of five rounds")
+    quick: bool = parser.parse_args(arguments).quick
+    num_rounds, scenario = (5, QUICK_SCENARIO) if quick else (NUM_ROUNDS, ())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         storage = Storage.of(folder / "runs")
         started = time.perf_counter()
-        runs = make_grid(storage)
-        print(f"{len(runs)} runs of {NUM_ROUNDS} rounds made in {time.perf_counter() - started:.1f} s")
+        runs = make_grid(storage, num_rounds, scenario)
+        print(f"{len(runs)} runs of {num_rounds} rounds made in {time.perf_counter() - started:.1f} s")
         report = GridFolder(storage, "paper").path / "report"
         print(f"{'':24}{'seconds':>9}{'peak MB':>9}{'files':>7}{'MB':>7}")
         digests: list[dict[str, str]] = []
@@ -54,9 +59,10 @@ def main() -> None:
         print(f"{len(differing)} of {len(first)} files differ: {shown}")
 
 
-def make_grid(storage: Storage) -> tuple[RunConfig, ...]:
-    """Write the paper's runs as if they had been run, 50 rounds each whatever the data set."""
-    grid = load_grid("paper", {}, [f"training.rounds={NUM_ROUNDS}"], default_data_dir())
+def make_grid(storage: Storage, num_rounds: int, scenario: Sequence[str]) -> tuple[RunConfig, ...]:
+    """Write the paper's runs as if they had been run, with as many rounds whatever the data set."""
+    overrides = [f"training.rounds={num_rounds}"]
+    grid = load_grid("paper", {}, overrides, default_data_dir(), filters=list(scenario))
     for index, run in enumerate(grid.runs):
         folder = RunFolder(storage, run)
         folder.open()
@@ -72,24 +78,25 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
     """Return made-up records with all columns: clustering helps on one's own test, harms on the server's."""
     scenario = Scenario(run.dataset, run.split.kind, run.clients)
     truth_K = np.repeat(np.arange(NUM_GROUPS), sizes_of(scenario, NUM_GROUPS))
-    round_R = np.arange(1, NUM_ROUNDS + 1)
+    num_rounds = run.training.rounds
+    round_R = np.arange(1, num_rounds + 1)
     algorithm = run.algorithm.name
-    clustered_at = NUM_ROUNDS + 1 if algorithm == "fedavg" else int(random.integers(3, 25))
+    clustered_at = num_rounds + 1 if algorithm == "fedavg" else int(random.integers(3, 25))
     is_right = random.random() < RIGHT.get(algorithm, 0.9)
     found_K = truth_K if is_right else random.integers(0, NUM_GROUPS, run.clients)
     is_clustered_R = round_R >= clustered_at
     labels_RK = np.where(is_clustered_R[:, None], found_K, 0)
     learnt_R = 1 - np.exp(-round_R / 12)
-    shape = (NUM_ROUNDS, run.clients)
+    shape = (num_rounds, run.clients)
 
     def column(level_R: Array) -> Array:
         return np.clip(level_R[:, None] + random.normal(0, 0.04, shape), 0, 1).ravel()
 
     columns: dict[str, object] = {
         "round": np.repeat(round_R, run.clients),
-        "client": np.tile(np.arange(run.clients), NUM_ROUNDS),
+        "client": np.tile(np.arange(run.clients), num_rounds),
         "cluster": labels_RK.ravel(),
-        "true_cluster": np.tile(truth_K, NUM_ROUNDS),
+        "true_cluster": np.tile(truth_K, num_rounds),
         "part": np.full(labels_RK.size, "trained"),
         "placed": [None] * labels_RK.size,
         "excluded": np.zeros(labels_RK.size, bool),
@@ -108,13 +115,13 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
     temperature_R = 0.2 + 0.35 * np.exp(-round_R / 10) - 0.1 * is_clustered_R
     rounds = {
         "round": round_R,
-        "temperature": temperature_R + random.normal(0, 0.01, NUM_ROUNDS),
+        "temperature": temperature_R + random.normal(0, 0.01, num_rounds),
         "clusters": [len(set(labels_K)) for labels_K in labels_RK.tolist()],
         "clustered": round_R == clustered_at,
-        "bytes_down": np.full(NUM_ROUNDS, run.clients * 400_000),
-        "bytes_up": np.full(NUM_ROUNDS, run.clients * 400_000),
-        "excluded": np.zeros(NUM_ROUNDS, int),
-        "warnings": np.zeros(NUM_ROUNDS, int),
+        "bytes_down": np.full(num_rounds, run.clients * 400_000),
+        "bytes_up": np.full(num_rounds, run.clients * 400_000),
+        "excluded": np.zeros(num_rounds, int),
+        "warnings": np.zeros(num_rounds, int),
         "mean_norm": 0.3 - 0.2 * learnt_R,
         "max_norm": 0.5 - 0.2 * learnt_R,
         "silhouette": 0.4 * learnt_R,

@@ -3,13 +3,12 @@
     python -m benchmarks.round_cache [--quick]
 
 15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, every model tested on 1,000 images of
-the server, all clients in this process; `--quick` uses a tenth of the images. The paper's rounds have ten
+the server, all clients in this process. The paper's rounds have ten
 times as many images, so that the cache's share is a tenth of the one measured here. The same rounds are
 computed alternately without a cache and into an empty one; then another run takes them from the cache. The
 cost of storing is a ratio of processor time, because it is smaller than the variation of wall-clock time.
 """
 
-import argparse
 import os
 import statistics
 import tempfile
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
+from benchmarks.options import quick_parser
 from benchmarks.paper_scale import BYTES, model_size
 from benchmarks.rounds import data_dir
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -29,9 +29,8 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 
 DRAWS, SERVER_IMAGES = 370, 1000
-"""About 256 training images a client; `--quick` divides both by `QUICK`."""
-QUICK = 10
-ROUNDS, QUICK_ROUNDS = 3, 6
+"""About 256 training images a client."""
+ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,11 @@ class Seconds:
     """Processor time of this process in `whole`."""
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print the results."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.round_cache", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the images")
-    quick: bool = parser.parse_args().quick
-    rounds = QUICK_ROUNDS if quick else ROUNDS
+    parser = quick_parser(__doc__, "a few digits in place of MNIST")
+    quick: bool = parser.parse_args(arguments).quick
+    rounds = ROUNDS
     with tempfile.TemporaryDirectory() as without, tempfile.TemporaryDirectory() as folder:
         storage = Storage.of(folder)
         off = opened(config(quick, rounds + 1), Storage.of(without), None)
@@ -61,16 +59,16 @@ def main() -> None:
         (taking,) = in_turns([reader], rounds, trained=0)
         entries = kept(storage)
     show(plain, storing, taking)
-    show_disk(entries, rounds)
+    show_disk(entries, rounds, "digits" if quick else "mnist")
 
 
 def config(quick: bool, rounds: int) -> RunConfig:
     """Return a BNC run, whose rounds all sessions have in common."""
-    parts = QUICK if quick else 1
+    draws, server_images = (40, 50) if quick else (DRAWS, SERVER_IMAGES)
     values = {
-        "dataset": "mnist",
+        "dataset": "digits" if quick else "mnist",
         "algorithm": "fedavg",
-        "split": {"draws": DRAWS // parts, "server_images": SERVER_IMAGES // parts},
+        "split": {"draws": draws, "server_images": server_images},
         "training": {"rounds": rounds},
     }
     return complete(values, data_dir())
@@ -115,11 +113,11 @@ def show(plain: Sequence[Seconds], storing: Sequence[Seconds], taking: Sequence[
     print(f"taken / computed {taken:.3%}, into the cache / no cache {cost:.3f}")
 
 
-def show_disk(entries: Sequence[StoredFile], rounds: int) -> None:
+def show_disk(entries: Sequence[StoredFile], rounds: int, dataset: str) -> None:
     """Print what a round of the shared prefix leaves."""
     states = sum(entry.size for entry in entries if entry.is_state) / rounds
     others = sum(entry.size for entry in entries if not entry.is_state) / rounds
-    model = BYTES * model_size("mnist")
+    model = BYTES * model_size(dataset)
     print(
         f"a round keeps {states / 1e3:.1f} kB of states, {states / model:.3f} of the model's "
         f"{model / 1e3:.1f} kB, and {others / 1e3:.1f} kB of statistics"

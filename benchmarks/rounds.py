@@ -3,23 +3,24 @@
     python -m benchmarks.rounds                         # training samples a second
     python -m benchmarks.rounds --precision bfloat16    # the engine; the loop stays in float32
     python -m benchmarks.rounds --trivial               # the overhead: 8 images a client and one epoch
+    python -m benchmarks.rounds --quick                 # tries the benchmark itself
 
 15 clients with about 256 MNIST images each, 3 local epochs, tinyvgg, batch size 32. The engine's rounds
 include writing the state and the records.
 """
 
-import argparse
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.engine import started
+from benchmarks.options import quick_parser
 from benchmarks.plain_loop import PlainLoop
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -50,10 +51,10 @@ def data_dir() -> Path:
     return Path(os.environ.get("FEDGRID_DATA", SHARED_DATA)).absolute()
 
 
-def config(draws: int, epochs: int) -> RunConfig:
-    """Return 15 clients with about 0.7 x `draws` MNIST images each, never tested."""
+def config(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
+    """Return 15 clients with about 0.7 x `draws` images each, never tested."""
     values = {
-        "dataset": "mnist",
+        "dataset": dataset,
         "algorithm": "fedavg",
         "split": {"draws": draws},
         "training": {"rounds": NEVER, "local_epochs": epochs},
@@ -86,13 +87,15 @@ def compare(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "
     return Timing(times[0], times[1], samples)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print both sides and their ratio."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = quick_parser(__doc__, "a round of a few digits")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--trivial", action="store_true", help="rounds of next to no training")
-    given = parser.parse_args()
-    if given.trivial:
+    given = parser.parse_args(arguments)
+    if given.quick:
+        title, run, rounds, repetitions = "15 x 8 digits, 1 epoch", config(12, 1, "digits"), 1, 1
+    elif given.trivial:
         title, run, rounds, repetitions = "15 x 8 MNIST images, 1 epoch", config(12, 1), 10, 7
     else:
         title, run, rounds, repetitions = "15 x 256 MNIST images, 3 epochs", config(370, 3), 1, 4

@@ -6,13 +6,14 @@ The rounds are made up, and only the last ones are written, without the flush, w
 wants. Milliseconds are those of the processor.
 """
 
-import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.options import quick_parser
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.run.records import Records, Rows
 from fedgrid.record_columns import schemas
@@ -20,12 +21,14 @@ from fedgrid.record_columns import schemas
 MEASURED, CLASSES = 20, 10
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print milliseconds and bytes of a save."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = quick_parser(__doc__, "twenty rounds of two clients")
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=30)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    if given.quick:
+        given.rounds, given.clients = MEASURED, 2
     milliseconds, size = 0.0, 0
     with tempfile.TemporaryDirectory(prefix="fedgrid-saving-") as name:
         folder = Path(name)

@@ -3,13 +3,14 @@
 python -m benchmarks.scheduling [--runs 280]
 """
 
-import argparse
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.options import quick_parser
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -22,28 +23,29 @@ from fedgrid.grids.results.times import times_of
 WARM_RUNS = 4
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Launch the runs through Ray Tune and print the seconds per run."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--runs", type=int, default=280)
-    runs = options.parse_args().runs
-    how = LaunchOptions(default_data_dir(), as_json=True)
+    parser = quick_parser(__doc__, "two runs after one")
+    parser.add_argument("--runs", type=int, default=280)
+    given = parser.parse_args(arguments)
+    warm_runs, runs = (1, 2) if given.quick else (WARM_RUNS, given.runs)
+    options = LaunchOptions(default_data_dir(), as_json=True)
     console = Console(quiet=True)
     with tempfile.TemporaryDirectory() as folder, connected():
         storage = Storage.of(Path(folder) / "runs")
 
         def launch(first: int, last: int) -> float:
             values = {"algorithm": "fedavg", "seed": list(range(first, last))}
-            grid = load_grid(None, values, ["training.rounds=1", "training.local_epochs=1"], how.data_dir)
+            grid = load_grid(None, values, ["training.rounds=1", "training.local_epochs=1"], options.data_dir)
             began = time.perf_counter()
-            Launcher(storage, how, console).run(grid)
+            Launcher(storage, options, console).run(grid)
             seconds = time.perf_counter() - began
             rounds = sum(times_of(folder_of(storage.root, run)).seconds for run in grid.runs)
             print(f"{len(grid.runs)} runs of one round: {seconds:.1f} s, rounds alone {rounds:.1f} s")
             return seconds
 
-        launch(0, WARM_RUNS)
-        seconds = launch(WARM_RUNS, WARM_RUNS + runs)
+        launch(0, warm_runs)
+        seconds = launch(warm_runs, warm_runs + runs)
     print(f"{seconds / runs:.2f} s per run, start of the actors included")
 
 

@@ -30,12 +30,12 @@ Labels: TypeAlias = Sequence[Mapping[int, int]]
 COLUMNS = ["round", "client", "cluster"]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the rounds asked, trained and needed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("grid")
     parser.add_argument("--storage", default="runs")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     storage = Storage.of(given.storage)
     runs = [run for run in GridFolder(storage, given.grid).runs() if is_finished(storage, run)]
     asked = sum(run.training.rounds for run in runs)

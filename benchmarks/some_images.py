@@ -7,6 +7,7 @@ The same images each time.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def drawn(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("dataset")
@@ -35,7 +36,7 @@ def main() -> None:
     parser.add_argument("--train", type=int, required=True)
     parser.add_argument("--test", type=int, required=True)
     parser.add_argument("--data", type=Path, default=Path("data"))
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     (train, test), _ = load_known(given.dataset, given.data)
     arrays: dict[str, Any] = drawn(train, given.train, "train") | drawn(test, given.test, "test")
     np.savez_compressed(given.file, **arrays)

@@ -1,17 +1,18 @@
 """Clients that train at once over the same clients one after the other.
 
-    python -m benchmarks.stacked [--tiny]
+    python -m benchmarks.stacked [--quick]
 
 Random images, an epoch of SGD with batches of 32, one thread, the two ways in turn. Prints images per second
 of processor time, and the medians of the ratios.
 """
 
-import argparse
 import statistics
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
+from benchmarks.options import quick_parser
 from benchmarks.precision import SETTINGS
 from benchmarks.training import CLASSES, Shape, Work, median_ratio, seconds_in_turns
 from fedgrid.algorithms.contract.orders import Order
@@ -56,19 +57,18 @@ def worker(
     return ClientWorker(setup, device)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Time each case."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tiny", action="store_true", help="the first case only, once")
-    tiny = parser.parse_args().tiny
-    for model, shape, clients, images in CASES[:1] if tiny else CASES:
+    parser = quick_parser(__doc__, "the first case, once")
+    quick: bool = parser.parse_args(arguments).quick
+    for model, shape, clients, images in CASES[:1] if quick else CASES:
         start = initial_vector(model, pixels(*shape), CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
         works: list[Work] = [
             partial(worker(model, shape, clients, images, each).train, tasks, [start], {})
             for each in (SETTINGS, SETTINGS.model_copy(update={"stacked": clients}))
         ]
-        alone, together = seconds_in_turns(works, 1 if tiny else REPEATS)
+        alone, together = seconds_in_turns(works, 1 if quick else REPEATS)
         speeds = " and ".join(
             f"{clients * images / statistics.median(each):,.0f}" for each in (alone, together)
         )

@@ -76,8 +76,8 @@ def measured(cells, end=float("inf")):
         return measure(cells, crew, end, 0.0, "cpu")
 
 
-def test_tiny_benchmark_prints_a_table(capsys, tmp_path, unswept):
-    main(["--device", "cpu", "--tiny", "--out", str(tmp_path / "gpu.md")], as_thread)
+def test_quick_benchmark_prints_a_table(capsys, tmp_path, unswept):
+    main(["--device", "cpu", "--quick", "--out", str(tmp_path / "gpu.md")], as_thread)
     text = capsys.readouterr().out
     assert text == (tmp_path / "gpu.md").read_text()
     assert "the same clusters there as on the CPU" in text
@@ -91,7 +91,7 @@ def test_without_a_gpu_the_next_step_is_named(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit):
         main([])
-    assert "--device cpu --tiny" in capsys.readouterr().err
+    assert "--device cpu --quick" in capsys.readouterr().err
 
 
 def test_report_names_what_failed_and_what_was_left_out(scripted, monkeypatch):
