@@ -1,5 +1,7 @@
-"""The page that makes a file of a split out of what Flower and PFLlib give."""
+"""The examples that make a file of a split out of what Flower and PFLlib give."""
 
+import runpy
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,10 +9,9 @@ import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.prepare import held_in
-from tests.docs.test_examples import BLOCKS
 from tests.helpers.partitions import by_client
 
-FLOWER, PFLLIB = (text for path, kind, _, text in BLOCKS if (path.name, kind) == ("own-split.md", "python"))
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 LABELS = np.tile([0, 1], 6)
 PIXELS = np.arange(12 * 64, dtype=np.uint8).reshape(12, 8, 8)
 
@@ -44,7 +45,8 @@ def test_flowers_partitions_are_the_clients(tmp_path):
             return HuggingFace({name: column[rows] for name, column in self.dataset.items()})
 
     whole = HuggingFace(image=list(PIXELS), label=LABELS.tolist())
-    exec(FLOWER, {"train": whole, "test": whole, "partitioner": Partitioner(num_partitions=3)})
+    export = runpy.run_path(str(EXAMPLES / "from_flower.py"))["export"]
+    export(Partitioner(num_partitions=3), whole, whole)
     held = [sorted(train + test) for train, test in deal("flower", tmp_path)]
     assert held == [[client, client + 3, client + 6, client + 9] for client in range(3)]
 
@@ -57,7 +59,7 @@ def test_pfllibs_clients_keep_their_images_and_tests(tmp_path):
         folder.mkdir(parents=True)
         for client, own in enumerate(rows):
             np.savez(folder / f"{client}.npz", data={"x": scaled[own].astype(np.float32), "y": LABELS[own]})
-    exec(PFLLIB, {})
+    runpy.run_path(str(EXAMPLES / "from_pfllib.py"))
     assert deal("pfl", tmp_path) == [([0, 1, 2, 3], [4, 5]), ([6, 7, 8, 9], [10, 11])]
     with np.load("pfl.npz") as arrays:
         assert np.array_equal(arrays["train_images"][..., 0], PIXELS)
