@@ -1,4 +1,4 @@
-"""The pages on plugins of one's own: their files stand in docs/examples, and they run."""
+"""The pages on plugins of one's own: the files of docs/examples run, and print what the pages show."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from tests.helpers.command_line import fedgrid, new_storage
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = "".join((DOCS / page).read_text() for page in ("own-algorithm.md", "own-model.md", "own-data.md"))
 BLOCKS = re.findall(r"```(\w+)(?: file=(\S+))?\n(.*?)```", TEXT, re.DOTALL)
-FILES = {file: text for _, file, text in BLOCKS if file}
+EXAMPLES = DOCS / "examples"
 COMMANDS = [block for kind, _, text in BLOCKS if kind == "console" for block in text.split("$ ")[1:]]
 
 
@@ -29,8 +29,9 @@ def no_plugins_after() -> Iterator[None]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the files that a reader has saved."""
     folder = tmp_path_factory.mktemp("reader")
-    for file in FILES:
-        shutil.copy(DOCS / file, folder)
+    for file in EXAMPLES.iterdir():
+        if file.is_file():
+            shutil.copy(file, folder)
     new_storage(folder / "runs")
     return folder
 
@@ -41,12 +42,11 @@ def rows(text: str) -> dict[str, list[str]]:
     return {line[0]: line[1:12] for line in found if len(line) > 11 and line[2].isdecimal()}
 
 
-def test_every_example_is_shown() -> None:
-    """Here, or in the contract or another how-to; as it is: test_examples.py."""
-    there = {f"examples/{path.name}" for path in (DOCS / "examples").iterdir() if path.is_file()}
-    pages = "".join((DOCS / page).read_text() for page in ("contract.md", "own-module.md", "trackers.md"))
-    elsewhere = set(re.findall(r"file=(examples/\S+)", pages))
-    assert (set(FILES) | elsewhere, set(FILES) & elsewhere) == (there, set())
+def test_every_example_is_on_a_page() -> None:
+    """Linked, or shown as it is: test_examples.py."""
+    pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    named = set(re.findall(r"(?:file=|\()examples/([\w.-]+)", pages))
+    assert named == {path.name for path in EXAMPLES.iterdir() if path.is_file()}
 
 
 @pytest.mark.slow
@@ -70,6 +70,15 @@ def test_commands_print_what_is_shown(block: str, folder: Path, monkeypatch: pyt
         assert [float(number) for number in found[title][2:]] == pytest.approx(
             [float(number) for number in numbers[2:]], abs=0.02
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grid", ["mine.yaml", "own.yaml"])
+def test_grid_of_the_examples_runs(grid: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    result = fedgrid("run", grid, "--in-process")
+    assert (result.code, result.err) == (0, "")
+    assert "1.000" in result.out, "a run finds the groups"
 
 
 def test_notebook_example(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
