@@ -4,6 +4,7 @@ docs/day.md has test_day.py. Commands that differ in names alone are run once.
 """
 
 import re
+import runpy
 import shlex
 import shutil
 from contextlib import nullcontext
@@ -99,16 +100,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if file.is_file():
             shutil.copy(file, folder)
     shutil.copy(DOCS / "examples" / "my_algorithm.py", folder / "mine.py")
-    blocks = {page: re.findall(r"```(\w+)\n(.*?)```", WRITTEN[DOCS / page], re.DOTALL) for page in FILES}
-    for page, (kind, name) in FILES.items():
-        text = next(
-            text for found, text in blocks[page] if found == kind and (name in text or kind != "yaml")
-        )
-        (folder / name).write_text(text)
+    for page, name in FILES.items():
+        blocks = re.findall(r"```yaml\n(.*?)```", WRITTEN[DOCS / page], re.DOTALL)
+        (folder / name).write_text(next(text for text in blocks if name in text))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for file in ("pens.py", "patients.py", "orders.py"):
-            exec((folder / file).read_text(), {})
+            runpy.run_path(file)
         assert fedgrid("data", "digits", "--export", "partition.csv").code == 0
         images("cats", ("ant", "bee", "cat", "dog"))
         images("pacs", ("dog", "elephant"), groups=("photo", "sketch"))
@@ -128,13 +126,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FILES = {
-    "presets.md": ("yaml", "two-axes.yaml"),
-    "searches.md": ("yaml", "my-search.yaml"),
-    "data.md": ("python", "pens.py"),
-    "hugging-face.md": ("python", "orders.py"),
-    "own-table.md": ("python", "patients.py"),
+    "presets.md": "two-axes.yaml",
+    "searches.md": "my-search.yaml",
 }
-"""Page -> the kind and the name of a file that it has."""
+"""Page -> the name of a file that it shows."""
 
 
 def images(folder: str, classes: tuple[str, ...], groups: tuple[str, ...] = ("",)) -> None:
