@@ -78,7 +78,7 @@ def test_notebook_example_of_a_how_to_runs(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_example_of_the_explanations_runs(capsys) -> None:
-    runpy.run_path(str(ROOT / "docs" / "examples" / "explain_images.py"))
+    runpy.run_path(str(ROOT / "docs" / "explain_images.py"))
     assert "insertion 0.1" in capsys.readouterr().out
 
 
