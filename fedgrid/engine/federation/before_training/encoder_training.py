@@ -44,17 +44,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EncoderTraining:
-    """The training of one encoder."""
+    """The training of one encoder: on a public set at the server, among the clients, or both in this
+    order."""
 
     settings: EncoderSettings
     setup: Setup
     present: Sequence[int]
     """Clients that are present in round 1; federated rounds draw from them."""
     public: ImageSet | None
-    """What the server trains on; None if it does not."""
+    """Images that the server trains on; None if it does not."""
 
     def train(self, pool: Pool) -> Encoder:
-        """Return the encoder, trained in a pool that has to be prepared again afterwards; it has no id yet.
+        """Train the encoder in a pool, which has to be prepared again afterwards; the encoder has no id yet.
 
         Raises:
             RunError: its training fails.
@@ -85,12 +86,14 @@ class EncoderTraining:
         )
 
     def _on_public(self, pool: Pool, vector: Vector, public: ImageSet) -> tuple[Vector, tuple[float, ...]]:
+        """Train the model on the public set; return it and its losses by epoch."""
         pool.prepare(self.public_setup(public))
         [reply] = pool.train([_task(0, 0)], [vector], {})
         return _move(vector, [reply], "the public set"), _losses_by_epoch(reply, self.settings.epochs)
 
     def _among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
-        """Return the model after the federated rounds, their losses, and the bytes of one direction."""
+        """Train the model in federated rounds; return it, the rounds' losses, and the bytes of one
+        direction."""
         pool.prepare(self.federated_setup())
         losses, num_bytes = [], 0
         for index in range(self.settings.federated):
@@ -103,14 +106,14 @@ class EncoderTraining:
         return vector, tuple(losses), num_bytes
 
     def public_setup(self, public: ImageSet) -> Setup:
-        """Return the setup of the training on the server: one client that holds the public images."""
+        """Build the setup of the training on the server: one client that holds the public images."""
         shape = (public.images.shape[1], *public.images.shape[2:])
         return self._setup_of(
             [(0, public.images)], self.settings.epochs, self.settings.seed, np.empty((0, *shape), np.uint8)
         )
 
     def federated_setup(self) -> Setup:
-        """Return the setup of the training among the run's clients."""
+        """Build the setup of the training among the run's clients."""
         held = [(data.client, data.train.images) for data in self.setup.clients]
         none = self.setup.server_set.images[:0]
         setup = self._setup_of(held, self.settings.local_epochs, self.setup.seed, none)
@@ -123,7 +126,7 @@ class EncoderTraining:
     def _setup_of(
         self, held: Sequence[tuple[int, np.ndarray]], epochs: int, seed: int, none: np.ndarray
     ) -> Setup:
-        """Return a setup in which clients hold images without classes, and the server has none."""
+        """Build a setup in which clients hold images without classes, and the server has none."""
         empty = _strip_labels(none)
         return Setup(
             model=model_of(kind_of(self.settings, self.setup.inputs.shape)),
@@ -149,10 +152,15 @@ def encoder_training_of(
     official: ImageSet,
     load_pool: Callable[[str], ImageSet],
 ) -> EncoderTraining | None:
-    """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
+    """Build the training of the encoder that an algorithm's message needs, None if it needs none.
 
-    `truth_K` are the hidden groups; `official` is the run's official test set, of which the server's
-    reference images are; `load_pool` returns the pool of another data set by its name.
+    Args:
+        config: The run's configuration.
+        algorithm: The run's algorithm, whose message may name an encoder.
+        setup: What the run's clients hold.
+        truth_K: Hidden group of each client, shape (K,).
+        official: The run's official test set, from which the server's reference images are held out.
+        load_pool: Loads the pool of another data set by its name.
     """
     message = algorithm.message()
     if message is None or message.encoder is None:
@@ -167,18 +175,25 @@ def encoder_training_of(
 
 
 def _strip_labels(images: np.ndarray) -> ImageSet:
+    """Replace the classes of images by zeros: an encoder must not see them."""
     return ImageSet(images, np.zeros(len(images), np.int64))
 
 
 def _task(client: int, round_index: int) -> TrainTask:
+    """Make the task in which a client trains the encoder."""
     return TrainTask(Order(client, (0,), rule=Reconstruction()), round_index, evaluate=False)
 
 
 def _move(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
-    """Return the model moved by the mean of the usable updates."""
+    """Move the model by the mean of the usable updates.
+
+    Raises:
+        FinalError: no update is finite.
+    """
     usable = [reply.update for reply in replies if reply.report.usable]
     if not usable:
         raise FinalError(f"{when}: no update is finite; lower encoder.learning_rate")
+    # A sum in float64 and in the order of the clients, so that its bits are the same in every pool.
     total = np.zeros(len(vector))
     for update in usable:
         total += update
@@ -186,6 +201,7 @@ def _move(vector: Vector, replies: Sequence[Reply], when: str) -> Vector:
 
 
 def _losses_by_epoch(reply: Reply, epochs: int) -> tuple[float, ...]:
+    """Average a client's losses over each of its epochs; NaN if it has made no step."""
     losses: Any = np.asarray(reply.outputs[LOSSES], np.float64)
     if not len(losses):
         return (nan,) * epochs

@@ -1,4 +1,4 @@
-"""What the clients of a run are given: images, settings and the hidden groups that only scores see.
+"""The setup of a run: its clients' images, settings, and the hidden groups that only scores see.
 
 Without torch: a driver checks the splits of all runs first.
 """
@@ -34,7 +34,7 @@ Sets = tuple[HeldImages, HeldImages]
 
 
 def deal(config: RunConfig, pair: Pair, num_classes: int) -> Partition:
-    """Return which client holds which images; needs their classes, groups and size, but no pixels.
+    """Deal the images of a data set to the clients of a run; needs classes, groups and size, but no pixels.
 
     Raises:
         ConfigError: a split that the data set cannot carry.
@@ -44,9 +44,17 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> Partition:
 
 
 def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Partition) -> Partition:
-    """Return what clients hold once those of `config.drift` have moved. A pure function.
+    """Deal images again to the clients of `config.drift`, which move to another hidden group; a pure
+    function.
 
-    Needs what `deal` needs; `partition` is what it has returned.
+    Args:
+        config: The run's configuration.
+        pair: The data set's pool and official test set, as for `deal`.
+        num_classes: Number of classes, L.
+        partition: The images at the start, from `deal`.
+
+    Returns:
+        What all clients hold once those have moved.
 
     Raises:
         ConfigError: a client would have no training or no test image.
@@ -57,12 +65,15 @@ def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Parti
     pool, kind = ImagePool.from_images(pair[0], num_classes), kind_of(config.split.kind)
     group_K, train_K, test_K = [*partition.group_K], [*partition.train_K], [*partition.test_K]
     stay = [client for client in range(partition.num_clients) if client not in config.drift]
+    # Where images are cut by subject, no client may train on a subject that another one is scored on: the cut
+    # of a mover's images follows that of the clients that stay.
     staying = Partition(
         [group_K[client] for client in stay],
         [train_K[client] for client in stay],
         [test_K[client] for client in stay],
     )
     for client, move in config.drift.items():
+        # A generator a client: what one mover draws does not depend on which others move.
         rng = generator(seed, f"drift of {scenario.seed_text}", client=client)
         group_K[client] = move.to
         held = kind.draw_again(scenario, pool, split, seed, rng, move.to)
@@ -76,7 +87,7 @@ def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Parti
 
 
 def _add_official_tests(config: RunConfig, pair: Pair, partition: Partition) -> Partition:
-    """Return the clients with the official test images, if these are what they are tested on."""
+    """Add the official test images to the clients, if these are what they are tested on."""
     pool, official = pair
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     if config.split.tested_on != "official" or config.split.scored_on != "test":
@@ -89,18 +100,29 @@ def setup_of(
 ) -> tuple[Setup, np.ndarray]:
     """Deal out the images of a run; return what clients need and their true clusters, shape (K,).
 
-    `images` are its data set's pool and official test set.
+    Args:
+        config: The run's configuration.
+        algorithm: The run's algorithm; one that sends no updates needs no uplink.
+        images: The data set's pool and official test set.
+        num_classes: Number of classes, L.
+
+    Raises:
+        ConfigError: a split that the data set cannot carry.
     """
     pool_set, official = images
+    # 1. Who holds which images, before and after clients move; positions only.
     partition = deal(config, images, num_classes)
     moved = deal_again(config, images, num_classes, partition)
     changes = changes_of(config.split, config.clients, num_classes)
+    # 2. The images themselves. Numbers to predict are standardised by what clients train on, never by test
+    # rows.
     if names.has_target(config.dataset):
         pool_set, official = _standardised(images, pool_set.labels[np.concatenate(partition.train_K)])
     rest, _ = hold_out(official, config.split.reference_images, config.root_seed)
     sets_K = client_sets(partition, pool_set, rest, changes)
     new_sets = client_sets(moved, pool_set, rest, changes, config.drift)
     server_set, reference_set = sets_of_groups(official, config.split, config.root_seed, changes)
+    # 3. Attackers and group names, then everything that clients get.
     sends = algorithm.traits.sends_updates
     clients = _clients(config, num_classes, sets_K, new_sets, sends=sends)
     if names_of_groups := partition.group_names:
@@ -126,7 +148,8 @@ def setup_of(
 
 
 def _standardised(images: Pair, numbers: NDArray[np.float32]) -> Pair:
-    """Return images whose labels have mean 0 and deviation 1 where clients train on `numbers`."""
+    """Shift and scale labels so that those that clients train on, `numbers`, have mean 0 and deviation 1."""
+    # A constant target has deviation 0, and stays constant with a divisor of 1.
     mean, deviation = numbers.mean(dtype=np.float64), numbers.std(dtype=np.float64) or 1.0
     pool, official = (
         replace(part, labels=((part.labels - mean) / deviation).astype(np.float32)) for part in images
@@ -135,7 +158,7 @@ def _standardised(images: Pair, numbers: NDArray[np.float32]) -> Pair:
 
 
 def _statistics(config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]) -> ChannelStatistics | None:
-    """Return those by which models normalise: of a pool of images, or of the rows that clients train on."""
+    """Compute those by which models normalise: of a pool of images, or of the rows that clients train on."""
     if config.training.normalise == "none":
         return None
     is_pixels = pool.inputs.kind == "pixels"
@@ -147,14 +170,19 @@ def _statistics(config: RunConfig, pool: ImageSet, sets_K: Sequence[Sets]) -> Ch
 def _clients(
     config: RunConfig, num_classes: int, sets_K: Sequence[Sets], new_sets: Sequence[Sets], *, sends: bool
 ) -> tuple[ClientData, ...]:
-    """Return what the clients of a run are given: attackers and those that move other data than the rest.
+    """Build what the clients of a run hold: attackers, and those that move, hold other data than the rest.
 
-    `sets_K` are their images at the start, `new_sets` those of `config.drift`, in its order. Unless a client
-    `sends` its updates, there is nothing to multiply.
+    Args:
+        config: The run's configuration.
+        num_classes: Number of classes, L.
+        sets_K: The clients' images at the start.
+        new_sets: Those of the clients of `config.drift`, in its order.
+        sends: Whether clients send updates; else there is nothing to multiply.
     """
     faults = config.faults
 
     def trained_on(client: int, train: HeldImages) -> HeldImages:
+        """Change the labels that an attacker trains on; those of other clients stay."""
         if client in faults.label_noise:
             rng = generator(config.root_seed, "label noise", client=client)
             train = add_label_noise(train, num_classes, faults.label_noise[client], rng)

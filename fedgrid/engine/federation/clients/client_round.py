@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 
 class ClientRound:
-    """One round's work at the clients, in a `with` block. This one computes everything and caches nothing."""
+    """One round's work at the clients, in a `with` block; this one computes everything and caches nothing.
+
+    The server calls, in this order, `reports`, whatever its algorithm needs of `fetch` and `cached`,
+    `memories` and `test`. A client trains at the first call that needs its reply, and once a round.
+    """
 
     def __init__(
         self,
@@ -43,11 +47,18 @@ class ClientRound:
         round_index: int,
         watch: Stopwatch,
     ) -> None:
-        """Prepare a round; nothing is trained before it is asked for.
+        """Prepare a round; nothing is trained yet.
 
-        The candidates of an order are positions among `models`, each float32, shape (P,). `memories` are what
-        the clients' last training left; `watch` counts the time that training and waiting take.
+        Args:
+            tasks: The training of each client that replies; candidates are positions among `models`.
+            models: The models of the round, each float32, shape (P,).
+            memories: What the clients' last training left, by client.
+            pool: Where the clients are.
+            round_index: The round, from 0.
+            watch: Counts the time that training and waiting take.
         """
+        # Tasks, models and memories are shared by clients of one process: a rule that wrote to them would
+        # change the training of the next client.
         for arrays in [*memories.values(), *(task.order.payload for task in tasks)]:
             read_only(arrays.values())
         self._tasks = {task.client: task for task in tasks}
@@ -58,7 +69,7 @@ class ClientRound:
         self._watch = watch
         self._replies: dict[int, Reply] = {}
         self.trained: list[TrainReport] = []
-        """The reports of the clients that this run trained itself."""
+        """Reports of the clients that this run trained itself."""
 
     def __enter__(self) -> Self:
         return self
@@ -80,26 +91,27 @@ class ClientRound:
 
     @property
     def saved_seconds(self) -> float:
-        """What the results taken from other runs would have cost this one."""
+        """Seconds that the results taken from other runs would have cost this one."""
         return 0.0
 
     def reports(self) -> list[TrainReport]:
-        """Return the clients' reports, in the order of the tasks."""
+        """Train all clients and collect their reports, in the order of the tasks."""
         self._train(list(self._tasks))
         return [self._replies[client].report for client in self._tasks]
 
     def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
-        """Return the updates of clients, or another output of their replies."""
+        """Fetch the updates of clients, or another output of their replies; clients that have not trained do
+        so."""
         self._train(clients)
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]
 
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
-        """Compute statistics."""
+        """Compute statistics; the round cache overrides this."""
         return compute(list(clients_of))
 
     def memories(self) -> dict[int, Memory]:
-        """Return what clients with a usable update are to remember; `reports` comes first."""
+        """Collect what clients with a usable update are to remember; `reports` comes first."""
         return {
             client: reply.memory
             for client, reply in self._replies.items()
@@ -107,10 +119,14 @@ class ClientRound:
         }
 
     def test(self, served: Served, memories: Memories, testing: Collection[int]) -> RoundTests:
-        """Return the tests of served models on the server's images, and on those of the clients of `testing`.
+        """Test served models on the server's images, and on those of the clients of `testing`.
 
-        Each client tests all models on its part of those images; the parts are added up by client.
-        `memories` are those after this round, for models that are adapted before their test.
+        Each client tests all models on its part of the server's images; the parts are added up by model.
+
+        Args:
+            served: The models, and which of them is whose.
+            memories: Those after this round, for models that are adapted before their test.
+            testing: The clients that test on their own images.
         """
         tasks = [
             EvaluateTask(
@@ -124,6 +140,8 @@ class ClientRound:
             for client, place in enumerate(served.model_K)
         ]
         reports = self._pool.evaluate(tasks, served.models, memories)
+        # Counts are sums, so the parts of the clients add up to the test of the complete set, whatever the
+        # number of clients.
         parts = zip(*(report.server for report in reports if report.server), strict=True)
         return RoundTests(
             own={report.client: report.own for report in reports if report.own is not None},
@@ -139,6 +157,8 @@ class ClientRound:
         with self._watch.train():
             replies = self._pool.train(tasks, self._models, self._memories)
         for reply in replies:
+            # Replies may be views of Ray's object store, and statistics are cached by their content: nothing
+            # may write to them.
             read_only([reply.update, *reply.outputs.values(), *reply.memory.values()])
         self._replies |= {reply.report.client: reply for reply in replies}
         self.trained += [reply.report for reply in replies]
@@ -151,7 +171,8 @@ class OtherBits(Exception):
 RoundCache: TypeAlias = Callable[
     ["Sequence[TrainTask]", "Models", "Memories", "Pool", int, "Stopwatch"], ClientRound
 ]
-"""Makes, of what `ClientRound` takes, a round's work at the clients of which other runs may have done some.
+"""Makes a round's work at the clients, of which other runs may have done some; takes what `ClientRound`
+takes.
 
-Its methods raise `OtherBits` if clients that train again get other bits than those in the cache.
+Methods of what it makes raise `OtherBits` if clients that train again get other bits than those in the cache.
 """

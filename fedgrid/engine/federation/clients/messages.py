@@ -1,4 +1,4 @@
-"""What travels between the server and its clients in a round: plain data, cheap to send.
+"""The messages between the server and its clients in a round: plain data, cheap to send.
 
 Shapes: P entries of a state vector, of which W are parameters.
 """
@@ -21,19 +21,19 @@ from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.uplink.steps import Uplink
 
 Memory = Mapping[str, NDArray[Any]]
-"""What a client is handed again in its next round, by name: the optimizer's state, a rule's arrays."""
+"""What a client gets again in its next round, by name: the optimizer's state, a rule's arrays."""
 Memories = Mapping[int, Memory]
-"""By client."""
+"""Memory of each client."""
 Models = Sequence[Vector]
-"""Each of shape (P,)."""
+"""Models by position, each of shape (P,)."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What a client holds once its data have changed."""
+    """The data of a client after it has moved to another hidden group."""
 
     round_index: int
-    """The first round, from 0, in which it does."""
+    """The first round, from 0, in which it holds them."""
     group: int
     """Its new hidden group, from 0."""
     train: HeldImages
@@ -42,72 +42,81 @@ class Moved:
 
 @dataclass(frozen=True)
 class ClientData:
-    """What one client holds."""
+    """The data of one client, and how it attacks or moves."""
 
     client: int
     train: HeldImages
     test: HeldImages
     moved: Moved | None = None
-    """What it holds after it has moved to another hidden group; None: it never does."""
+    """Its data after it has moved to another hidden group; None: it never does."""
     factor: float = 1.0
-    """By what it multiplies the update that it sends; of honest clients 1."""
+    """Factor of the update that it sends; 1 for honest clients."""
     fault: str = ""
-    """How it attacks the training, for the records; of honest clients nothing."""
+    """How it attacks the training, for the records; empty for honest clients."""
     group: str = ""
-    """What the data set calls its hidden group, for the records; nothing where the split makes the groups."""
+    """Name of its hidden group in the data set, for the records; empty where the split makes the groups."""
 
     def at(self, round_index: int) -> tuple[HeldImages, HeldImages]:
-        """Return the training and test images that it holds in a round, from 0."""
+        """Select the training and test images that it holds in a round, from 0."""
         held = self if self.moved is None or round_index < self.moved.round_index else self.moved
         return held.train, held.test
 
     def copied(self) -> ClientData:
-        """Return the same with images of its own, to be sent elsewhere without those of other clients."""
+        """Copy its images, to be sent elsewhere without those of other clients.
+
+        Images are views of the pool of all clients; pickled as they are, each would carry that pool along.
+        """
         moved = self.moved and replace(self.moved, train=_copy(self.moved.train), test=_copy(self.moved.test))
         return replace(self, train=_copy(self.train), test=_copy(self.test), moved=moved)
 
 
 def _copy(held: HeldImages) -> ImageSet:
+    """Copy images out of the pool that they are a view of; others stay as they are."""
     return held.copied() if isinstance(held, ImageView) else held
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What clients need to know before a run. All of it is part of the round cache's key."""
+    """What clients need to know before a run.
+
+    All of it is part of the round cache's key, by the names of its classes and fields: a change of those
+    names empties every cache.
+    """
 
     model: str
     """A key of `federation.models.registry.MODELS`."""
     num_classes: int
-    """L, of the whole data set."""
+    """Number of classes of the complete data set, L."""
     training: LocalTraining
     seed: int
     clients: tuple[ClientData, ...]
     server_set: ImageSet
     server_parts: Mapping[int, slice]
-    """Client -> its part of the server's test set, for testing served models together; not all have one."""
+    """Each client's part of the server's test set, for testing served models together; not all have one."""
     reference_set: ImageSet | None = None
-    """The server's reference images; in no test set."""
+    """The server's reference images, which are in no test set; None: it has none."""
     uplink: Uplink = ()
     probabilities: bool = False
     """Whether tests return the models' outputs (`evaluation.probabilities`)."""
     normalised_by: ChannelStatistics | None = None
     """Statistics of the pool, by which models normalise their images; None: they do not."""
     plugins: tuple[str, ...] = ()
-    """Digests of those that the run names: a client may need its model or local rule from them."""
+    """Digests of the plugins that the run names: a client may need its model or local rule from them."""
 
     @property
     def inputs(self) -> Inputs:
-        """What an example is."""
+        """Kind and shape of an example."""
         return self.server_set.inputs
 
 
 @dataclass(frozen=True)
 class Described:
-    """What a client has said about its data (`Message`)."""
+    """A client's message about its data."""
 
     payload: Payload
+    """The arrays of the message, by name."""
     seconds: float
-    """Wall-clock time of encoding and describing its images; goes to the timings only."""
+    """Wall-clock time of encoding and describing its images; for the timings only."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ class TrainTask:
     evaluate: bool
     """Whether the locally trained model is tested on the client's own test set."""
     local_server: bool = False
-    """Whether it is tested on the server's whole test set."""
+    """Whether it is tested on the server's complete test set."""
     untrained: bool = False
     """Whether the model before its training takes that test, as in the authors' first round."""
 
@@ -135,9 +144,9 @@ class TrainReport:
 
     client: int
     chosen: int
-    """Position of the model it trained."""
+    """Position of the model that it trained."""
     train_loss: float
-    """Running mean cross-entropy of the last local epoch (as the model changes)."""
+    """Running mean cross-entropy of the last local epoch, as the model changes."""
     train_accuracy: float
     """Running accuracy of the last local epoch."""
     update_norm: float
@@ -147,24 +156,29 @@ class TrainReport:
     local: Counts | None
     """The locally trained model on the client's own test set."""
     local_server: Counts | None
-    """The locally trained model, or the one before (`TrainTask.untrained`), on the server's test set."""
+    """The locally trained model, or the one before its training (`TrainTask.untrained`), on the server's test
+    set."""
     seconds: float
-    """Wall-clock time of training and testing; goes to the timings only."""
+    """Wall-clock time of training and testing; for the timings only."""
     peak_memory: PeakMemory
-    """Of the process that trained; goes to the timings only, too."""
+    """Peak memory of the process that trained; for the timings only."""
     checksum: int = 0
-    """CRC-32 of the update: whether a client that trains again, on a GPU say, gets the same bits."""
+    """CRC-32 of the update, by which a client that trains again, as on a GPU, is checked for the same
+    bits."""
     images: int = 0
+    """Number of training images."""
     steps: int = 0
+    """Number of steps of the optimizer."""
     bytes_up: int = 0
-    """Size of what it sent, as the uplink encodes it: the update and the rule's outputs."""
+    """Bytes of what it sent, as the uplink encodes it: the update and the rule's outputs."""
     epoch_seconds: float = 0.0
-    """Wall-clock time of an epoch of its training (of all `local_steps`), without tests; for the timings."""
+    """Wall-clock time of an epoch of its training (of all `local_steps`), without tests; for the timings
+    only."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What comes back from one client's training."""
+    """The result of one client's training."""
 
     report: TrainReport
     update: Vector
@@ -173,21 +187,22 @@ class Reply:
     outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """The arrays named in `Order.outputs`."""
     memory: Memory = field(default_factory=dict)
-    """For the client's next round; empty if it remembers nothing."""
+    """What the client needs in its next round; empty if it remembers nothing."""
 
 
 @dataclass(frozen=True)
 class EvaluateTask:
-    """Test served models at one client."""
+    """The test of served models at one client."""
 
     client: int
     own: int | None
     """Position of the client's own model; None: it is not tested on the client's own test set."""
     adaptation: Adaptation | None = None
-    """What the client does to its own model before it tests that on its own test set."""
+    """How the client adapts its own model before it tests that on its own test set; None: not at all."""
     round_index: int = 0
+    """The round, from 0: clients may hold other images in each."""
     choose_on: ChooseOn | None = None
-    """What the client chooses its own model on, out of all; None: its own is `own`."""
+    """Images on which the client chooses its own model out of all; None: its own is `own`."""
     choose_by: ChooseBy = "loss"
 
 
@@ -197,9 +212,10 @@ class EvaluateReport:
 
     client: int
     own: Counts | None
-    """Its own model, adapted if asked, on its own test set."""
+    """Its own model, adapted if the task says so, on its own test set."""
     server: tuple[Counts, ...]
-    """Every model on this client's part of the server's test set, none without a part; the parts tile it."""
+    """Every model on this client's part of the server's test set, empty without a part; the parts tile the
+    set."""
     chosen: int | None = None
     """Position of its own model, if it was to choose one."""
 
@@ -209,8 +225,8 @@ class RoundTests:
     """The served models, as all clients have tested them."""
 
     own: Mapping[int, Counts]
-    """Client -> its own model on its own test set; not of clients that do not test it."""
+    """Each client's own model on its own test set; clients that do not test it are missing."""
     server: tuple[Counts, ...]
     """Every model on the server's test set."""
     chosen: Mapping[int, int]
-    """Client -> the position of its own model, of those that choose one."""
+    """Position of its own model, for each client that chooses one."""

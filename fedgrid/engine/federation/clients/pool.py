@@ -1,4 +1,4 @@
-"""Where a run's clients are: what trains and tests them."""
+"""The pool of a run's clients: what trains and tests them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.encoders.encoder import Encoder
 
 Machine = Mapping[str, str]
-"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Machines alike have equal values."""
+"""Name -> version, model or setting, as in `torch build` -> `2.4.0+cpu`. Equal machines have equal values."""
 
 
 class Pool(Protocol):
-    """Trains and tests clients, wherever they are; results come back in the order of the tasks."""
+    """Trains and tests clients, wherever they are; results come back in the order of the tasks.
+
+    A run calls `machines` and `prepare` before its first round, `describe` before rounds with messages, then
+    `train` and `evaluate` in each round.
+    """
 
     def machines(self) -> Sequence[Machine]:
-        """Return the machines that clients train on; alike ones count once."""
+        """List the machines that clients train on; equal ones count once."""
 
     def prepare(self, setup: Setup) -> None:
-        """Give the clients of a run their data; what an earlier run left is dropped."""
+        """Give the clients of a run their data; data of an earlier run are dropped."""
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
     ) -> list[Described]:
-        """Return what each of `clients` says about its training images, or about their codes."""
+        """Describe the training images of each of `clients`, or their codes, as the message says."""
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
         """Train the clients of `tasks`, each from one of `models`; `memories` are by client."""

@@ -15,20 +15,23 @@ from platform import node
 def fixed_numerics(tf32: bool) -> Iterator[None]:
     """Set everything in torch that changes bits and is global to the process, inside the block.
 
-    One thread: the last bits of a convolution depend on their number, and a run's numbers must not depend on
-    where its clients run; more cores serve more actors. On a GPU: TF32 as asked, and only those algorithms of
-    cuDNN that are deterministic, so that a round that is computed again has the same bits.
+    One thread: the last bits of a convolution depend on the number of threads, and a run's numbers must not
+    depend on where its clients run; more cores serve more actors. On a GPU: TF32 as configured, and only
+    those algorithms of cuDNN that are deterministic, so that a round that is computed again has the same
+    bits.
     """
     import torch
 
     cudnn = torch.backends.cudnn
     matmul = torch.backends.cuda.matmul
     threads = torch.get_num_threads()
+    # torch's type hints lack this attribute.
     conv = cudnn.conv  # type: ignore[attr-defined]
     before = conv.fp32_precision, matmul.fp32_precision, cudnn.deterministic, cudnn.benchmark
     precision = "tf32" if tf32 else "ieee"
 
     def put(convolutions: str, products: str, deterministic: bool, benchmark: bool) -> None:
+        """Set the precision of convolutions and products, and cuDNN's choice of algorithms."""
         conv.fp32_precision, matmul.fp32_precision = convolutions, products
         cudnn.deterministic, cudnn.benchmark = deterministic, benchmark
 
@@ -67,14 +70,14 @@ class PeakMemory:
 
 
 def own_peak() -> PeakMemory:
-    """Return the peak of this process."""
+    """Measure the peak memory of this process."""
     # In bytes on macOS, in kilobytes elsewhere.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
     return PeakMemory(f"{node()}:{os.getpid()}", peak)
 
 
 def total_megabytes(peaks: Iterable[PeakMemory]) -> float:
-    """Return the sum over all processes in megabytes; each counts once, with its largest value."""
+    """Sum the peaks of all processes in megabytes; each process counts once, with its largest value."""
     highest: dict[str, float] = {}
     for peak in peaks:
         highest[peak.process] = max(peak.megabytes, highest.get(peak.process, 0.0))

@@ -10,10 +10,12 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._start = perf_counter()
+        # Training is lazy and may happen within any step, so it is counted apart and taken out of the step's
+        # time.
         self.training = 0.0
         self.waiting = 0.0
         self.steps: dict[str, float] = {}
-        """Name -> seconds, without training and waiting."""
+        """Seconds of each step by its name, without training and waiting."""
 
     @property
     def worked(self) -> float:
@@ -27,7 +29,7 @@ class Stopwatch:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Note the block under `steps`."""
+        """Record the seconds of the block under `steps`."""
         before = self.own
         yield
         self.steps[name] = self.own - before

@@ -70,9 +70,12 @@ class ClientWorker:
         self._server_parts = {at: self._server_set.part(part) for at, part in setup.server_parts.items()}
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
-        """Train the client of each task from one of `models`, each of shape (P,), which are only read.
+        """Train the client of each task from one of `models`.
 
-        `memories` holds, by client, what its last training left for this one.
+        Args:
+            tasks: The clients' training.
+            models: Each of shape (P,); only read.
+            memories: What each client's last training left for this one.
 
         Raises:
             RunError: if a client's training fails; names client, round and cause.
@@ -87,6 +90,7 @@ class ClientWorker:
                     turns = [self._begin(task, models, memories, untrained) for task in group]
                     results, seconds = self._train(turns)
                 for turn, result in zip(turns, results, strict=True):
+                    # By client and round, since stacks change the order of the tasks.
                     at = turn.task.client, turn.task.round_index
                     with of_client(*at):
                         replies[at] = self._reply(turn, result, seconds)
@@ -102,7 +106,9 @@ class ClientWorker:
         own: dict[int, Counts] = {}
         parts: dict[int, list[Counts]] = {task.client: [] for task in tasks}
         with self.numerics():
+            # 1. Clients that choose their own model do so first, since the tests below depend on it.
             tasks = [self._choose_model(task, models) for task in tasks]
+            # 2. Model by model, not client by client: each is loaded into the module once.
             for position, model in enumerate(models):
                 self._flat.write(model)
                 tested: dict[int, Counts] = {}
@@ -116,6 +122,7 @@ class ClientWorker:
                             tested[number] = self._test(self._holdings.test(*at))
                         own[task.client] = tested[number]
             for task in tasks:
+                # 3. Adaptation changes the module, so adapted models come last, each alone.
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
                         result = self._adapt(task, models, memories.get(task.client, {}))
@@ -134,11 +141,13 @@ class ClientWorker:
     def describe(
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
     ) -> list[Described]:
-        """Return what each client says about its training images, or about their codes."""
+        """Describe each client's training images, or their codes, as the message says."""
         codec = encoder and Codec(encoder, self._device)
         described = []
         for client in clients:
             held = self._holdings.train(client, message.round_index)
+            # A message that does not draw again has one seed for all rounds, so that a client repeats
+            # itself.
             when = {"round_index": message.round_index} if message.draws_anew else {}
             rng, own_rng = (
                 generator(self._setup.seed, purpose, client=client, **when)
@@ -149,6 +158,7 @@ class ClientWorker:
             with (
                 self.numerics(),
                 of_client(client, None),
+                # `describe` may be a plugin's code, and the images are those that clients then train on.
                 held.only_read(by),
                 own_code(message, "describe", own_rng, self._device),
             ):
@@ -160,7 +170,8 @@ class ClientWorker:
         return described
 
     def _train(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
-        """Return the results of clients that train together, and the seconds of one."""
+        """Train clients that are in one stack, or one client; return the results and the seconds of one
+        client."""
         if self._stacks is not None:
             return self._stacks.train(turns)
         (turn,) = turns
@@ -208,13 +219,17 @@ class ClientWorker:
         )
 
     def _reply(self, turn: Turn, result: LocalResult, train_seconds: float) -> Reply:
+        """Build a client's reply: its update through the uplink, and its report with tests of the trained
+        model."""
         started = perf_counter()
         task = turn.task
         order = turn.task.order
         on_server = turn.on_server
         if self._stacks is not None:  # Else the model is in the workspace.
             self._flat.write(result.model)
+        # In place: the trained model is in the module, and models are the largest thing in memory.
         trained = np.subtract(result.model, turn.start, out=result.model)
+        # Personal entries are not sent, so the update alone would not show that they are broken.
         is_finite = not order.rule.personal or bool(np.isfinite(trained).all())
         sent = send_reply(
             trained,
@@ -226,6 +241,7 @@ class ClientWorker:
             lambda purpose: self._rng(purpose, task),
         )
         update = sent[UPDATE].update
+        # An attacker multiplies after the uplink, else the clip would undo it.
         if (factor := self._factors[task.client]) != 1:
             update = update * np.float32(factor)
         squared = squared_norm(update)
@@ -235,6 +251,8 @@ class ClientWorker:
             train_loss=result.losses[-1],
             train_accuracy=result.accuracies[-1],
             update_norm=sqrt(squared),
+            # Algorithms compute with float32 norms: an update whose squared norm overflows there is as bad as
+            # one with infinities.
             usable=is_finite and squared <= float(np.finfo(np.float32).max),
             local=self._test(self._holdings.test(task.client, task.round_index)) if task.evaluate else None,
             local_server=self._test(self._server_set) if task.local_server and not on_server else on_server,
@@ -252,9 +270,12 @@ class ClientWorker:
         return Reply(report, update, outputs, {**result.memory, **residuals(sent)})
 
     def _rng(self, purpose: str, task: TrainTask | EvaluateTask) -> np.random.Generator:
+        """Make the generator of a purpose for a task's client and round."""
         return generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
 
     def _infer(self, model: Vector) -> np.ndarray:
+        """Predict the server's reference images with a model, as the server can from the update that it
+        gets."""
         reference = self._holdings.reference
         assert reference is not None, "there are no reference images: set split.reference_images"
         self._flat.write(model)
@@ -280,7 +301,7 @@ class ClientWorker:
         )
 
     def _choose_model(self, task: EvaluateTask, models: Models) -> EvaluateTask:
-        """Return a task in which the client has chosen its own model, if it is to."""
+        """Replace the task by one in which the client has chosen its own model, if it is to choose."""
         if task.own is None or task.choose_on is None:
             return task
         with of_client(task.client, task.round_index):
@@ -290,7 +311,7 @@ class ClientWorker:
     def _test_each(
         self, task: TrainTask | EvaluateTask, models: Models, candidates: Sequence[int], on: ChooseOn
     ) -> dict[int, Counts]:
-        """Return the tests by which a client chooses, by the candidates' positions."""
+        """Test the models among which a client chooses, by the candidates' positions."""
         held = self._holdings.chosen_on(task.client, task.round_index, on)
         return {place: self._test_of(models[place], held) for place in candidates}
 
@@ -301,10 +322,12 @@ class ClientWorker:
             yield
 
     def _test_of(self, model: Vector, held: DeviceSet) -> Counts:
+        """Load a model into the module and test it."""
         self._flat.write(model)
         return self._test(held)
 
     def _test(self, held: DeviceSet, logits_of: evaluation.Logits | None = None) -> Counts:
+        """Test the model that is in the module."""
         return evaluation.test(
             self._flat.module,
             held.images,

@@ -1,7 +1,7 @@
 """The workspace of a process: its clients' images on a device, the model, and stacks of clients.
 
 The clients of a stack train at once (`training.stacked`). Client c is in stack c // S, slot c % S, whichever
-other clients take part: so its bits are the same in every process.
+other clients take part, so its bits are the same in every process.
 
 Shapes: S slots of a stack, P entries of a state vector.
 """
@@ -38,18 +38,19 @@ Key = tuple[int, bool]
 """A client, and whether it has moved to another hidden group."""
 
 KEPT = 8 << 20
-"""Bytes of images: to copy those of a client on digits takes as long as a step of its training."""
+"""Bytes of images that a CPU keeps as tensors: to copy a client's digits takes as long as one step of its
+training."""
 
 
 class DeviceSet:
-    """Images and labels on a device: one tensor each, of pixels with channels last."""
+    """Images and labels on a device: one tensor each, pixels with channels last."""
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images, labels
 
     @classmethod
     def of(cls, held: HeldImages, device: str) -> "DeviceSet":
-        """Return a copy of images on a torch device."""
+        """Copy images to a torch device."""
         # `np.array` copies: what comes from shared memory is read-only and may go away.
         is_pixels = held.images.dtype == np.uint8
         stored = held.images.transpose(0, 2, 3, 1) if is_pixels else held.images
@@ -59,22 +60,23 @@ class DeviceSet:
 
     @contextmanager
     def only_read(self, by: str) -> Iterator[None]:
-        """Raise ValueError if `by` writes to them in the block."""
+        """Raise ValueError if `by` writes to the images or labels in the block."""
+        # torch counts in-place writes of a tensor; comparing the images themselves would cost a copy.
         before = self.images._version, self.labels._version
         yield
         if before != (self.images._version, self.labels._version):
             raise ValueError(f"{by} wrote to the client's images; work on a copy")
 
     def part(self, where: slice) -> "DeviceSet":
-        """Return a view of some of them."""
+        """View some of the images and labels."""
         return DeviceSet(self.images[where], self.labels[where])
 
 
 class DeviceSets:
     """Each client's images on a device; clients with the same ones share their tensors.
 
-    On a GPU they are put there once for all. Main memory has them already, so on a CPU only the last sets in
-    use are kept a second time, up to `KEPT` bytes of them.
+    On a GPU all are put there once. Main memory has them already, so on a CPU only the last sets in use are
+    kept a second time, up to `KEPT` bytes of them.
     """
 
     def __init__(self, held: Mapping[Key, HeldImages], device: str) -> None:
@@ -87,11 +89,11 @@ class DeviceSets:
                 self.of(key)
 
     def number(self, key: Key) -> int:
-        """Return a number that clients with one set in common share."""
+        """Find a number that clients with one set in common share."""
         return id(self._held[key])
 
     def of(self, key: Key) -> DeviceSet:
-        """Return the images that a client holds."""
+        """Load the images that a client holds, from the tensors that are there or by a copy."""
         images = self._held[key]
         if id(images) not in self._put:
             new = DeviceSet.of(images, self._device)
@@ -104,11 +106,13 @@ class DeviceSets:
 
 
 def _merge(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
-    """Return the sets, one object for those that are equal: on its way to an actor each becomes its own."""
+    """Map each client to one object for sets that are equal: on its way to an actor each set becomes its
+    own."""
     objects = {id(images): images for images in held.values()}
     first: dict[bytes, HeldImages] = {}
     shared = {}
     for number, images in objects.items():
+        # Sets with equal labels are rare, so labels find the candidates and only those compare their pixels.
         other = first.setdefault(images.labels.tobytes(), images)
         is_equal = other is images or np.array_equal(other.images, images.images)
         shared[number] = other if is_equal else images
@@ -116,10 +120,11 @@ def _merge(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
 
 
 class Holdings:
-    """What each client trains on and is tested on; of a client that moves, before and after that."""
+    """The images that each client trains on and is tested on; for a client that moves, before and after
+    that."""
 
     def __init__(self, setup: Setup, device: str) -> None:
-        """Put the clients' images on a device, or take them to it when they are used."""
+        """Put the clients' images on a device, or prepare to copy them when they are used."""
         clients = setup.clients
         reference = setup.reference_set
         self._seed = setup.seed
@@ -135,19 +140,19 @@ class Holdings:
         self._test = DeviceSets({key: data.test for key, data in held.items()}, device)
 
     def train(self, client: int, round_index: int) -> DeviceSet:
-        """Return the images that a client trains on in a round, from 0."""
+        """Load the images that a client trains on in a round, from 0."""
         return self._train.of(self._key(client, round_index))
 
     def test(self, client: int, round_index: int) -> DeviceSet:
-        """Return the images that a client is tested on in a round, from 0."""
+        """Load the images that a client is tested on in a round, from 0."""
         return self._test.of(self._key(client, round_index))
 
     def test_number(self, client: int, round_index: int) -> int:
-        """Return a number that clients with the same images to be tested on share."""
+        """Find a number that clients with the same test images share."""
         return self._test.number(self._key(client, round_index))
 
     def chosen_on(self, client: int, round_index: int, choose_on: ChooseOn) -> DeviceSet:
-        """Return the images on which a client chooses its model in a round, from 0."""
+        """Load the images on which a client chooses its model in a round, from 0."""
         if choose_on == "test":
             return self.test(client, round_index)
         if choose_on == "reference":
@@ -156,16 +161,18 @@ class Holdings:
         held = self.train(client, round_index)
         if choose_on == "train":
             return held
+        # The seed of its training, so that this is the first batch that it then trains on.
         rng = generator(self._seed, "batches", client=client, round_index=round_index)
         first = torch.from_numpy(rng.permutation(len(held.labels))[: self._batch_size])
         return DeviceSet(held.images[first], held.labels[first])
 
     def _key(self, client: int, round_index: int) -> Key:
+        """Build the key of the images that a client holds in a round, from 0."""
         return client, round_index >= self._since.get(client, round_index + 1)
 
 
 def module_of(setup: Setup, device: str) -> nn.Module:
-    """Return a run's model on a torch device, its weights not initialised.
+    """Build a run's model on a torch device, its weights not initialised.
 
     Raises:
         ConfigError: the model is unknown, or the images are too small for it, or to be cropped.
@@ -180,23 +187,24 @@ def module_of(setup: Setup, device: str) -> nn.Module:
 
 
 def layer_prefix(setup: Setup) -> str:
-    """Return what stands before the name of a model's layer in `module_of`."""
+    """Find what stands before the name of a model's layer in `module_of`."""
     wrappers = (setup.normalised_by is not None) + (setup.training.precision == "bfloat16")
     return "module." * wrappers
 
 
 def flat_of(setup: Setup, device: str) -> FlatModule:
-    """Return the workspace for a run's model on a torch device, as `module_of`."""
+    """Build the workspace for a run's model on a torch device, as `module_of`."""
     head = head_of(setup.model)
     return FlatModule(module_of(setup, device), None if head is None else layer_prefix(setup) + head)
 
 
 def _model(setup: Setup) -> nn.Module:
+    """Build a run's model as its registry entry has it, without normalisation and mixed precision."""
     return blank(setup.model, setup.inputs, setup.num_classes, setup.seed)
 
 
 def tasks_by_stack(tasks: Sequence[TrainTask], num_slots: int) -> list[list[TrainTask]]:
-    """Return the tasks of each stack, in the order in which the stacks' first tasks come."""
+    """Group tasks by stack, in the order in which the stacks' first tasks come."""
     stacks: dict[int, list[TrainTask]] = {}
     for task in tasks:
         stacks.setdefault(task.client // num_slots, []).append(task)
@@ -213,13 +221,15 @@ class Turn:
     start: Vector
     """The model that it trains, shape (P,); only read."""
     held: DeviceSet
+    """Its training images."""
     chosen: int
     """Position of the model that it trains."""
     on_server: Counts | None
     """That model on the server's test set, if it is tested before its training."""
     seconds: float
+    """Seconds of choosing and testing the model."""
     losses: dict[str, NDArray[Any]]
-    """Those of the candidates, by the name of their output; empty if the order does not ask for them."""
+    """Losses of the candidates, by the name of their output; empty if the order does not demand them."""
 
     @property
     def bytes_of_losses(self) -> int:
@@ -260,12 +270,13 @@ class StackTraining:
 
 
 def stacks_of(setup: Setup, device: str) -> StackTraining | None:
-    """Return where clients train by stacks; None if they train one after the other.
+    """Build what trains clients by stacks; None if they train one after the other.
 
     So do those of a model that draws random numbers itself: `vmap` would draw others than for a client alone.
     """
     if setup.training.stacked == 1:
         return None
+    # Whether a model draws is found by running it once; two examples, since BatchNorm needs more than one.
     batch = torch.from_numpy(random_examples(setup.inputs, 2, np.random.default_rng(0)))
     if draws(_model(setup), to_inputs(batch)):
         return None

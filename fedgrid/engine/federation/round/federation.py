@@ -1,4 +1,4 @@
-"""What stays the same in every round of a run."""
+"""What stays the same in every round of a run: its clients, algorithm, settings and who takes part."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,16 +31,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Changes:
-    """The clients of a run that are not as ordinary ones are."""
+    """The clients of a run that attack, that move to another hidden group, or whose group has a name."""
 
     moved: Mapping[int, Moved] = field(default_factory=dict)
+    """What each mover holds from a later round on, by client."""
     faults: Mapping[int, str] = field(default_factory=dict)
+    """How each attacker attacks, by client."""
     groups: Mapping[int, str] = field(default_factory=dict)
-    """What the data set calls their hidden groups, where it has any."""
+    """The name of each client's hidden group, by client; empty where the data set names none."""
 
     @classmethod
     def of(cls, clients: Sequence[ClientData]) -> "Changes":
-        """Return those among the clients of a run."""
+        """Collect what is unusual about the clients of a run."""
         return cls(
             {data.client: data.moved for data in clients if data.moved is not None},
             {data.client: data.fault for data in clients if data.fault},
@@ -48,7 +50,12 @@ class Changes:
         )
 
     def truth(self, truth_K: NDArray[np.int64], round_index: int) -> NDArray[np.int64]:
-        """Return the hidden groups in a round, shape (K,); `truth_K` are those of the start."""
+        """Find the hidden group of each client in a round, shape (K,).
+
+        Args:
+            truth_K: The groups at the start, shape (K,).
+            round_index: The round, from 0.
+        """
         now_K = truth_K.copy()
         for client, moved in self.moved.items():
             if round_index >= moved.round_index:
@@ -56,12 +63,17 @@ class Changes:
         return now_K
 
     def begins(self, round_index: int) -> bool:
-        """Return whether a client moves in this round."""
+        """Check whether a client moves to another group in this round, from 0."""
         return any(moved.round_index == round_index for moved in self.moved.values())
 
     def note(self, rows: Sequence[dict[str, Any]], round_index: int) -> None:
-        """Put into the rows of `clients.parquet` of a round what moved clients hold now, who attacks, and the
-        names of groups."""
+        """Put movers' groups and image counts, attackers' faults and groups' names into rows of
+        `clients.parquet`.
+
+        Args:
+            rows: The rows of one round, changed in place.
+            round_index: That round, from 0.
+        """
         for row in rows:
             moved = self.moved.get(row["client"])
             if moved is not None and round_index >= moved.round_index:
@@ -75,9 +87,17 @@ class Changes:
 
 @contextmanager
 def in_round(number: int, seed: int) -> Iterator[None]:
-    """Name the round, 0 before the first, and the plugin that the algorithm is of.
+    """Run the block as part of a round: seed the process's generators, and name round and plugin in errors.
 
-    The generators of the process are seeded, for what has none of its own, from the run's root seed.
+    Code of a plugin may draw from the global generators of Python, NumPy or torch; the seed, derived from the
+    run's root seed, makes what it draws repeatable.
+
+    Args:
+        number: The round, from 1; 0: before the first.
+        seed: The run's root seed.
+
+    Raises:
+        FinalError: the algorithm breaks its contract in the block.
     """
     try:
         with seeded("cpu", generator(seed, "own code", round_index=number - 1)):
@@ -87,41 +107,58 @@ def in_round(number: int, seed: int) -> Iterator[None]:
 
 
 def served_after(algorithm: Algorithm, state: State, size: int, seed: int, round_index: int) -> Served:
-    """Return which models, of `size` entries, are tested after a round, from 0; `seed` is the root seed."""
+    """Ask the algorithm which models it serves after a round, and check its answer.
+
+    Args:
+        algorithm: The run's algorithm.
+        state: Its state after the round.
+        size: Entries of a model's vector, P.
+        seed: The run's root seed.
+        round_index: The round, from 0.
+
+    Raises:
+        BrokenContract: the answer is no valid `Served`.
+    """
     with own_code(algorithm, "served", generator(seed, "own served", round_index=round_index)):
         return check_served(algorithm, state, size)
 
 
 @dataclass(frozen=True)
 class Federation:
-    """The clients of a run, their algorithm, and which of them take part in each round."""
+    """The clients of a run, their algorithm, and which of them take part in each round.
+
+    All of it follows from the configuration and the data, so nothing of it is stored in a checkpoint.
+    """
 
     algorithm: Algorithm
     layout: Layout
     seed: int
     rounds: int
-    """At most."""
+    """Number of rounds at most."""
     evaluation: Evaluation
     truth_K: Labels
-    """The hidden groups in round 1."""
+    """Hidden group of each client in round 1, shape (K,); only scores and algorithms that may know it read
+    it."""
     participation: Participation
     train_images_K: Sequence[int]
-    """In round 1, as the next."""
+    """Number of training images of each client in round 1."""
     test_images_K: Sequence[int]
+    """Number of test images of each client in round 1."""
     columns: frozenset[str] = frozenset()
-    """Of the records, those that not all runs have."""
+    """Names of the columns of the records that this run has and not all runs have."""
     numbers: tuple[str, ...] = ()
-    """Those of each round that the algorithm's entry declares."""
+    """Names of the numbers of each round that the algorithm's entry declares."""
     run_id: str = ""
     threads: int = 1
+    """Number of threads of the server's computations."""
     weights: str = "none"
     """`RunConfig.weights`."""
     changes: Changes = Changes()
     """Attackers, and clients whose data change."""
     accountant: Accountant = Accountant()
-    """Of privacy; without noise nothing is counted."""
+    """Prices of what clients send, in privacy; without noise nothing is counted."""
     encoder: "Encoder | None" = None
-    """What the algorithm's message asks for."""
+    """The trained encoder that the algorithm's message needs; None: it needs none."""
     has_own_buffers: bool = False
     """Whether clients keep their buffers (`training.buffers: local`)."""
     stop_after: int | None = None
@@ -139,7 +176,17 @@ class Federation:
         encoder: "Encoder | None" = None,
         numbers: tuple[str, ...] = (),
     ) -> "Federation":
-        """Return the federation of a run; `setup` and `truth_K` are what `setup_of` returns."""
+        """Build the federation of a run from its configuration and its dealt data.
+
+        Args:
+            config: The run's configuration.
+            algorithm: The algorithm that the configuration names.
+            setup: What the clients hold, from `setup_of`.
+            truth_K: Hidden group of each client, shape (K,), from `setup_of`.
+            threads: Number of threads of the server's computations; 1 by default.
+            encoder: The trained encoder of the algorithm's message, if it needs one.
+            numbers: Names of the numbers that the algorithm's entry declares.
+        """
         participation = Participation.of(config, truth_K)
         return cls(
             algorithm=algorithm,
@@ -171,22 +218,26 @@ class Federation:
         )
 
     def keep_buffers(self, rule: LocalRule) -> LocalRule:
-        """Return the rule under which clients keep their buffers too, if they do in this run."""
+        """Extend a rule so that clients keep BatchNorm's buffers to themselves, where the run says so.
+
+        A run says so by `training.buffers: local`; else the rule is returned as it is.
+        """
         end = self.layout.num_parameters
         size = self.layout.size
         if not self.has_own_buffers or end == size:
             return rule
-        # A rule that keeps a layer keeps its buffers.
+        # Personal ranges must not overlap: those that reach into the buffers are cut there, and one range
+        # that covers all buffers follows.
         own = [(start, min(stop, end)) for start, stop in rule.personal if start < end]
         return rule.model_copy(update={"personal": (*own, (end, size))})
 
     def served_after(self, state: State, round_index: int) -> Served:
-        """Return what is tested after a round, from 0."""
+        """Find which models are served, and so tested, after a round, from 0."""
         served = served_after(self.algorithm, state, self.layout.size, self.seed, round_index)
         return self.served(served)
 
     def served(self, served: Served) -> Served:
-        """Return what is tested: with each client's own buffers, if they keep them."""
+        """Add each client's own buffers to what is served, if clients keep theirs."""
         adaptation = served.adaptation or Adaptation()
         rule = self.keep_buffers(adaptation.rule)
         if rule is adaptation.rule:
@@ -194,42 +245,58 @@ class Federation:
         return replace(served, adaptation=replace(adaptation, rule=rule))
 
     def begin(self, fresh: Fresh) -> RunState:
-        """Return the run's state before the first round; `fresh` draws initial models."""
+        """Create the run's state before the first round; `fresh` draws initial models.
+
+        Raises:
+            FinalError: the algorithm returns an invalid state.
+        """
         with in_round(0, self.seed):
             rng = generator(self.seed, "init")
             with own_code(self.algorithm, "init", generator(self.seed, "own init")):
                 state = self.algorithm.init(self.layout, len(self.truth_K), fresh, rng)
+            # `init` never gets the hidden groups; only algorithms that may know them use them in `reveal`.
             state = self.checked("init", state)
             return RunState(0, self.checked("reveal", self.algorithm.reveal(state, self.truth_K)))
 
     def checked(self, method: str, state: State) -> State:
-        """Return the state that a method of the algorithm has returned, checked and read-only."""
+        """Check the state that a method of the algorithm has returned, and make its arrays read-only.
+
+        Args:
+            method: Name of the method, for the message.
+            state: What it returned.
+
+        Raises:
+            BrokenContract: shapes, types or values are not those of a state.
+        """
         return check_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
 
     def is_over(self, run_state: RunState) -> bool:
-        """Return whether a run has no further round."""
+        """Check whether a run has no further round: it has done all, or its validation score no longer
+        improves."""
         done = run_state.rounds_done
         best = run_state.best
+        # A round without tests has no score, so it cannot end the run early.
         if self.stop_after is None or best is None or not self.evaluates(done - 1):
             return done == self.rounds
         return done == self.rounds or done - best[0] >= self.stop_after
 
     def evaluates(self, round_index: int) -> bool:
-        """Return whether models are tested in a round, which counts from 0."""
+        """Check whether models are tested in a round, from 0; the last round always tests."""
         return (round_index + 1) % self.evaluation.every == 0 or round_index + 1 == self.rounds
 
     def tests_on_server(self, round_index: int) -> bool:
-        """Return whether local models are tested on the server's set too, in a round that counts from 0."""
+        """Check whether local models are tested on the server's set too, in a round that counts from 0."""
         asked = self.evaluation.local_server
         return self.evaluates(round_index) and (round_index + 1 == self.rounds if asked == "last" else asked)
 
 
 def fresh_models(setup: Setup) -> Fresh:
-    """Return what draws the initial models of a run."""
+    """Make the function that draws the initial models of a run: number -> vector, shape (P,)."""
     return lambda number: initial_vector(setup.model, setup.inputs, setup.num_classes, setup.seed, number)
 
 
 def _encoder_updates(algorithm: Algorithm, participation: Participation) -> Mapping[int, int]:
+    """Count the encoder updates that each client sends before round 1; empty without a federated encoder."""
     message = algorithm.message()
     if message is None or message.encoder is None:
         return {}

@@ -15,17 +15,18 @@ from fedgrid.engine.federation.seeds import generator
 
 @dataclass(frozen=True)
 class Attendance:
-    """The clients that take part in one round, ascending."""
+    """The clients that take part in one round, in ascending order."""
 
     present: tuple[int, ...]
-    """Those that have joined."""
+    """The clients that have joined."""
     newcomers: tuple[int, ...]
     """Those of them whose first round this is: all in the first one."""
     sampled: tuple[int, ...]
-    """Those of them that receive an order; at least one."""
+    """Those of them that may receive an order; at least one."""
     participation: float = 1.0
-    """The share that is sampled, in (0, 1]."""
+    """Share of the present clients that is sampled, in (0, 1]."""
     drops_out: Callable[[int], bool] = lambda client: False
+    """Whether a client sends no reply."""
 
     @property
     def presence(self) -> Presence:
@@ -33,16 +34,18 @@ class Attendance:
         return Presence(self.present, self.sampled, self.participation)
 
     def reached(self, orders: Sequence[Order]) -> list[Order]:
-        """Return the orders of the clients that reply."""
+        """Select the orders of the clients that reply."""
         return [order for order in orders if not self.drops_out(order.client)]
 
 
 @dataclass(frozen=True)
 class Participation:
-    """Partial participation, newcomers and faults; by default every client takes part in every round."""
+    """Partial participation, newcomers and dropouts; by default every client takes part in every round."""
 
     num_clients: int
+    """Number of clients of the federation, K."""
     seed: int
+    """The run's root seed."""
     participation: float = 1.0
     """Share of the present clients that is sampled, in (0, 1]."""
     dropout: float = 0.0
@@ -54,7 +57,7 @@ class Participation:
 
     @classmethod
     def of(cls, config: RunConfig, truth_K: Labels) -> "Participation":
-        """Return that of a run; `truth_K` are the hidden groups at its start."""
+        """Build the participation of a run; `truth_K` are the hidden groups at its start, shape (K,)."""
         others = never_held_out(config.joins, config.faults, config.drift)
         count = num_held_out(config.held_out, config.clients)
         held_out = draw_held_out(truth_K, config.root_seed, count, others)
@@ -68,7 +71,7 @@ class Participation:
         )
 
     def attendance(self, round_index: int) -> Attendance:
-        """Return the clients that take part in a round; `round_index` counts from 0."""
+        """Draw the clients that take part in a round, from 0; the same for the same seed."""
         present = self._present(round_index)
         before = set(self._present(round_index - 1)) if round_index else set()
         newcomers = tuple(client for client in present if client not in before)
@@ -77,6 +80,7 @@ class Participation:
         return Attendance(present, newcomers, sampled, self.participation, drops_out)
 
     def _present(self, round_index: int) -> tuple[int, ...]:
+        """List the clients that have joined by a round and are not held out."""
         return tuple(
             client
             for client in range(self.num_clients)
@@ -84,13 +88,18 @@ class Participation:
         )
 
     def _sampled(self, present: tuple[int, ...], round_index: int) -> tuple[int, ...]:
+        """Draw the clients that may receive an order, ascending."""
+        # Half rounds up. `round` goes to the even number: 2.5 clients would be 2, and 3.5 would be 4.
         size = max(1, floor(self.participation * len(present) + 0.5))
+        # No draw where all are taken, so that full participation needs no generator.
         if size == len(present):
             return present
         rng = generator(self.seed, "participation", round_index=round_index)
         return tuple(sorted(rng.choice(present, size, replace=False).tolist()))
 
     def _drops_out(self, client: int, *, round_index: int) -> bool:
+        """Check whether a client drops out of a round, by a draw of its own that no other client's depends
+        on."""
         if not self.dropout:
             return False
         rng = generator(self.seed, "dropout", client=client, round_index=round_index)
@@ -98,20 +107,32 @@ class Participation:
 
 
 def draw_held_out(truth_K: Labels, seed: int, count: int, others: Collection[int] = ()) -> frozenset[int]:
-    """Return `count` clients that never train; none of `others`.
+    """Draw `count` clients that never train.
 
     A hidden group keeps a client that trains, unless too few clients are left then.
+
+    Args:
+        truth_K: Hidden group of each client, shape (K,).
+        seed: The run's root seed.
+        count: Number of clients to hold out.
+        others: Clients that must not be drawn; by default none.
     """
     clients = [client for client in range(len(truth_K)) if client not in others]
     drawn = generator(seed, "held out").permutation(clients).tolist()
+    # The last client of each group in the drawn order is sorted to the end, and so held out only when no
+    # other is left.
     last_of_groups = {int(truth_K[client]): client for client in drawn}.values()
     return frozenset(sorted(drawn, key=lambda client: client in last_of_groups)[:count])
 
 
 def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int], index: int) -> list[int]:
-    """Return the clients of a federated round of the encoder, ascending; rounds count from 0.
+    """Draw the clients that train the encoder in one of its federated rounds, ascending.
 
-    `present` are the clients that are there in round 1.
+    Args:
+        settings: Those of the encoder, with the share of clients in a round.
+        seed: The run's root seed.
+        present: The clients that are present in round 1 of the run.
+        index: The encoder's round, from 0.
     """
     count = max(1, round(settings.participation * len(present)))
     rng = generator(seed, "encoder clients", round_index=index)
@@ -119,6 +140,7 @@ def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int]
 
 
 def updates_sent(settings: EncoderSettings, seed: int, present: Sequence[int]) -> Mapping[int, int]:
-    """Return how many updates of the encoder each client has sent, of those that have sent any."""
+    """Count the updates of the encoder that each client sends in all its rounds; clients that send none are
+    left out."""
     rounds = range(settings.federated)
     return Counter(client for index in rounds for client in encoder_clients(settings, seed, present, index))

@@ -1,4 +1,4 @@
-"""What is decided before the clients of a round train."""
+"""The plan of a round: who is present, what they say before training, and what they are ordered to train."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who does what in one round."""
+    """Who does what in one round, before anybody trains."""
 
     round_index: int
-    """From 0."""
+    """The round, from 0."""
     attendance: Attendance
+    """Which clients are present and sampled, and which drop out."""
     state: State
-    """The algorithm's, once it has heard the round's messages."""
+    """The algorithm's state, after it has processed the round's messages."""
     meeting: Meeting
+    """The messages that clients sent before training."""
     ordered: Sequence[Order]
-    """What the algorithm asks for, by client."""
+    """The orders that the algorithm has given, by client."""
     orders: Sequence[Order]
-    """Those that are within their client's privacy budget."""
+    """The orders that are within their client's privacy budget."""
     ledger: Ledger
-    """Of the round, with the messages charged."""
+    """The round's account of privacy, with the messages charged."""
 
     @property
     def reached(self) -> list[Order]:
@@ -49,7 +51,7 @@ class Plan:
 
     @property
     def is_out_of_budget(self) -> bool:
-        """Whether none of the clients that are asked can pay, so that the models stay as they are."""
+        """Whether no client with an order can pay for it, so that the models stay as they are."""
         return bool(self.ordered) and not self.orders
 
 
@@ -58,15 +60,15 @@ class Meeting:
     """The messages of one round and what they cost; by default there are none."""
 
     messages: Mapping[int, Payload] = field(default_factory=dict)
-    """By client."""
+    """Payload of each client that sent a message."""
     again: frozenset[int] = frozenset()
     """The clients that had sent one before."""
     up: int = 0
     """Bytes of the messages."""
     encoder: tuple[int, int] = (0, 0)
-    """Bytes of the encoder, down and up: its federated training in round 1, its way to each newcomer."""
+    """Bytes of the encoder, down and up: its federated training in round 1, and its way to each newcomer."""
     durations: tuple[float, ...] = ()
-    """Seconds of each message."""
+    """Seconds that each message took."""
 
     @classmethod
     def of(
@@ -77,11 +79,21 @@ class Meeting:
         encoder: Encoder | None,
         round_index: int,
     ) -> Meeting:
-        """Return what the speakers have said, in their order; `round_index` counts from 0."""
+        """Collect the messages of a round and count their bytes.
+
+        Args:
+            speakers: The clients that sent a message.
+            described: Their messages, in the same order.
+            newcomers: The clients in whose first round this is; each of them needs the encoder.
+            encoder: The trained encoder that messages are made with; None: there is none.
+            round_index: The round, from 0.
+        """
         messages = {client: said.payload for client, said in zip(speakers, described, strict=True)}
         read_only(array for payload in messages.values() for array in payload.values())
         of_encoder = (0, 0)
         if encoder is not None:
+            # Training the encoder took place before round 1, so its bytes belong there; later rounds only
+            # send it to newcomers.
             down, up = (encoder.bytes_down, encoder.bytes_up) if round_index == 0 else (0, 0)
             of_encoder = down + encoder.num_bytes * len(newcomers), up
         return cls(
@@ -93,7 +105,8 @@ class Meeting:
         )
 
     def seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:
-        """Return mean seconds of a message, and of an epoch of the clients that were trained here."""
+        """Average the seconds of a message, and of a local epoch of the clients that this run trained
+        itself."""
         epochs = [report.epoch_seconds for report in trained]
         return {
             "message_seconds": fmean(self.durations) if self.durations else None,
@@ -102,19 +115,28 @@ class Meeting:
 
 
 def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
-    """Return the plan of the next round; clients of `pool` send their messages.
+    """Plan the next round; clients of `pool` send their messages for it.
+
+    Args:
+        federation: What stays the same in every round.
+        run_state: The run after its last round; only read.
+        pool: Where the clients are.
 
     Raises:
         BrokenContract: the algorithm's state or orders are impossible.
         FinalError: no client can pay for round 1.
     """
+    # 1. Who is there: a pure function of the run's seed and the round.
     round_index = run_state.rounds_done
     attendance = federation.participation.attendance(round_index)
     ledger = Ledger(federation.accountant, run_state.spent_K, len(federation.truth_K), round_index)
+    # 2. What the algorithm learns before training: changed hidden groups, if it may know them, and messages,
+    # which cost privacy.
     state = _reveal(federation, freeze(run_state.state), round_index)
     state, meeting = _meet(federation, state, attendance, ledger, pool, round_index)
     ledger.charge(meeting.messages, meeting.again)
     algorithm = federation.algorithm
+    # 3. What it orders. The engine adds that buffers stay with the clients, whatever the rule.
     presence = attendance.presence
     rng = generator(federation.seed, "orders", round_index=round_index)
     own_rng = generator(federation.seed, "own orders", round_index=round_index)
@@ -124,11 +146,12 @@ def plan_round(federation: Federation, run_state: RunState, pool: Pool) -> Plan:
         replace(order, rule=federation.keep_buffers(order.rule))
         for order in check_orders(algorithm, orders, len(state.models), presence)
     ]
+    # 4. What clients can pay for, after their messages have been charged.
     return Plan(round_index, attendance, state, meeting, ordered, ledger.affordable(ordered), ledger)
 
 
 def _reveal(federation: Federation, state: State, round_index: int) -> State:
-    """Return the state of an algorithm that is told the hidden groups, once clients have moved."""
+    """Tell the algorithm the hidden groups again in a round in which clients move; most ignore them."""
     if not federation.changes.begins(round_index):
         return state
     now_K, before_K = (
@@ -140,13 +163,18 @@ def _reveal(federation: Federation, state: State, round_index: int) -> State:
 def _meet(
     federation: Federation, state: State, attendance: Attendance, ledger: Ledger, pool: Pool, round_index: int
 ) -> tuple[State, Meeting]:
-    """Return the state that has heard the messages of newcomers, or of all that are met again."""
+    """Collect the messages of newcomers, or of all who can pay if the algorithm meets again, and give them to
+    it.
+
+    Returns the algorithm's state after that, and the messages.
+    """
     algorithm = federation.algorithm
     message = federation.algorithm.message()
     again = algorithm.meets_again(round_index)
     speakers = ledger.can_pay(attendance.present) if again else attendance.newcomers
     if message is None or not speakers:
         return state, Meeting()
+    # A client whose data have changed describes those that it holds in this round.
     message = message.model_copy(update={"round_index": round_index})
     described = pool.describe(speakers, message, federation.encoder)
     meeting = Meeting.of(speakers, described, attendance.newcomers, federation.encoder, round_index)

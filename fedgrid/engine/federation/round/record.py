@@ -1,6 +1,6 @@
-"""What a round leaves in the records: its row, its clients' rows, its times, its warnings.
+"""The records of a round: its row, its clients' rows, its times and its warnings.
 
-`fedgrid.record_columns` declares the columns of these numbers. The rest follows: the curve of
+`fedgrid.record_columns` declares the columns of these numbers. The rest follows from there: the curve of
 `tracking.scoring.scores`, the MLflow metric, and the row of the reference's page of scores.
 """
 
@@ -53,8 +53,11 @@ class RoundRecord:
     """The rows of one round; `record_columns` declares their columns."""
 
     round: Mapping[str, Any]
+    """The row of `rounds.parquet`."""
     clients: Sequence[Mapping[str, Any]]
+    """The rows of `clients.parquet`, by client."""
     timing: Mapping[str, Any]
+    """The row of `timings.parquet`."""
     warnings: tuple[str, ...]
     """Lines for `log.txt`; `round` has their number."""
 
@@ -67,12 +70,22 @@ def round_row(
     state: State,
     diagnostics: Diagnostics,
 ) -> dict[str, Any]:
-    """Return the row of `rounds.parquet`; `state` is that after the round."""
+    """Build the row of `rounds.parquet`.
+
+    Args:
+        federation: Says which columns the run has.
+        plan: That of the round.
+        reports: Those of the clients that replied.
+        updates: The usable updates.
+        state: The algorithm's, after the round.
+        diagnostics: What its step reported.
+    """
     bytes_down, bytes_up = _traffic(federation, plan, reports)
     excluded = len(_excluded(reports))
     row: dict[str, Any] = {
         "round": plan.round_index + 1,
         "temperature": temperature(updates.cosine_distances_KK) if updates.clients else None,
+        # Clients that are held out are in no cluster yet; their label is only a place holder.
         "clusters": len(np.unique(np.delete(state.labels_K, sorted(federation.participation.held_out)))),
         "clustered": diagnostics.clustered,
         "bytes_down": bytes_down,
@@ -95,9 +108,10 @@ def round_row(
 
 
 def _centralised(updates: Updates, before: State, after: State) -> dict[str, float]:
-    """Return the numbers of the split with one client; `grids.epsilons.rules` says what they are for.
+    """Measure the update and the weights of a run in which one client holds everything.
 
-    Norms of the only client's update are as Sattler's test takes them of a mean.
+    `grids.epsilons.rules` says what these numbers are for. Norms of the only client's update are as Sattler's
+    test takes them of a mean.
     """
     [update] = updates.vectors()
     layout = updates.layout
@@ -114,7 +128,7 @@ def _centralised(updates: Updates, before: State, after: State) -> dict[str, flo
 
 
 def _own_values(returned: Mapping[str, float], declared: Collection[str]) -> dict[str, float | None]:
-    """Return the numbers that an algorithm's entry declares, None for one that is missing or not finite.
+    """Select the numbers that an algorithm's entry declares, None for one that is missing or not finite.
 
     Raises:
         ValueError: the algorithm returned one that its entry does not declare.
@@ -136,9 +150,15 @@ def client_rows(
     diagnostics: Diagnostics,
     tests: ModelTests,
 ) -> list[dict[str, Any]]:
-    """Return the rows of `clients.parquet`, by client, null where it was not trained or not tested.
+    """Build the rows of `clients.parquet`, by client, null where a client was not trained or not tested.
 
-    `state` is that after the round.
+    Args:
+        federation: Says which columns the run has.
+        plan: That of the round.
+        reports: Those of the clients that replied.
+        state: The algorithm's, after the round.
+        diagnostics: What its step reported.
+        tests: Tests of the served models, by client.
     """
     sent = {report.client: report for report in reports}
     parts = _parts(federation, plan, reports)
@@ -180,13 +200,15 @@ def client_rows(
 def _test_columns(
     federation: Federation, reports: Sequence[TrainReport], tests: ModelTests
 ) -> list[dict[str, Any]]:
-    """Return the columns of each client's tests; a test that several clients share is scored once."""
+    """Build the columns of each client's tests; a test that several clients share is scored once."""
     local = {report.client: (report.local, report.local_server) for report in reports}
     names = (*TESTS, *GLOBAL_TESTS) if federation.evaluation.global_model else TESTS
     by_client: list[Mapping[str, Counts | None]] = [
         {**dict(zip(TESTS, local.get(client, ()), strict=False)), **tests.get(client, {})}
         for client in range(len(federation.truth_K))
     ]
+    # By identity: clients of one cluster with one test set hold the very same counts, and scoring is the
+    # costly part.
     distinct = {id(counts): counts for given in by_client for counts in given.values() if counts is not None}
     results = dict(zip(distinct, scores(list(distinct.values())), strict=True))
     predicted = (R2,) if TARGET in federation.columns else ()
@@ -194,6 +216,7 @@ def _test_columns(
     nothing = dict.fromkeys((*SCORES, *further))
 
     def columns(given: Mapping[str, Counts | None]) -> dict[str, Any]:
+        """Fill the columns of one client, null for tests that it has not made."""
         return {
             f"{test}_{score}": value
             for test in names
@@ -205,7 +228,14 @@ def _test_columns(
 
 
 def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> dict[str, Any]:
-    """Return the row of `timings.parquet` at the round's end."""
+    """Build the row of `timings.parquet` at the round's end.
+
+    Args:
+        run_id: That of this run.
+        plan: That of the round.
+        work: The round's work at the clients.
+        watch: It has measured the round's steps.
+    """
     slowest = max(work.trained, key=lambda report: report.seconds, default=None)
     peaks = [own_peak(), *(report.peak_memory for report in work.trained)]
     seconds = watch.worked
@@ -221,6 +251,7 @@ def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> 
         "reached_clients": work.num_reached,
         "trained_clients": len(work.trained),
         "waited_seconds": watch.waiting,
+        # What the round would have taken without the cache: it makes runs comparable that shared rounds.
         "uncached_seconds": seconds + work.saved_seconds,
         "ended_ms": int(time.time() * 1000),
         **plan.meeting.seconds(work.trained),
@@ -228,17 +259,19 @@ def timing_row(run_id: str, plan: Plan, work: ClientRound, watch: Stopwatch) -> 
 
 
 def warnings_of(number: int, reports: Sequence[TrainReport], diagnostics: Diagnostics) -> tuple[str, ...]:
-    """Return a round's warnings in words; `number` counts from 1."""
+    """Format a round's warnings as lines for the log; `number` counts from 1."""
     notes = [f"client {client} left out, its update is NaN or infinite" for client in _excluded(reports)]
     return tuple(f"round {number}: {note}" for note in (*notes, *diagnostics.warnings))
 
 
 def _excluded(reports: Sequence[TrainReport]) -> list[int]:
+    """List the clients whose update is unusable."""
     return [report.client for report in reports if not report.usable]
 
 
 def _parts(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> dict[int, str]:
-    """Return, by client, its part in the round, one of `record_columns.PARTS`."""
+    """Name each client's part in the round, one of `record_columns.PARTS`."""
+    # Later lines are narrower and win: present, ordered, able to pay, replied.
     parts = dict.fromkeys(plan.attendance.present, "not asked")
     parts |= {order.client: "spent" for order in plan.ordered}
     parts |= {order.client: "dropped" for order in plan.orders}
@@ -247,11 +280,13 @@ def _parts(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -
 
 
 def _traffic(federation: Federation, plan: Plan, reports: Sequence[TrainReport]) -> tuple[int, int]:
+    """Count the bytes that the server sends and receives in a round, messages and encoder included."""
     by_client = {
         order.client: federation.algorithm.traffic(order, federation.layout) for order in plan.orders
     }
     up = 0
     for report in reports:
+        # An algorithm may declare what its order's reply takes, as where it needs less than the engine sends.
         declared = by_client[report.client].up
         up += report.bytes_up if declared is None else declared
     down = sum(traffic.down for traffic in by_client.values())

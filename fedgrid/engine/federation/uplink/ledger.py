@@ -1,4 +1,4 @@
-"""What the clients of a run spend of their privacy in one round, and what they can still pay for.
+"""The privacy that the clients of a run spend in one round, and what they can still pay for.
 
 With a budget (`privacy.epsilon`) a client whose epsilon would rise above it sends nothing any more. Each
 client has its own, so a newcomer begins with all of it. A run goes on until its last round: once no client
@@ -35,15 +35,20 @@ from fedgrid.engine.federation.uplink.replies import covered
 from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 
 ORDERS = np.array([1 + tenths / 10 for tenths in range(1, 100)] + list(range(12, 64)))
-"""Of the Renyi divergences, as in opacus."""
+"""Orders of the Renyi divergences, as in opacus."""
 Spent: TypeAlias = NDArray[np.float64]
 """Squared distances so far, shape (K,); infinite once a client has sent something that no noise covers."""
 
 
 def epsilon(spent: float, delta: float) -> float:
-    """Return the least epsilon at `delta` of a Gaussian mechanism with this squared distance, at `ORDERS`."""
+    """Compute the least epsilon of a Gaussian mechanism with this squared distance, over all `ORDERS`.
+
+    0 and infinity stay as they are; with `delta` of the usual size nothing is below 0.
+    """
     if not 0 < spent < inf:
         return float(spent)
+    # Corollary 3 of Mironov: at order a the divergence is a times the squared distance, halved. The next line
+    # is Theorem 21 of Balle et al.; any order gives a valid epsilon, so the least is taken.
     divergences = ORDERS * spent / 2
     epsilons = divergences + np.log1p(-1 / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
     return max(0.0, float(epsilons.min()))
@@ -51,30 +56,38 @@ def epsilon(spent: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class Accountant:
-    """What each thing that a client sends costs in a run with noise; a `Ledger` adds it up."""
+    """Prices of all that a client sends in a run with noise; a `Ledger` adds them up."""
 
     privacy: Privacy = Privacy()
     uplink: Sequence[UplinkStep] = ()
     seed: int = 0
-    """Of the run."""
+    """The run's root seed."""
     sends: bool = True
+    """Whether clients send updates at all; an algorithm of local training only has none."""
     message: Message | None = None
-    """What clients say about their data before their first round."""
+    """The message about their data that clients send before their first round; None: they send none."""
     encoder_updates: Mapping[int, int] = field(default_factory=dict)
-    """How many updates of its encoder each client has sent before the first round."""
+    """Number of updates of the encoder that each client has sent before the first round."""
 
     @property
     def scale(self) -> float:
-        """How far the data of one client can move what is clipped, in clips."""
+        """Distance that the data of one client can move what is clipped, in clips."""
+        # A replaced update can lie on the other side of the ball that the clip draws around zero: twice as
+        # far.
         return 2.0 if self.privacy.neighbours == "replaced" else 1.0
 
     def charges(
         self, messages: Mapping[int, Payload], round_index: int, again: Collection[int] = ()
     ) -> dict[int, float]:
-        """Return, by client, the squared distance of what it has sent before a round (from 0) trains.
+        """Compute the squared distance of what each client has sent before a round trains.
 
         That is its message, unless the server is trusted, and before the first round its updates of the
-        encoder, of which all clients get the mean. The clients of `again` had sent a message before.
+        encoder, of which all clients get the mean.
+
+        Args:
+            messages: Payload of each client that has sent a message.
+            round_index: The round, from 0.
+            again: The clients that had sent a message before; by default none.
         """
         if self.message is None:
             return {}
@@ -91,14 +104,18 @@ class Accountant:
 
     @property
     def uncovered(self) -> str:
-        """What clients do before they train that no noise covers."""
+        """What clients do before they train that no noise covers, as a verb phrase for a warning."""
         encoder = None if self.message is None else self.message.encoder
         if self.encoder_updates and encoder is not None and not encoder.noise:
             return "train the encoder (algorithm.encoder.noise is 0)"
         return "describe their data"
 
     def distances(self, orders: Iterable[Order]) -> dict[int, float]:
-        """Return, by client, the distance of what its order has it send, in deviations of its noise."""
+        """Compute the distance of what each client's order has it send, in deviations of its noise.
+
+        An update and the rule's k other arrays are each clipped and noised alone, so their distances add up
+        as sqrt(1 + k).
+        """
         noise = noise_of(self.uplink)
         return {
             order.client: inf if order.tells_fit else sqrt(1 + len(covered(order.rule, self.uplink))) / noise
@@ -107,7 +124,11 @@ class Accountant:
 
 
 class Ledger:
-    """What one round costs. Without noise nothing is counted, and every client can pay."""
+    """What one round costs each client. Without noise nothing is counted, and every client can pay.
+
+    Its methods are called in this order: `can_pay`, `charge`, `affordable` while the round is planned,
+    `settle` after the server has aggregated, then `of_round` and `of_clients` for the records.
+    """
 
     def __init__(
         self, accountant: Accountant, spent_K: Spent | None, num_clients: int, round_index: int
@@ -119,10 +140,13 @@ class Ledger:
         self._before_K = spent_K
         self._charges: Mapping[int, float] = {}
         self.spent_K: Spent | None = None
-        """What each client has spent so far; None without noise."""
+        """What each client has spent so far, shape (K,); None without noise."""
         self.noise: CentralNoise | None = None
-        """What the server adds to the round's means; None if the clients add noise, or if there is none."""
+        """The noise that the server adds to the round's means; None if the clients add theirs, or if there is
+        none."""
         if is_private(accountant.uplink, self._privacy):
+            # A copy: the state of the round before must stay as it is, because a failed round starts again
+            # from it.
             self.spent_K = np.zeros(num_clients) if spent_K is None else spent_K.copy()
         clip = clip_of(accountant.uplink)
         multiplier = self._privacy.central_noise
@@ -130,7 +154,7 @@ class Ledger:
             self.noise = CentralNoise(multiplier, clip, accountant.seed, round_index)
 
     def can_pay(self, clients: Sequence[int]) -> Sequence[int]:
-        """Return those of `clients` that can pay for one more message."""
+        """Select those of `clients` that can pay for one more message."""
         message = self._accountant.message
         if self._privacy.epsilon is None or message is None:
             return clients
@@ -143,7 +167,7 @@ class Ledger:
         self._add(self._charges)
 
     def affordable(self, orders: Sequence[Order]) -> Sequence[Order]:
-        """Return the orders that leave their client within its budget.
+        """Select the orders that leave their client within its budget.
 
         Raises:
             FinalError: in the first round, if no client can pay for it.
@@ -165,13 +189,17 @@ class Ledger:
     def settle(self, orders: Sequence[Order], replied: Iterable[int]) -> tuple[str, ...]:
         """Charge the round's updates, once the server has aggregated them; return warnings.
 
-        `replied` are the clients that have sent something, usable or not.
+        Args:
+            orders: Those of the round, within budget.
+            replied: The clients that have sent something, usable or not.
         """
         if self.spent_K is None:
             return ()
         if self.noise is None:
-            asked = {order.client: order for order in orders}
-            distances = self._accountant.distances([asked[client] for client in replied])
+            by_client = {order.client: order for order in orders}
+            # Noise at the clients: each one that replied pays. Noise at the server: each one in a mean that
+            # it released.
+            distances = self._accountant.distances([by_client[client] for client in replied])
         else:
             distances = self.noise.spent()
         scale = self._accountant.scale
@@ -179,13 +207,14 @@ class Ledger:
         return (*self._uncovered(orders), *self._exhausted(orders))
 
     def of_round(self) -> Mapping[str, float]:
-        """Return the columns of the round's row, after `settle`: the largest epsilon of any client."""
+        """Build the columns of the round's row, after `settle`: the largest epsilon of any client."""
         if self.spent_K is None:
             return {}
         return {EPSILON: epsilon(float(self.spent_K.max()), self._privacy.delta)}
 
     def of_clients(self, labels_K: Labels) -> Sequence[Mapping[str, float]]:
-        """Return the columns of the clients' rows, after `settle`: its epsilon, and its cluster's as one.
+        """Build the columns of the clients' rows, after `settle`: a client's epsilon, and that of its cluster
+        as one.
 
         Members of a cluster that each add noise of their own spend the sum of their squares. Under the
         server's noise their distances add up at most, as they do for members of equal weight that took part
@@ -203,17 +232,19 @@ class Ledger:
         ]
 
     def _add(self, squares: Mapping[int, float]) -> None:
+        """Add squared distances to what clients have spent; without noise nothing happens."""
         if self.spent_K is not None:
             for client, squared in squares.items():
                 self.spent_K[client] += squared
 
     def _after(self, client: int, squared: float) -> float:
-        """Return a client's epsilon once it has moved what is released by this many deviations, squared."""
+        """Compute a client's epsilon if it moves what is released by this many deviations, squared, in
+        clips."""
         assert self.spent_K is not None, "a budget needs noise"
         return epsilon(float(self.spent_K[client]) + self._accountant.scale**2 * squared, self._privacy.delta)
 
     def _after_updates(self, orders: Sequence[Order]) -> dict[int, float]:
-        """Return each client's epsilon once it has sent what its order asks for."""
+        """Compute each client's epsilon if it sends what its order demands."""
         costs = self._accountant.distances(orders)
         clients = [order.client for order in orders]
         return {client: self._after(client, costs.get(client, 0.0) ** 2) for client in clients}

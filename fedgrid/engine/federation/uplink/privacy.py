@@ -1,4 +1,4 @@
-"""Differential privacy of a run: its settings, what does not go with them, and noise that the server adds."""
+"""Differential privacy of a run: its settings, what conflicts with them, and noise that the server adds."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -33,7 +33,7 @@ class Privacy(Section):
 
 
 def is_private(uplink: Sequence[UplinkStep], privacy: Privacy) -> bool:
-    """Return whether there is noise anywhere, so that epsilons are recorded."""
+    """Check whether there is noise anywhere, so that epsilons are recorded."""
     return bool(noise_of(uplink) or privacy.central_noise)
 
 
@@ -45,9 +45,15 @@ def problem(
     inputs: Inputs,
     num_classes: int,
 ) -> str | None:
-    """Return in one line what of a run does not go with its noise, and what to set; None if all does.
+    """Find what in a run conflicts with its noise; return one line with what to set, or None if all fits.
 
-    `averages_updates` is the algorithm's trait.
+    Args:
+        uplink: The steps between client and server.
+        privacy: The run's settings of privacy.
+        averages_updates: The algorithm's trait: whether its models are means of updates.
+        model: Name of the model.
+        inputs: What an example is.
+        num_classes: Number of classes, L.
     """
     if privacy.central_noise and clip_of(uplink) is None:
         return (
@@ -80,7 +86,9 @@ def problem(
 
 
 def _first_buffer(model: str, inputs: Inputs, num_classes: int) -> str | None:
-    # Only here, so that runs without noise are configured without torch.
+    """Find the name of the model's first buffer, None if it has none."""
+    # Imported only here, so that runs without noise are configured without torch, which takes seconds to
+    # load.
     from fedgrid.engine.federation.models.flat_vectors import layout
 
     of_model = layout(model, inputs, num_classes)
@@ -88,11 +96,11 @@ def _first_buffer(model: str, inputs: Inputs, num_classes: int) -> str | None:
 
 
 class CentralNoise:
-    """The noise of one round, and which clients' updates it has covered how often.
+    """The server's noise of one round, and how far each client has moved what was released with it.
 
     With the shares w_i of a group, the mean moves by at most C w_i / sum(w) if client i's update becomes
-    zero; the noise has the standard deviation M C max(w) / sum(w), which for equal weights is that of
-    McMahan et al. 2018, Algorithm 1: M C on the sum.
+    zero; the noise has the standard deviation M C max(w) / sum(w), which for equal weights is that of McMahan
+    et al. 2018, Algorithm 1: M C on the sum.
     """
 
     def __init__(self, multiplier: float, clip: float, seed: int, round_index: int) -> None:
@@ -113,6 +121,8 @@ class CentralNoise:
         if output != UPDATE:
             raise ValueError(f"privacy.central_noise cannot cover means of {output}, which no clip bounds")
         weights = [1.0] * len(group) if shares is None else list(shares)
+        # The noise is named by the group and its weights, not by a counter: whether a mean was computed
+        # before, or comes from the cache, changes no bit, and a mean that is released twice is paid for once.
         name = sha256(repr((list(map(int, group)), weights)).encode()).hexdigest()[:16]
         self._released[name] = {
             client: weight / max(weights) / self._multiplier
@@ -123,7 +133,8 @@ class CentralNoise:
         return np.asarray(mean_P + scale * rng.standard_normal(len(mean_P), np.float32), np.float32)
 
     def spent(self) -> dict[int, float]:
-        """Return, by client, how far it has moved what was released: in standard deviations of the noise."""
+        """Compute how far each client has moved all that was released, in standard deviations of the
+        noise."""
         squares: dict[int, float] = {}
         for released in self._released.values():
             for client, distance in released.items():

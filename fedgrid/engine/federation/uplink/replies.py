@@ -1,4 +1,4 @@
-"""A client's whole reply on its way to the server: the update, and what its local rule sends beside it.
+"""A client's whole reply on its way to the server: the update, and other arrays that its local rule sends.
 
 What a client keeps to itself, its personal entries, is not sent. A rule's arrays take the uplink's steps like
 an update of their own, except where the uplink only clips, and those that the rule declares `public`.
@@ -18,7 +18,7 @@ from fedgrid.algorithms.updates.source import UPDATE, Vector
 from fedgrid.engine.federation.uplink.steps import Clip, Noise, Sent, UplinkStep, send
 
 RESIDUAL = "uplink_residual"
-"""The name, in a client's memory, of what `topk` has not sent of its updates yet; of outputs with `/NAME`."""
+"""Name, in a client's memory, of what `topk` has not sent of its updates yet; of an output with `/NAME`."""
 
 
 def send_reply(
@@ -30,16 +30,17 @@ def send_reply(
     num_parameters: int,
     rng_of: Callable[[str], np.random.Generator],
 ) -> dict[str, Sent]:
-    """Return what reaches the server of a client's training, by name: the update as `UPDATE`, each output.
+    """Send a client's reply through the uplink; return what reaches the server: the update as `UPDATE`, each
+    output.
 
     Args:
-        update: the whole one, float32, shape (P,); what is sent of it is 0 where entries are personal.
-        outputs: the rule's arrays.
-        rule: says which entries are personal, and which arrays are public.
-        memory: the client's, with its residuals of earlier rounds.
-        uplink: the steps.
+        update: The complete update, float32, shape (P,); what is sent of it is 0 where entries are personal.
+        outputs: The rule's arrays, by name.
+        rule: Says which entries are personal, and which arrays are public.
+        memory: The client's, with its residuals of earlier rounds.
+        uplink: The steps, in their order.
         num_parameters: W.
-        rng_of: returns the generator of a purpose, for this client and round.
+        rng_of: Makes the generator of a purpose, for this client and round.
     """
     if not (uplink or rule.personal):  # Most runs: no generator is made.
         received = {name: Sent(array, array.nbytes) for name, array in outputs.items()}
@@ -48,6 +49,8 @@ def send_reply(
     for start, stop in rule.personal:
         shared[start:stop] = False
     count = int(np.count_nonzero(shared[:num_parameters]))
+    # Personal entries are cut out before the steps: they would take part in the norm that is clipped, and in
+    # the largest entries.
     own = update[shared] if rule.personal else update
     sent = send(own, uplink, count, rng_of("uplink"), memory.get(RESIDUAL))
     if rule.personal:
@@ -66,25 +69,31 @@ def send_reply(
 
 
 def residuals(received: Mapping[str, Sent]) -> dict[str, Vector]:
-    """Return what was not sent yet, by its names in the client's memory, for its next round."""
+    """Collect what was not sent yet, by its names in the client's memory, for its next round."""
     return {
         _residual_name(name): sent.residual for name, sent in received.items() if sent.residual is not None
     }
 
 
 def _residual_name(name: str) -> str:
+    """Build the name of an array's residual in the client's memory."""
     return RESIDUAL if name == UPDATE else f"{RESIDUAL}/{name}"
 
 
 def covered(rule: LocalRule, uplink: Sequence[UplinkStep]) -> tuple[str, ...]:
-    """Return the names of the rule's arrays that take the steps."""
+    """List the names of the rule's arrays that take the uplink's steps."""
+    # A clip alone protects nothing, so the arrays stay as they are.
     if all(isinstance(step, Clip) for step in uplink):
         return ()
     return tuple(name for name in rule.outputs if name not in rule.public)
 
 
 def _is_sendable(array: NDArray[Any], name: str, uplink: Sequence[UplinkStep]) -> bool:
-    """Return whether an array can take the steps: only float32 can."""
+    """Check whether an array can take the steps: only float32 can.
+
+    Raises:
+        ValueError: it cannot, and noise would have to cover it.
+    """
     if array.dtype == np.float32:
         return True
     if any(isinstance(step, Noise) for step in uplink):

@@ -1,8 +1,8 @@
-"""What happens to an update on its way to the server: steps taken where the client is, in their order.
+"""The steps of an update on its way to the server, taken where the client is, in their order.
 
-The server, and so every clusterer, sees only what was sent. A step is a section with one key, as in
-`uplink: [{clip: 1.0}, {noise: 0.5}, {topk: 0.1}, {quantise: 4}]`; a new one is a class here and a name in
-`STEPS`. The last two encode: what reaches the server is decoded from the bytes that are counted.
+The server, and so every clusterer, sees only what was sent. A step is a section with one key, as in `uplink:
+[{clip: 1.0}, {noise: 0.5}, {topk: 0.1}, {quantise: 4}]`; a new one is a class here and a name in `STEPS`. The
+last two encode: what reaches the server is decoded from the bytes that are counted.
 
 Shapes: P entries of a state vector, of which W are parameters.
 """
@@ -24,14 +24,14 @@ from fedgrid.engine.federation.uplink.encoding import Places, dequantise, pack_p
 
 @dataclass(frozen=True)
 class Sent:
-    """An update on its way, or another array of a reply."""
+    """An update, or another array of a reply, between client and server."""
 
     update: Vector
-    """As the server will decode it, shape (P,)."""
+    """The array as the server will decode it, shape (P,)."""
     num_bytes: int
-    """Size of its encoding."""
+    """Size of its encoding in bytes."""
     clip: float | None = None
-    """The largest norm that the parameters may have had before any noise; None: any."""
+    """Largest norm that the parameters may have had before any noise; None: any."""
     places: Places | None = None
     """Which parameters are sent, ascending; None: all."""
     residual: Vector | None = None
@@ -44,19 +44,26 @@ class UplinkStep(Section):
 
     @abstractmethod
     def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
-        """Return what is sent on. `num_parameters` is W; `rng` is seeded by (run, client, round)."""
+        """Apply the step to what the step before it sends on; called by `send` for each reply of each round.
+
+        Args:
+            sent: The array so far.
+            num_parameters: W.
+            rng: Seeded by run, client and round.
+        """
 
 
 class Clip(UplinkStep):
-    """Scales the parameters' update down to a Euclidean norm; BatchNorm's buffers are sent as they are."""
+    """Scale the parameters' update down to a Euclidean norm; BatchNorm's buffers are sent as they are."""
 
     clip: Annotated[float, Field(gt=0)]
     """The largest norm that passes unchanged."""
 
     def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
-        """Return the update with at most that norm; one that is not finite stays as it is."""
+        """Scale the update down to at most that norm; one that is not finite stays as it is."""
         sent = replace(sent, clip=self.clip)
         parameters = sent.update[:num_parameters]
+        # In float64: a sum of millions of float32 squares would lose the digits that decide whether to clip.
         norm = float(np.sqrt(np.square(parameters, dtype=np.float64).sum()))
         if not np.isfinite(norm) or norm <= self.clip:
             return sent
@@ -66,7 +73,7 @@ class Clip(UplinkStep):
 
 
 class Noise(UplinkStep):
-    """Adds independent Gaussian noise to each parameter: the Gaussian mechanism, at the client.
+    """Add independent Gaussian noise to each parameter: the Gaussian mechanism, at the client.
 
     Source: McMahan, Ramage, Talwar, Zhang, Learning Differentially Private Recurrent Language Models, ICLR
     2018, arXiv:1710.06963, Algorithm 1, whose noise the server adds to a sum. What it costs: `ledger`.
@@ -76,7 +83,7 @@ class Noise(UplinkStep):
     """The noise multiplier: standard deviation in units of the clip before it. 0 changes nothing."""
 
     def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
-        """Return the update with noise; of one that is not finite, which no clip bounds, only NaN is sent."""
+        """Add noise to the update; of one that is not finite, which no clip bounds, only NaN is sent."""
         if not self.noise:
             return sent
         if sent.clip is None:
@@ -91,7 +98,7 @@ class Noise(UplinkStep):
 
 
 class TopK(UplinkStep):
-    """Sends the parameters of the largest magnitude; what is not sent is added to the next round's update.
+    """Send the parameters of the largest magnitude; what is not sent is added to the next round's update.
 
     Source: Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018, arXiv:1809.07599, Algorithm 1.
     """
@@ -100,13 +107,14 @@ class TopK(UplinkStep):
     """Share of the parameters that are sent, rounded up; 1 changes nothing."""
 
     def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
-        """Return the largest entries, of equal ones the first, and the rest as the residual."""
+        """Select the largest entries, of equal ones the first; the rest becomes the residual."""
         count = ceil(self.topk * num_parameters)
         due = sent.update[:num_parameters]
         if sent.residual is not None:
             due = due + sent.residual
         if count == num_parameters or not np.isfinite(due).all():
             return sent
+        # Encoded and decoded again, here and in `Quantise`: what is counted is what the server gets.
         data = pack_places(largest(due, count), num_parameters)
         places = unpack_places(data, num_parameters, count)
         update = sent.update.copy()
@@ -119,13 +127,13 @@ class TopK(UplinkStep):
 
 
 class Quantise(UplinkStep):
-    """Rounds the parameters that are sent to a few levels, at random and without bias."""
+    """Round the parameters that are sent to a few levels, at random and without bias."""
 
     quantise: Annotated[int, Field(ge=1, le=8, strict=True)]
     """Bits of a parameter. Each 512 of them have their own levels, which take 8 bytes more."""
 
     def apply(self, sent: Sent, num_parameters: int, rng: np.random.Generator) -> Sent:
-        """Return the rounded update; one that is not finite stays as it is."""
+        """Round the update; one that is not finite stays as it is."""
         places: Places | slice = slice(num_parameters) if sent.places is None else sent.places
         values = sent.update[places]
         if not np.isfinite(values).all():
@@ -139,11 +147,15 @@ class Quantise(UplinkStep):
 
 
 STEPS: Mapping[str, type[UplinkStep]] = {"clip": Clip, "noise": Noise, "topk": TopK, "quantise": Quantise}
-"""By their keys, in the only order that they may stand in."""
+"""Steps by their keys, in the only order that they may stand in."""
 
 
 def _parse_step(given: object) -> object:
-    """Return the step that a mapping with one key of `STEPS` describes."""
+    """Parse a step from a mapping with one key of `STEPS`.
+
+    Raises:
+        ValueError: it is no such mapping.
+    """
     if isinstance(given, UplinkStep):
         return given
     if not isinstance(given, Mapping) or len(given) != 1 or next(iter(given)) not in STEPS:
@@ -153,7 +165,7 @@ def _parse_step(given: object) -> object:
 
 
 def in_order(uplink: "Sequence[Step]") -> "Sequence[Step]":
-    """Return the steps, if their order makes sense.
+    """Check that the order of the steps makes sense, and return them.
 
     Raises:
         ValueError: noise without a clip, a step that stands after one that it must come before, or twice.
@@ -178,12 +190,13 @@ Uplink = Annotated[tuple[Step, ...], AfterValidator(in_order)]
 
 
 def noise_of(uplink: Sequence[UplinkStep]) -> float:
-    """Return the noise multiplier, 0 without noise."""
+    """Find the noise multiplier of the steps, 0 without noise."""
     return next((step.noise for step in uplink if isinstance(step, Noise)), 0.0)
 
 
 def clip_of(uplink: Sequence[UplinkStep]) -> float | None:
-    """Return the norm that bounds an update, None if nothing does."""
+    """Find the norm that bounds an update, None if nothing does."""
+    # Reversed: the last clip is the one that holds for what is sent.
     return next((step.clip for step in reversed(uplink) if isinstance(step, Clip)), None)
 
 
@@ -194,9 +207,14 @@ def send(
     rng: np.random.Generator,
     residual: Vector | None = None,
 ) -> Sent:
-    """Return an update as it reaches the server after all steps, float32, shape (P,), and its size.
+    """Send an update through all steps; return it as it reaches the server, and its size.
 
-    `residual` is what earlier rounds did not send, shape (W,).
+    Args:
+        update: Float32, shape (P,).
+        uplink: The steps, in their order.
+        num_parameters: W.
+        rng: Seeded by run, client and round.
+        residual: What earlier rounds did not send, shape (W,); None: nothing.
     """
     sent = Sent(update, update.nbytes, residual=residual)
     for step in uplink:
@@ -205,11 +223,9 @@ def send(
 
 
 def largest(values: Vector, count: int) -> Places:
-    """Return the places of the `count` entries of the largest magnitude, ascending; of equal ones the first.
-
-    Not by a sort, whose ties may differ from one processor to another.
-    """
+    """Find the places of the `count` entries of the largest magnitude, ascending; of equal ones the first."""
     sizes = np.abs(values)
+    # Not by a sort, whose order of ties may differ from one processor to another.
     least = np.partition(sizes, len(sizes) - count)[len(sizes) - count]
     above = np.flatnonzero(sizes > least)
     ties = np.flatnonzero(sizes == least)[: count - len(above)]
