@@ -1,13 +1,13 @@
-"""A round whose results are looked up in the round cache first, and kept there for other runs.
+"""A round whose results are looked up in the round cache first, and stored there for other runs.
 
 A round is identified by a digest of its inputs (`runtime.round_cache.key`): two runs that reach the same
 models by different histories share every round from there on. Entries of a round are the clients' reports,
 inner products of their updates, the mean update of each group of clients that some run has aggregated,
-clients' memories, and the tests of the models that followed. The updates themselves are not kept: a mean that
-no run has asked for before trains its clients again.
+clients' memories, and the tests of the models that followed. The updates themselves are too large to be
+stored: a mean that no run has needed before trains its clients again.
 
 Small updates are an exception where clients train from several models: there two runs may share some clusters
-but not the whole round, so the replies of the clients that train from one model are an entry.
+but not the complete round, so the replies of the clients that train from one model are an entry.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.clients.stopwatch import Stopwatch
 
 REPORTS = "reports"
+"""Name of the entry with the clients' reports."""
 SMALL = 1 << 20
 """Bytes of an update up to which replies are entries, where clients train from several models."""
 
@@ -59,7 +60,17 @@ class CachedRound(ClientRound):
         watch: Stopwatch,
         cache: RoundCache,
     ) -> None:
-        """Prepare a round; arguments as of `ClientRound`, and the run's view of the cache."""
+        """Prepare a round.
+
+        Args:
+            tasks: As of `ClientRound`, and so the next five.
+            models: Each float32, shape (P,).
+            memories: What the clients' last training left.
+            pool: Where the clients are.
+            round_index: The round, from 0.
+            watch: Counts training and waiting.
+            cache: The run's view of the round cache.
+        """
         super().__init__(tasks, models, memories, pool, round_index, watch)
         self._cache = cache
         self._arrays: dict[str, Arrays] = {}
@@ -77,11 +88,13 @@ class CachedRound(ClientRound):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Hand the new entries to the writer, which releases the lock after them."""
+        # After an error the replies may be incomplete. Entries that are complete are written all the same.
         if kind is None:
             self._keep_replies()
         self._cache.write_later(self._write)
 
     def _write(self) -> None:
+        """Write the new entries, then release the lock: a run that waits for it finds them."""
         try:
             for name, entry in self._new.items():
                 self._cache.write(name, entry)
@@ -96,17 +109,18 @@ class CachedRound(ClientRound):
 
     @property
     def saved_seconds(self) -> float:
-        """What the cache hits would have cost this run."""
+        """Seconds that the cache hits would have cost this run."""
         computing = sum(entry.seconds for entry in self._hits.values())
         return computing + self._training_cost * (1 - len(self.trained) / max(1, self.num_reached))
 
     def reports(self) -> list[TrainReport]:
-        """Return the clients' reports, in the order of the tasks."""
+        """Collect the clients' reports, cached or from training all of them, in the order of the tasks."""
         tasks = list(self._tasks.values())
         if not tasks:
             return []
 
         def train(_: Sequence[str]) -> list[Arrays]:
+            """Train all clients, and pack their reports."""
             self._train(list(self._tasks))
             self._training_cost = self._cost_of_training()
             replies = [self._replies[client] for client in self._tasks]
@@ -115,11 +129,12 @@ class CachedRound(ClientRound):
 
         (packed,) = self.cached({REPORTS: list(self._tasks)}, train)
         reports = packing.unpack_reports(packed, tasks)
+        # From now on any reply, statistic and memory must belong to updates with these checksums.
         self._checksums = {report.client: report.checksum for report in reports}
         return reports
 
     def memories(self) -> dict[int, Memory]:
-        """Return what clients with a usable update are to remember; `reports` comes first."""
+        """Collect what clients with a usable update are to remember; `reports` comes first."""
         reports = self._arrays.get(REPORTS)
         if reports is None:
             return {}
@@ -127,6 +142,7 @@ class CachedRound(ClientRound):
         names = {f"memory-{client:06d}": client for client in remembering}
 
         def gather(missing: Sequence[str]) -> list[Arrays]:
+            """Train the clients whose memories are missing."""
             clients = [names[name] for name in missing]
             self._train(clients)
             return [self._replies[client].memory for client in clients]
@@ -135,7 +151,9 @@ class CachedRound(ClientRound):
         return dict(zip(remembering, memories, strict=True))
 
     def test(self, served: Served, memories: Memories, testing: Collection[int]) -> RoundTests:
-        """Return the tests of served models, as `ClientRound.test` does."""
+        """Test served models, as `ClientRound.test` does, or take the tests from the cache."""
+        # Runs that share the training of a round may serve other models after it, or test other clients: the
+        # entry is named by all that the tests depend on.
         adapting = memories if served.adaptation else {}
         choosing = sorted(served.choosing & set(testing))
         inputs = [
@@ -156,18 +174,23 @@ class CachedRound(ClientRound):
         return packing.unpack_tests(packed)
 
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
-        """Return cached arrays; compute the missing ones under the round's lock."""
+        """Look up arrays; compute the missing ones under the round's lock."""
+        # 1. Read what the cache has, without a lock.
         missing = self._look_up(clients_of)
+        # 2. Lock the round, or wait for the run that computes it and look again.
         if missing and not self._lock.held:
             missing = self._lock_or_wait(missing)
         if missing:
+            # 3. Compute what is missing still. The lock stays until the round's end, because what follows
+            # mostly misses too.
             self._compute(missing, compute)
         return [self._arrays[name] for name in clients_of]
 
     def _look_up(self, clients_of: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-        """Read entries; return the misses."""
+        """Read entries, and return the misses."""
         for name, clients in clients_of.items():
             entry = None if name in self._arrays else self._cache.read(f"{self._name}-{name}")
+            # An entry of other bits of the same updates, as a GPU may have given, counts as a miss.
             if entry is not None and entry.updates in ("", self._updates_of(clients)):
                 self._arrays[name], self._hits[name] = entry.arrays, entry
                 if name == REPORTS:
@@ -175,7 +198,8 @@ class CachedRound(ClientRound):
         return {name: clients for name, clients in clients_of.items() if name not in self._arrays}
 
     def _lock_or_wait(self, missing: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-        """Return what is missing once this run holds the lock; nothing, if another run has computed it."""
+        """Take the lock or wait for its holder; return what is missing then, nothing if another run has
+        computed it."""
         if not self._lock.take():
             pause = 0.01
             with self._watch.wait():
@@ -183,11 +207,15 @@ class CachedRound(ClientRound):
                     time.sleep(pause)
                     pause = min(2 * pause, 1.0)
                     missing = self._look_up(missing)
+        # The last look comes after the lock is taken: its holder may have written entries just before it let
+        # go.
         return self._look_up(missing)
 
     def _compute(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> None:
+        """Compute arrays, and make them entries with what they cost."""
         before = self._watch.own
         computed = compute(list(clients_of))
+        # Without the training, which `_training_cost` counts.
         seconds = (self._watch.own - before) / len(clients_of)
         for (name, clients), arrays in zip(clients_of.items(), computed, strict=True):
             training = self._training_cost * len(clients) / max(1, self.num_reached)
@@ -197,13 +225,18 @@ class CachedRound(ClientRound):
             )
 
     def _updates_of(self, clients: Sequence[int]) -> str:
-        """Return a digest of clients' updates; none of reports, which come first, nor of tests of models."""
+        """Compute a digest of clients' updates; empty for reports, which come first, and for tests of
+        models."""
         if not self._checksums or not clients:
             return ""
         return digest([self._checksums[client] for client in clients])[:24]
 
     def _train(self, clients: Sequence[int]) -> None:
-        """Train those of `clients` whose replies are neither here nor in the cache."""
+        """Train those of `clients` whose replies are neither here nor in the cache.
+
+        Raises:
+            OtherBits: one of them gets other bits than those behind the cached results.
+        """
         missing = [client for client in clients if client not in self._replies]
         self._find_replies(missing)
         super()._train(missing)
@@ -239,7 +272,7 @@ class CachedRound(ClientRound):
 
     @cached_property
     def _groups(self) -> dict[str, list[int]]:
-        """Name of an entry -> the clients that train from the same models, if their replies are kept.
+        """Clients that train from the same models, by the name of their entry, if their replies are stored.
 
         They are where the storage is local, and clients train from several models, or algorithms with other
         settings make other groups of the same replies (`Order.infer`).
@@ -258,7 +291,7 @@ class CachedRound(ClientRound):
         }
 
     def _cost_of_training(self) -> float:
-        """Return the seconds that training all clients takes, by those that were trained here."""
+        """Estimate the seconds that training all clients takes, by those that were trained here."""
         if not self.trained:
             return sum(entry.cost for entry in self._hits.values())
         seconds: dict[str, float] = {}
@@ -269,8 +302,9 @@ class CachedRound(ClientRound):
         return max(seconds.values()) * self.num_reached / len(self.trained)
 
     def _task_keys(self) -> dict[int, str]:
-        """Return, by client, the digest of its training; note those of its models."""
+        """Compute the digest of each client's training, by client; note those of its models."""
         payloads = [array for task in self._tasks.values() for array in task.order.payload.values()]
+        # In one call: arrays that are not in it are forgotten, and large models are digested once a round.
         digests = self._cache.digests.of([*self._models, *payloads])
         models, arrays = digests[: len(self._models)], iter(digests[len(self._models) :])
         keys = {}
@@ -283,5 +317,5 @@ class CachedRound(ClientRound):
         return keys
 
     def _numbered(self, key: str) -> str:
-        """Return the first parts of the names of a round's entries."""
+        """Build the first parts of the names of a round's entries."""
         return f"{self._round_index + 1:06d}-{key[:24]}"

@@ -1,9 +1,9 @@
 """The files of the round cache: what one run has computed of a round, for every other run that reaches it.
 
-A folder `cache/` beside the runs has a folder per `RunConfig.shared_prefix`, with one file an entry,
-named `<round>-<key>-<name>.safetensors` (`storage.sealed_arrays`). The key is a digest of the round's inputs,
-the name says which result it is. Files may go at any time: one that is missing, damaged or not written
-changes no number.
+A folder `cache/` next to the runs has a folder per `RunConfig.shared_prefix`, with one file an entry, named
+`<round>-<key>-<name>.safetensors` (`storage.sealed_arrays`). The key is a digest of the round's inputs, the
+name says which result it is. Files may go at any time: one that is missing, damaged or not written changes no
+number.
 """
 
 import re
@@ -25,10 +25,14 @@ from fedgrid.engine.runtime.storage.storage import Storage
 FOLDER = "cache"
 ENTRY = ".safetensors"
 NAME = re.compile(rf"{FOLDER}/[^/]+/\d+-[^/-]+-[^/]+{re.escape(ENTRY)}")
+"""Names of entries: folder, round, key and result."""
 STATES = ("mean-", "memory-", "update")
-"""Entries as large as a model, which only later runs need; the others are statistics."""
-HEADROOM, HEADROOM_SHARE = 1 << 30, 0.05
-"""Bytes, and share of a smaller disk, that stay free for the records and states of runs."""
+"""Starts of the names of entries as large as a model, which only later runs need; the others are
+statistics."""
+HEADROOM = 1 << 30
+"""Bytes that stay free on the disk for the records and states of runs."""
+HEADROOM_SHARE = 0.05
+"""Share of a smaller disk that stays free in their place."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,11 @@ class StoredFile:
     """A file of the round cache."""
 
     file: str
-    """Relative to the storage's root, with slashes."""
+    """Its name, relative to the storage's root, with slashes."""
     size: int
-    """Bytes."""
+    """Its bytes."""
     written: int = field(default=0, compare=False)
-    """When, in nanoseconds, by the clock of the storage."""
+    """When it was written, in nanoseconds, by the clock of the storage."""
 
     @property
     def shared_prefix(self) -> str:
@@ -49,7 +53,7 @@ class StoredFile:
 
     @property
     def round(self) -> int:
-        """Its round, counted from 1."""
+        """Its round, from 1."""
         return int(self._parts[0])
 
     @property
@@ -64,6 +68,7 @@ class StoredFile:
 
     @property
     def _parts(self) -> list[str]:
+        """Round, key and result in its name."""
         return self.file.rsplit("/", 1)[1].split("-", 2)
 
 
@@ -73,23 +78,23 @@ class CacheEntry:
 
     arrays: Arrays
     computed_by: str
-    """Run id."""
+    """Id of the run that computed them."""
     seconds: float
-    """The time it took to compute, after the clients had trained."""
+    """Seconds that they took to compute, after the clients had trained."""
     cost: float
-    """The time it would take to recompute, in seconds, with the training that it needs."""
+    """Seconds that it would take to recompute them, with the training that they need."""
     updates: str = ""
-    """Stands for the bits of the updates that it is computed from; empty if it is from none."""
+    """A digest of the bits of the updates that they are computed from; empty if from none."""
 
 
 def encode(entry: CacheEntry, name: str) -> bytes:
-    """Return an entry as bytes, for the file of that name."""
+    """Encode an entry as bytes, for the file of that name."""
     about = {key: value for key, value in vars(entry).items() if key != "arrays"}
     return sealed_arrays.encode(entry.arrays, about, name)
 
 
 def decode(data: bytes, name: str) -> CacheEntry:
-    """Return the entry that was encoded under a name.
+    """Decode the entry that was encoded under a name.
 
     Raises:
         sealed_arrays.Damaged: it is incomplete, or was encoded under another name.
@@ -100,26 +105,39 @@ def decode(data: bytes, name: str) -> CacheEntry:
 
 @dataclass(frozen=True)
 class CacheOptions:
-    """How a storage's round cache is used."""
+    """The user's choices for a storage's round cache."""
 
     limit: int | None = None
-    """Bytes that it may take; beyond that the oldest entries are evicted."""
+    """Bytes that it may take; beyond that the oldest entries are evicted; None: as the disk allows."""
     takes_rounds: bool = True
     """Whether a run starts with the rounds of a finished one that has fewer (`run.shorter`)."""
 
 
 class RoundCache:
-    """One run's view of the round cache; problems become `warnings`."""
+    """One run's view of the round cache; problems become `warnings`.
+
+    A problem of the cache never ends a run: what cannot be read is computed, what cannot be written is
+    computed by other runs again.
+    """
 
     def __init__(
         self, storage: Storage, shared_prefix: str, run_id: str, options: CacheOptions, setup: str = ""
     ) -> None:
-        """`setup` is the digest of the run's setup (`key.of_setup`)."""
+        """Open the cache for a run.
+
+        Args:
+            storage: Where the cache is.
+            shared_prefix: Name of the folder of the runs that may share rounds with this one.
+            run_id: Id of the run.
+            options: The user's choices.
+            setup: Digest of the run's setup (`key.of_setup`).
+        """
         self.run_id = run_id
         self.options = options
         self.setup = setup
         self.digests = Digests()
         self.warnings: list[str] = []
+        """Warnings since the last `take_warnings`."""
         self._complained = False
         # A lookup that fails costs one round; waiting for it would cost more.
         self._storage = replace(storage, patience=Patience())
@@ -133,7 +151,7 @@ class RoundCache:
         return self._storage.uri is not None
 
     def read(self, name: str) -> CacheEntry | None:
-        """Return the entry of a name, None on a miss."""
+        """Read the entry of a name, None on a miss."""
         file = self._file(name)
         path = self._storage.root / file
         try:
@@ -169,11 +187,13 @@ class RoundCache:
                     path.unlink()
 
     def _put(self, file: str, data: bytes) -> None:
+        """Write a file without flushing it."""
         # Not flushed: the checksum tells what a power cut leaves of it.
         self._storage.put({file: data}, is_flushed=False)
 
     def write_later(self, write: Callable[[], None]) -> None:
         """Queue a write in a thread, while the next round trains, and wait for the one queued before."""
+        # At most two rounds' entries are in memory: the next is queued first, so that the thread never idles.
         before, self._writing = self._writing, self._thread.submit(write)
         if before is not None:
             before.result()
@@ -208,7 +228,7 @@ class RoundCache:
         return taken
 
     def lock(self, name: str) -> RoundLock:
-        """Return the lock of a round; of a storage at a URI it holds among the runs of this machine."""
+        """Make the lock of a round; with a storage at a URI it holds among the runs of this machine."""
         return RoundLock(self._storage.root / self._shared_prefix / f"{name}.lock")
 
     def _complain(self, warning: str) -> None:
@@ -218,11 +238,12 @@ class RoundCache:
             self.warnings.append(warning)
 
     def _file(self, name: str) -> str:
+        """Build the name of an entry's file in the storage."""
         return f"{self._shared_prefix}/{name}{ENTRY}"
 
 
 def kept(storage: Storage, shared_prefix: str = "") -> list[StoredFile]:
-    """Return the entries of the round cache, or of one shared prefix.
+    """List the entries of the round cache, or of one shared prefix.
 
     Raises:
         RunError: if the storage cannot be read.
@@ -251,6 +272,7 @@ def make_room(storage: Storage, limit: int | None, size: int = 0) -> bool:
         OSError, RunError: if the storage cannot be read or written.
     """
     lacking = _lacking(storage, size)
+    # The usual case lists no files.
     if limit is None and lacking <= 0:
         return True
     if limit is not None and size > limit:
@@ -263,7 +285,7 @@ def make_room(storage: Storage, limit: int | None, size: int = 0) -> bool:
 
 
 def evict(storage: Storage, size: int) -> bool:
-    """Evict so many bytes, where a write has failed; return whether anything was.
+    """Evict so many bytes, where a write has failed; return whether anything was evicted.
 
     A round cache at a URI is not on the disk that is full.
 
@@ -289,11 +311,12 @@ def _drop_oldest(storage: Storage, entries: list[StoredFile], excess: int) -> No
 
 
 def _lacking(storage: Storage, size: int) -> int:
-    """Return how many bytes the disk lacks for `size` more bytes and the headroom; a URI lacks none."""
+    """Count the bytes that the disk lacks for `size` more bytes and the headroom; a URI lacks none."""
     if storage.uri or not storage.root.exists():
         return 0
     return size + _headroom(storage) - disk_usage(storage.root).free
 
 
 def _headroom(storage: Storage) -> int:
+    """Compute the bytes of the storage's disk that stay free."""
     return min(HEADROOM, int(HEADROOM_SHARE * disk_usage(storage.root).total))

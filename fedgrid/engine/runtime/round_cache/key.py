@@ -1,7 +1,7 @@
 """Keys of the round cache: digests of everything that a round's numbers depend on.
 
-A digest is derived from a value's own fields, whatever they are; it never lists them. A type that it does not
-know is an error, not a guess.
+A digest is derived from a value's own fields, whatever they are; it never lists them. A type without a rule
+is an error, not a guess.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ PLAIN = frozenset({type(None), bool, int, float, str, slice})
 
 
 def of_setup(setup: Setup, machine: object) -> str:
-    """Return the digest of a run's setup, of the machine that its clients train on, and of the code.
+    """Compute the digest of a run's setup, of the machine that its clients train on, and of the code.
 
     Images are digested themselves, because a data set's files may change under their names.
     """
@@ -36,19 +36,25 @@ class Digests:
     """Digests of arrays, each computed once while it is in use."""
 
     def __init__(self) -> None:
+        # The array is stored with its digest: while it is referenced here, no other array can get its `id`.
         self._known: dict[int, tuple[NDArray[Any], str]] = {}
 
     def of(self, arrays: Sequence[NDArray[Any]]) -> list[str]:
-        """Return a digest an array; those of other arrays are forgotten."""
+        """Compute one digest per array; digests of other arrays are dropped."""
         self._known = {id(array): self._known.get(id(array)) or (array, digest(array)) for array in arrays}
         return [self._known[id(array)][1] for array in arrays]
 
 
 def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None) -> str:
-    """Return the digest of a client's training: every field of its task and its order, and what it remembers.
+    """Compute the digest of a client's training: every field of its task and its order, and what it
+    remembers.
 
-    Candidates count by the digests of their models, whose positions another run may not share; `payload` has
-    the digests of the order's arrays.
+    Args:
+        task: The client's training.
+        models: Digests of the round's models; candidates count by them, since another run may have the same
+            models at other positions.
+        payload: Digests of the order's arrays, by name.
+        memory: What the client remembers; None: nothing.
     """
     order = _fields(task.order) | {
         "candidates": [models[candidate] for candidate in task.order.candidates],
@@ -58,19 +64,20 @@ def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], 
 
 
 def digest(value: object) -> str:
-    """Return 64 hexadecimal digits that stand for a value.
+    """Compute 64 hexadecimal digits that identify a value.
 
     Raises:
-        TypeError: for a type whose fields are not known.
+        TypeError: for a type without a rule.
     """
     return sha256(_text(value).encode()).hexdigest()
 
 
 def _text(value: object) -> str:
-    """Return a text that no other value has: only texts hold quotes, and `repr` escapes theirs."""
+    """Format a value as a text that no other value has: only texts hold quotes, and `repr` escapes theirs."""
     if type(value) in PLAIN:  # Nearly all: a round of thirty clients has a thousand.
         return f"{type(value).__name__} {value!r}"
     match value:
+        # Subclasses, such as NumPy's float64 or an enum, by their own type's name.
         case bool() | int() | float() | str():
             return f"{type(value).__name__} {value!r}"
         case np.ndarray():
@@ -80,6 +87,7 @@ def _text(value: object) -> str:
             settings = {name: getattr(value, name) for name in type(value).model_fields}
             return f"{type(value).__qualname__}({_code_of(type(value))} {_text(settings)})"
         case Mapping():
+            # Sorted as texts, so that the order in which a mapping was filled does not matter.
             return f"{{{', '.join(sorted(f'{_text(key)}: {_text(inner)}' for key, inner in value.items()))}}}"
         case Sequence():
             return f"[{', '.join(map(_text, value))}]"
@@ -92,12 +100,13 @@ def _text(value: object) -> str:
 
 
 def _fields(value: Any) -> dict[str, object]:
+    """Collect the fields of a dataclass, by name."""
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 @cache
 def _code_of(settings: type[BaseModel]) -> str:
-    """Return the digest of a settings class' code; a plugin's module is named by the plugin's digest."""
+    """Compute the digest of a settings class' code; a plugin's module is named by the plugin's digest."""
     modules = modules_of(settings)
     foreign = sorted(name for name in modules if name.startswith(PLUGIN_MODULE))
     return sha256("\n".join([SOURCES.digest(modules), *foreign]).encode()).hexdigest()
@@ -105,7 +114,7 @@ def _code_of(settings: type[BaseModel]) -> str:
 
 @cache
 def _numerics() -> tuple[str, ...]:
-    """Return the versions of torch, NumPy and this code, and the instruction set, where the server is."""
+    """List the versions of torch, NumPy and this code, and the instruction set, where the server is."""
     import torch
 
     return torch.__version__, torch.backends.cpu.get_cpu_capability(), np.__version__, code_of()

@@ -20,11 +20,13 @@ class RoundLock(HeldFile):
         super().__init__(path, clock=clock)
         self._observer = Observer(clock)
         self.held = False
+        """Whether this object holds the lock."""
 
     def take(self) -> bool:
         """Try to take the lock; return whether this object holds it.
 
-        Where the file cannot be written, every process holds the lock.
+        Where the file cannot be written, every process holds the lock: they compute alone rather than wait
+        for ever.
         """
         if self.held:
             return True
@@ -34,6 +36,7 @@ class RoundLock(HeldFile):
                     return False
                 self.path.unlink()
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Not flushed: a power cut ends the holder too.
             if not create_file(self.path, self.text(), flushed=False):
                 return False
         except FileNotFoundError:

@@ -15,6 +15,7 @@ from fedgrid.engine.federation.training.confusion import Counts
 from fedgrid.engine.federation.training.probabilities import Outputs
 
 TRAIN_TESTS = ("local", "local_server")
+"""Fields of a report that are tests."""
 NUMBERS: Mapping[str, Any] = {
     "train_loss": np.float64,
     "train_accuracy": np.float64,
@@ -25,15 +26,15 @@ NUMBERS: Mapping[str, Any] = {
     "steps": np.int64,
     "bytes_up": np.int64,
 }
-"""Fields of a report that are kept as they are."""
+"""Fields of a report that are stored as they are, with their types."""
 
 
 def pack_reports(
     reports: Sequence[TrainReport], tasks: Sequence[TrainTask], remembering: frozenset[int] = frozenset()
 ) -> Arrays:
-    """Return the reports of `tasks`, without wall-clock times and peak memory.
+    """Pack the reports of `tasks` into arrays, without wall-clock times and peak memory.
 
-    A client's choice is kept as its place among the candidates, whose positions another run may not share.
+    A client's choice is stored as its place among the candidates, whose positions another run may not share.
     `remembering` are the clients that have a memory.
     """
     chosen = [task.order.candidates.index(report.chosen) for report, task in zip(reports, tasks, strict=True)]
@@ -54,7 +55,7 @@ def pack_reports(
 
 
 def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainReport]:
-    """Return the reports that were packed; they took this process no time."""
+    """Unpack reports; they took this process no time."""
     tests = {test: _unpack(test, arrays) for test in TRAIN_TESTS}
 
     columns = {name: arrays[f"{name}_N"].tolist() for name in ("client", "chosen", *NUMBERS)}
@@ -74,7 +75,7 @@ def unpack_reports(arrays: Arrays, tasks: Sequence[TrainTask]) -> list[TrainRepo
 
 
 def pack_replies(replies: Sequence[Reply], tasks: Sequence[TrainTask]) -> Arrays:
-    """Return replies with all their arrays, named `<client>/<kind>/<name>`."""
+    """Pack replies with all their arrays, named `<client>/<kind>/<name>`."""
     arrays = dict(pack_reports([reply.report for reply in replies], tasks))
     for reply in replies:
         kinds = {"update": {"P": reply.update}, "outputs": reply.outputs, "memory": reply.memory}
@@ -84,7 +85,7 @@ def pack_replies(replies: Sequence[Reply], tasks: Sequence[TrainTask]) -> Arrays
 
 
 def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, Reply]:
-    """Return, by client, the replies that were packed; `tasks` has the task of each client."""
+    """Unpack replies by client; `tasks` has the task of each client."""
     clients = arrays["client_N"].tolist()
     reports = unpack_reports(arrays, [tasks[client] for client in clients])
     return {
@@ -99,7 +100,7 @@ def unpack_replies(arrays: Arrays, tasks: Mapping[int, TrainTask]) -> dict[int, 
 
 
 def pack_tests(tests: RoundTests) -> Arrays:
-    """Return the tests of a round as arrays."""
+    """Pack the tests of a round into arrays."""
     return {
         "client_N": np.array(list(tests.own), np.int64),
         **_pack("own", list(tests.own.values())),
@@ -110,7 +111,7 @@ def pack_tests(tests: RoundTests) -> Arrays:
 
 
 def unpack_tests(arrays: Arrays) -> RoundTests:
-    """Return the tests that were packed."""
+    """Unpack the tests of a round."""
     return RoundTests(
         own=dict(zip(arrays["client_N"].tolist(), _unpack("own", arrays), strict=True)),
         server=tuple(_unpack("server", arrays)),
@@ -119,10 +120,12 @@ def unpack_tests(arrays: Arrays) -> RoundTests:
 
 
 def _of_kind(arrays: Arrays, prefix: str) -> Arrays:
+    """Select the arrays whose names start with a prefix, and cut that off."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
+    """Pack the results of a test; loss sums are float64, as they were added up."""
     arrays = {
         f"{test}_confusion_LL": np.array([count.confusion for count in counts], np.int32),
         f"{test}_loss_sum": np.array([count.loss_sum for count in counts]),
@@ -137,12 +140,14 @@ def _pack(test: str, counts: Sequence[Counts]) -> dict[str, np.ndarray]:
 
 
 def _unpack(test: str, arrays: Arrays) -> list[Counts]:
+    """Unpack the results of a test; none if it was not made."""
     if f"{test}_loss_sum" not in arrays:
         return []
     confusions = arrays[f"{test}_confusion_LL"].astype(np.int64)
     losses = arrays[f"{test}_loss_sum"].tolist()
     outputs: list[Outputs | None] = [None] * len(losses)
     if f"{test}_label_N" in arrays:
+        # The sum of a confusion matrix is its number of images, and so the length of its part of the outputs.
         ends = np.cumsum([confusion.sum() for confusion in confusions])[:-1]
         parts = (np.split(arrays[f"{test}_{name}"], ends) for name in ("logits_NL", "label_N"))
         outputs = [Outputs(*part) for part in zip(*parts, strict=True)]

@@ -17,11 +17,11 @@ from fedgrid.engine.federation.errors import DeniedError, StorageError, is_denie
 PARTIAL = ".writing-"
 """Part of the name of every file that is still being written."""
 LEFTOVERS = (f"*{PARTIAL}*", ".tmp??????")
-"""What killed writers leave; the second is safetensors' own temporary file beside ours."""
+"""Patterns of what killed writers leave; the second is safetensors' own temporary file, next to ours."""
 ASIDE = "damaged-"
 """Start of the names of folders with files that are damaged, or that nothing reads for another reason."""
 ABANDONED_AFTER = 900.0
-"""Seconds without a write after which such a file is taken for one of a killed writer."""
+"""Seconds without a write after which a temporary file is taken for one of a killed writer."""
 
 
 @contextmanager
@@ -35,11 +35,14 @@ def replacing(*paths: Path, is_flushed: bool = True) -> Iterator[tuple[Path, ...
     temporaries = tuple(path.with_name(path.name + token) for path in paths)
     try:
         yield temporaries
+        # 1. Flush before the rename. Otherwise a power cut could leave the new name with an empty file, since
+        # file systems may write the rename first.
         if is_flushed and len(temporaries) == 1:  # Most are: no thread for it.
             flush(*temporaries)
         elif is_flushed:
             with ThreadPoolExecutor(len(temporaries)) as threads:
                 list(threads.map(flush, temporaries))
+        # 2. Rename in the given order, so that the file that makes the others count comes last.
         for temporary, path in zip(temporaries, paths, strict=True):
             # As its folder is: safetensors makes files that only their owner can read.
             with suppress(OSError):  # A file system without modes.
@@ -54,28 +57,37 @@ def replacing(*paths: Path, is_flushed: bool = True) -> Iterator[tuple[Path, ...
 def share_with_group(folder: Path) -> None:
     """Let the group read and write what this process creates, if `folder` is a group's own (as mode 2775).
 
-    Of a folder that is still to be created, the one that it will lie in says so.
+    For a folder that is still to be created, the one that it will lie in says so.
     """
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     mode = existing.stat().st_mode
     if mode & S_ISGID and mode & S_IWGRP:
+        # The umask can only be read by setting it: the inner call returns the old one.
         os.umask(os.umask(0o022) & ~(mode & S_IRWXG))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a small file."""
+    """Replace a small file by one with this text."""
     with replacing(path) as (temporary,):
         temporary.write_bytes(text.encode())
 
 
 def create_file(path: Path, text: str, mode: int = 0o666, *, flushed: bool = True) -> bool:
-    """Create a whole file; return False if there is one of that name, which stays.
+    """Create a file with all of its content; return False if there is one of that name, which stays.
 
     A process that is killed meanwhile leaves no empty file of that name.
+
+    Args:
+        path: The new file.
+        text: Its content.
+        mode: Its permissions, before the umask.
+        flushed: Whether it is on the disk before it gets its name.
     """
     temporary = path.with_name(f"{path.name}{PARTIAL}{token_hex(4)}")
     try:
         temporary.touch(mode)
+        # A link to the finished file fails if the name is taken, and is atomic on NFS too, where `open("x")`
+        # followed by a write could leave an empty file.
         temporary.write_text(text)
         if flushed:
             flush(temporary)
@@ -108,7 +120,8 @@ def link(temporary: Path, path: Path) -> None:
 
 
 def unlink_copies(path: Path) -> None:
-    """Let a file that is written in place, if it is there, be no hard link: `cp -al` copies by links."""
+    """Replace a file that has other hard links by a copy, before it is written in place: `cp -al` copies by
+    links."""
     if path.exists() and path.stat().st_nlink > 1:
         with replacing(path) as (temporary,):
             copyfile(path, temporary)
@@ -133,7 +146,8 @@ def delete_partial(folder: Path) -> None:
 def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
     """Move files of `folder` into a new folder in it, `damaged-<number>`; missing files are ignored.
 
-    Returns pairs of the old and the new name, relative to `folder`.
+    Returns:
+        Pairs of the old and the new name, relative to `folder`.
     """
     existing = [name for name in names if (folder / name).exists()]
     if not existing:
@@ -148,7 +162,7 @@ def set_aside(folder: Path, names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def delete_abandoned(root: Path, *folders: str) -> None:
-    """Delete such files anywhere in `folders` below `root`, except those that may still be written.
+    """Delete temporary files anywhere in `folders` below `root`, except those that may still be written.
 
     Their age is the difference to a new file's time: both are of the file system, not of this machine.
     """
@@ -166,7 +180,7 @@ class DiskFull(StorageError):
 
 
 def is_full(error: Exception) -> bool:
-    """Return whether an error of a write says that the disk is full, or the user's quota used up."""
+    """Check whether an error of a write says that the disk is full, or the user's quota used up."""
     return getattr(error, "errno", None) in (ENOSPC, EDQUOT)
 
 
@@ -179,6 +193,11 @@ def disk_errors(folder: Path, then: str = CONTINUES) -> Iterator[None]:
     """Convert disk errors in the block to a StorageError that names `folder`, the cause and what to do.
 
     `then` says what the same command does when the cause is gone.
+
+    Raises:
+        DeniedError: the folder may not be written.
+        DiskFull: the disk is full, or the user's quota used up.
+        StorageError: any other disk error.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Waiting: a monotonic clock, pauses that grow, calls that are tried again, and deadlines of answers."""
+"""Waiting: a monotonic clock, pauses that grow, calls that are retried, and deadlines of answers."""
 
 import time
 from collections.abc import Callable
@@ -13,25 +13,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Clock:
-    """Seconds of this machine. No clock of another machine is ever compared with it."""
+    """A source of time and pauses, in seconds of this machine; no other machine's clock is ever compared with
+    it."""
 
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
 
 
 CLOCK = Clock()
+"""The clock of this machine; tests pass others."""
 
 
 def backoff(attempt: int) -> float:
-    """Return the seconds to wait after failed attempt 1, 2, 3 ...: at most 1, 2, 4 ... 60, and at least half.
+    """Draw the seconds to wait after failed attempt 1, 2, 3 ...: at most 1, 2, 4 ... 60, and at least half.
 
-    They are random so that many processes that failed together do not try again together.
+    They are random so that many processes that failed together do not retry together.
     """
+    # Not the process's own generator, whose state is part of no run but which a plugin may have seeded.
     return SystemRandom().uniform(0.5, 1.0) * min(60.0, 2.0 ** (attempt - 1))
 
 
 HEED_SECONDS = 1.0
-"""How often a pause looks whether it is to end."""
+"""Seconds between two checks of a pause whether it is to end."""
 
 
 def pause_until(is_over: Callable[[], bool], seconds: float, clock: Clock = CLOCK) -> None:
@@ -43,18 +46,18 @@ def pause_until(is_over: Callable[[], bool], seconds: float, clock: Clock = CLOC
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a failed call is tried again: not at all by default."""
+    """How long a failed call is retried: by default not at all."""
 
     give_up_after: float = 0.0
-    """Seconds from the first attempt."""
+    """Seconds from the first attempt after which no retry begins."""
     warn: Callable[[str], None] = lambda _: None
-    """Gets a line for the first failed attempt."""
+    """Receives one line for the first failed attempt."""
     clock: Clock = CLOCK
     is_stopped: Callable[[], bool] = lambda: False
-    """Whether the user has interrupted the program: no failed call is tried again from then on."""
+    """Whether the user has interrupted the program: from then on no failed call is retried."""
 
     def repeat(self, call: Callable[[], T], errors: tuple[type[Exception], ...]) -> T:
-        """Return what `call` returns; if it raises one of `errors`, call it again after a pause that grows.
+        """Call `call` until it succeeds, with pauses that grow, as long as it raises one of `errors`.
 
         The last pause is cut short: the last attempt comes after `give_up_after`, whatever pauses were drawn.
 
@@ -80,30 +83,35 @@ class Patience:
 
 
 FIRST = 6 * 3600.0
-"""Seconds for a client's first answer of a kind, of which nothing is known yet."""
+"""Seconds for a client's first answer of a kind, whose usual time is not yet measured."""
 LEAST = 1800.0
-"""Seconds that every later answer may take at least."""
+"""Least seconds that every later answer may take."""
 TIMES_SLOWEST = 20.0
+"""Multiple of the slowest answer so far that a later one may take."""
 MAX_DEATHS = 3
 """Times that a client actor may die, or not answer in time, before its run stops."""
 
 
 @dataclass
 class Deadlines:
-    """The deadlines of answers by their kind, for a pool of clients `train`, `evaluate` ..."""
+    """The deadlines of answers by their kind, for a pool of clients `train`, `evaluate` and so on.
+
+    A hanging actor is noticed by them. They are generous: a deadline that is too short would end a run that
+    is only slow.
+    """
 
     now: Callable[[], float]
-    """In seconds."""
+    """Reads the time in seconds."""
     first: float = FIRST
     least: float = LEAST
     times_slowest: float = TIMES_SLOWEST
     _slowest: dict[str, float] = field(default_factory=dict)
 
     def of(self, kind: str) -> float:
-        """Return the seconds that answers of a kind may take."""
+        """Find the seconds that answers of a kind may take."""
         slowest = self._slowest.get(kind)
         return self.first if slowest is None else max(self.least, self.times_slowest * slowest)
 
     def note(self, kind: str, seconds: float) -> None:
-        """Note how long one has taken."""
+        """Record how many seconds an answer has taken."""
         self._slowest[kind] = max(seconds, self._slowest.get(kind, 0.0))

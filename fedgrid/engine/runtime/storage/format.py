@@ -1,6 +1,6 @@
 """Errors of reading files, and JSON files that carry their checksum (`sealed_json`).
 
-A file of another version is told from a damaged one: it is refused and left as it is.
+A file of another version is distinguished from a damaged one: it is refused and left as it is.
 """
 
 import os
@@ -16,7 +16,7 @@ from fedgrid.manifest import BadRun, Manifest, read_manifest
 from fedgrid.sealed_json import LAYOUT, OtherLayout, unseal_text
 
 METADATA = "fedgrid_format"
-"""The key of the version in the metadata of Parquet and safetensors files that stand alone."""
+"""Key of the version in the metadata of Parquet and safetensors files that stand alone."""
 
 
 class OtherVersion(ConfigError):
@@ -51,12 +51,12 @@ CANNOT_BE_READ = "cannot be read"
 
 @contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Convert errors of reading a file in the block, but not that it is missing.
+    """Convert errors of reading a file in the block, except that it is missing.
 
     Raises:
-        UnreadableFile: the system says why.
+        UnreadableFile: the system gives the reason.
         OtherVersion: another fedgrid wrote it.
-        DamagedFile: the file itself is to blame.
+        DamagedFile: the file's content is wrong.
     """
     try:
         yield
@@ -67,6 +67,8 @@ def read_errors(path: Path) -> Iterator[None]:
     except BadRun as error:
         raise DamagedFile(error.path, str(error)) from error
     except (OSError, ValueError) as error:
+        # Libraries raise OSError without a number for content that they cannot parse; only the system's own
+        # errors have one.
         if isinstance(error, OSError) and error.errno is not None:
             named = Path(os.fsdecode(error.filename)) if error.filename else path
             raise UnreadableFile(named, error.strerror or os.strerror(error.errno)) from error
@@ -74,7 +76,7 @@ def read_errors(path: Path) -> Iterator[None]:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Return the manifest of the run in a folder.
+    """Load the manifest of the run in a folder.
 
     Raises:
         FileNotFoundError: there is none, and nothing that a run has written.
@@ -85,7 +87,7 @@ def manifest_of(folder: Path) -> Manifest:
 
 
 def checksum(path: Path) -> str:
-    """Return the SHA-256 sum of the bytes of a file.
+    """Compute the SHA-256 sum of the bytes of a file.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -96,17 +98,17 @@ def checksum(path: Path) -> str:
 
 
 def next_step(why: str, if_damaged: str) -> str:
-    """Return why a file cannot be used, and what to do, or what a launch does with a damaged one."""
+    """Describe why a file cannot be used and what to do, or what a launch does with a damaged one."""
     if CANNOT_BE_READ in why:
         return f"{why}; fix that, then the same command continues, or move its run's folder away"
     return f"{why}: {if_damaged}"
 
 
 def check_format(version: object, path: Path) -> None:
-    """Check the format that a file names, None if it names none.
+    """Check that a file names this code's format; None stands for a file that names none.
 
     Raises:
-        OtherVersion: it is another one than this code's.
+        OtherVersion: it names another one.
         DamagedFile: it is no format.
     """
     text = str(version)
@@ -127,7 +129,7 @@ def check_run(path: Path, stored: object, run_id: str) -> None:
 
 
 def unseal(path: Path, text: str | bytes | None = None) -> dict[str, Any]:
-    """Return the values of a sealed file; `text` is its content, if known.
+    """Read the values of a sealed file; `text` is its content, if it has been read already.
 
     Raises:
         FileNotFoundError: there is no such file.

@@ -1,4 +1,4 @@
-"""Commands that messages name, such that they can be copied."""
+"""Commands that messages name, in a form that can be copied."""
 
 import os
 import shlex
@@ -7,12 +7,15 @@ from contextlib import suppress
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.storage import Storage
 
-USUAL, VARIABLE = "runs", "FEDGRID_STORAGE"
-"""The storage of a command without `--storage`, and the environment variable that names another one."""
+USUAL = "runs"
+"""Storage of a command without `--storage`."""
+VARIABLE = "FEDGRID_STORAGE"
+"""Environment variable that names another one."""
 
 
 def command(storage: Storage, *words: str) -> str:
-    """Return `fedgrid` with these words; with `--storage` if it would open another one without."""
+    """Format a `fedgrid` command with these words; `--storage` is added if it would open another storage
+    without."""
     at = ["--storage", str(storage)]
     with suppress(ConfigError):
         usual = Storage.of(os.environ.get(VARIABLE) or USUAL)
@@ -22,7 +25,7 @@ def command(storage: Storage, *words: str) -> str:
 
 
 def no_grid(storage: Storage, what: str) -> str:
-    """Return that a storage has no grid, and what to do about it; `what` is a grid that could be run."""
+    """Explain that a storage has no grid, and what to do about it; `what` is a grid that could be run."""
     return (
         f"no grid in {storage}; if it is in another folder, name that with --storage; "
         f"`{command(storage, 'run', what)}` starts one"

@@ -15,11 +15,12 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.storage.atomic import PARTIAL, replacing
 
 BLOCK = 1 << 20
+"""Bytes that are copied at a time: files may be larger than the memory."""
 
 
 @lru_cache(maxsize=4)
 def connect(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URI and the path in it; pyarrow is tried first, then fsspec.
+    """Open the file system of a URI, and find the path in it; pyarrow is tried first, then fsspec.
 
     Raises:
         ConfigError: the scheme is unknown, its package is missing, or the URI cannot be reached.
@@ -30,6 +31,7 @@ def connect(uri: str) -> tuple[fs.FileSystem, str]:
         except pa.ArrowInvalid as error:
             if "Unrecognized filesystem" not in str(error):
                 raise
+            # Without fsspec's cache of listings: other machines add and delete files all the time.
             opened, path = import_module("fsspec").core.url_to_fs(uri, use_listings_cache=False)
             remote = fs.PyFileSystem(fs.FSSpecHandler(opened))
     except Exception as error:
@@ -51,7 +53,7 @@ class Remote:
     uri: str
 
     def list_files(self, folder: str) -> dict[str, fs.FileInfo]:
-        """Return all complete files under a folder."""
+        """List all complete files under a folder."""
         files, base = connect(self.uri)
         selector = fs.FileSelector(f"{base}/{folder}".rstrip("/"), allow_not_found=True, recursive=True)
         return {
@@ -61,14 +63,14 @@ class Remote:
         }
 
     def find(self, names: Sequence[str]) -> dict[str, fs.FileInfo]:
-        """Return those of some files and folders that are there."""
+        """Find which of some files and folders exist."""
         files, base = connect(self.uri)
         infos = files.get_file_info([f"{base}/{name}" for name in names])
         pairs = zip(names, infos, strict=True)
         return {name: info for name, info in pairs if info.type != fs.FileType.NotFound}
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a file, None if there is none."""
+        """Read the bytes of a file, None if there is none."""
         files, base = connect(self.uri)
         try:
             return bytes(files.open_input_stream(f"{base}/{name}").read())
@@ -118,11 +120,12 @@ class Remote:
 
 
 def _upload(files: fs.FileSystem, path: Path, target: str) -> None:
+    """Copy a file to a path of a remote file system."""
     with path.open("rb") as source, files.open_output_stream(target) as sink:
         copyfileobj(source, sink, BLOCK)
 
 
 def one_line(error: Exception) -> str:
-    """Return the first line of a library's error message."""
+    """Extract the first line of a library's error message."""
     text = str(error) or type(error).__name__
     return text.splitlines()[0]

@@ -15,7 +15,10 @@ from safetensors.numpy import load, save
 
 from fedgrid.algorithms.updates.source import Arrays
 
-ABOUT, CHECKSUM = "about", "sha256"
+ABOUT = "about"
+"""Key of the description in the metadata of the file."""
+CHECKSUM = "sha256"
+"""Key of the checksum in the description."""
 
 
 class Damaged(Exception):
@@ -23,13 +26,14 @@ class Damaged(Exception):
 
 
 def encode(arrays: Arrays, about: Mapping[str, Any], name: str) -> bytes:
-    """Return arrays and their description (plain JSON) as bytes, for the file of that name."""
+    """Encode arrays and their description (plain JSON) as bytes, for the file of that name."""
+    # safetensors writes the memory of an array as it lies there: of a strided view that would be wrong bytes.
     plain = {part: np.asarray(array, order="C") for part, array in arrays.items()}
     return save(plain, {ABOUT: json.dumps({**about, CHECKSUM: _checksum(name, plain, about)})})
 
 
 def decode(data: bytes, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the arrays that were encoded under a name, and their description.
+    """Decode the arrays that were encoded under a name, and their description.
 
     Raises:
         Damaged: they are incomplete, or were encoded under another name.
@@ -45,11 +49,12 @@ def decode(data: bytes, name: str) -> tuple[dict[str, np.ndarray], dict[str, Any
 
 
 def about_arrays(data: bytes) -> dict[str, Any]:
-    """Return the description of arrays, from their first bytes.
+    """Read the description of arrays from their first bytes, without the arrays.
 
     Raises:
         Damaged: they are not those of `encode`.
     """
+    # safetensors' header: eight bytes with its length, then JSON whose `__metadata__` are texts.
     length = int.from_bytes(data[:8], "little")
     try:
         return dict(json.loads(json.loads(data[8 : 8 + length])["__metadata__"][ABOUT]))
@@ -58,6 +63,7 @@ def about_arrays(data: bytes) -> dict[str, Any]:
 
 
 def _checksum(name: str, arrays: Arrays, about: Mapping[str, Any]) -> str:
+    """Compute the checksum of name, description, and all arrays with their types and shapes."""
     digest = sha256(json.dumps([name, about], sort_keys=True).encode())
     for part in sorted(arrays):
         array = arrays[part]

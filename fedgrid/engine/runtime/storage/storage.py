@@ -34,15 +34,15 @@ MARKS = re.compile(
 _MISSPELT_URI = re.compile(r"(s3a?|gc?s|hdfs|abfss?|az|file|https?)(?::/?|//)(?!/)(.+)", re.IGNORECASE)
 """A URI without its colon or its slashes: it would silently be a folder here."""
 _DATABASE = re.compile(r"(sqlite|postgresql|mysql|mssql)\b[+\w]*:", re.IGNORECASE)
-"""An MLflow store."""
+"""An MLflow store, which users give in place of a folder."""
 OWN = re.compile(r"grids|cache|drivers|encoders|tensorboard|storage\.json|.+-[0-9a-f]{12}", re.DOTALL)
-"""What belongs to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
+"""Names that belong to a storage: its folders, and those of its runs (`run_folder.folder_of`)."""
 PULLS = 10
 """How often a run is fetched again whose manifest changes meanwhile: once a second at most."""
 GIVE_UP_AFTER = 300.0
 """Seconds for which a launched grid tries again to reach its storage."""
 Content: TypeAlias = bytes | Callable[[Path], object]
-"""The bytes of a file, or what writes them to a path: tables may be larger than the memory."""
+"""The bytes of a file, or a function that writes them to a path: tables may be larger than the memory."""
 T = TypeVar("T")
 
 
@@ -50,20 +50,62 @@ T = TypeVar("T")
 class Storage:
     """A folder of runs and grids: bytes by name, which is relative to `root`, with slashes.
 
-    With a URI, `root` is a mirror of it: new files are sent there before they get their names here, and files
-    of other machines are pulled. So a file here that was here before the URI was listed, and is not in that
-    list, has been deleted there. Object stores replace files atomically. On other file systems a process that
-    is killed while it sends a file may leave a truncated one.
+    With a URI, `root` is this machine's mirror of it, in which only storages write.
+
+    **What a storage guarantees, and what not**
+
+    *Atomicity.* Every file of `put` is written under a temporary name (`atomic.PARTIAL`), then renamed. So
+    each name has its old content or its new one, complete, whatever process is killed and whoever reads
+    meanwhile. Object stores replace objects atomically too. On other remote file systems a process that is
+    killed while it sends a file may leave a truncated one, which its checksum reveals. Several files of one
+    `put` are no transaction: after a kill the first of them may be new and the others old.
+
+    *Order.* Files of one `put` get their names in the given order, first at the URI, then here, and the calls
+    of a process take effect one after the other. What makes other files count therefore comes last. A run's
+    manifest does: files that it lists are never changed, new content gets a new name, and a file is deleted
+    only when neither the manifest nor the one before it needs it (`run_folder`).
+
+    *What a reader sees.* Readers take no locks. They read a manifest, then the files that it lists, and
+    compare sizes and checksums. If one is missing or different and the manifest has been replaced meanwhile,
+    they start again (`manifest.read_segments`), so they see all of a round or nothing. Files that no manifest
+    lists do not count. `log.txt` is appended in place and may lack its last lines. Cache entries and encoders
+    carry a checksum of their own (`sealed_arrays`).
+
+    *Power cuts.* With `is_flushed`, which is the default, content is on the disk before it gets its name, and
+    the names are when `put` returns. Entries of the round cache are not flushed: one that is lost or damaged
+    costs time and changes no number.
+
+    *Visibility at a URI.* When `put`, `push` or `remove` returns, the change is at the URI, and every later
+    `read`, `sizes` and `listed` of any machine sees it, as far as the store itself is consistent (S3, GCS and
+    HDFS are). All other reading is from the mirror, which shows what the last `pull`, `refresh` or
+    `pull_marks` brought. `pull` fetches the files of a run before its manifest, and again if the manifest has
+    changed meanwhile, so that manifest and files of the mirror are of one round. A file of the mirror that is
+    not at the URI has been deleted there, and is deleted here. If a file cannot be sent, no file of that
+    `put` gets its name in the mirror; the URI may have the first of them.
+
+    *Locks.* A storage has none, and the last writer of a name wins. Which driver may write which runs is
+    settled by leases, which are files of the storage and hold across machines (`leases.lease`). A run has one
+    writer; if a second one is left behind, both write the same rounds with the same bytes, and each checks
+    the manifest before it replaces it (`RunFolder._update`). Locks of the round cache hold among processes
+    that share `root`: at a URI two machines may compute the same round, with the same result.
+
+    *After a crash.* There may be temporary files, which no listing shows, and files that no manifest lists.
+    Later launches delete both. Nothing else has to be repaired.
+
+    *Failures.* A call that cannot reach its URI is retried as `patience` says, then raises RunError. A
+    failure of this machine's disk raises OSError, which callers convert (`atomic.disk_errors`).
     """
 
     root: Path
+    """The folder, or the mirror of the URI on this machine."""
     uri: str | None = None
+    """Where the files are; None: in `root`."""
     patience: Patience = field(default=Patience(), compare=False)
-    """How long failed calls are tried again."""
+    """How long failed calls are retried; by default not at all."""
 
     @classmethod
     def of(cls, text: str | Path) -> "Storage":
-        """Return the storage for a path or a URI, SCHEME://PLACE.
+        """Open the storage at a path or a URI, SCHEME://PLACE.
 
         Raises:
             ConfigError: a `file://` URI names another host, a URI lacks a sign, or there can be no folder of
@@ -78,7 +120,7 @@ class Storage:
 
     @classmethod
     def _read(cls, text: str | Path) -> "Storage":
-        """Return the storage for a path or a URI, whatever lies there."""
+        """Parse a path or a URI, whatever lies there."""
         if slip := _MISSPELT_URI.match(str(text)):
             scheme, place = slip.groups()
             raise ConfigError(f"--storage {text}: did you mean {scheme}://{place}? a folder: ./{text}")
@@ -107,11 +149,12 @@ class Storage:
     def patient(
         self, warn: Callable[[str], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
     ) -> "Storage":
-        """Return this storage for a launched grid: it tries for five minutes, or until `is_stopped`."""
+        """Copy this storage for a launched grid: its calls are retried for five minutes, or until
+        `is_stopped`."""
         return replace(self, patience=Patience(GIVE_UP_AFTER, warn, is_stopped=is_stopped))
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Return what `call` returns; if it cannot read or write this storage, try again as `patience` says.
+        """Call `call`, and retry it as `patience` says if it cannot read or write this storage.
 
         Raises:
             RunError: it still fails.
@@ -124,12 +167,13 @@ class Storage:
     def put(self, files: Mapping[str, Content], *, is_flushed: bool = True) -> dict[str, FileEntry]:
         """Write files, at the URI and here; folders on the way to them are made.
 
-        Each is the old or the new one, whole, whenever this process is killed. They take their places in the
-        given order, first at the URI, so that one that makes the others count comes last.
+        Each name has its old or its new content, complete, whenever this process is killed. Files take their
+        places in the given order, first at the URI, so that one that makes the others count comes last.
 
         Args:
-            files: name -> its bytes, or what writes them to a path.
-            is_flushed: whether they are on the disk before they take their places, and outlast a power cut.
+            files: Name -> its bytes, or what writes them to a path.
+            is_flushed: Whether they are on the disk before they take their places, and outlast a power cut;
+                True by default.
 
         Returns:
             The size and the checksum of each.
@@ -138,6 +182,7 @@ class Storage:
             OSError: one cannot be written here; none is there then, unless it happens between two renames.
             RunError: the URI cannot be written; here all files are as before.
         """
+        # 1. Write all files under temporary names.
         paths = [self.root / name for name in files]
         folders = {path.parent for path in paths}
         for folder in folders:
@@ -151,8 +196,11 @@ class Storage:
                 else:
                     content(path)
                     entries[name] = FileEntry.of_file(path)
+            # 2. Send them to the URI while they have no name here: the mirror must never be ahead of the URI,
+            # since other machines only see that. The block's end then flushes and renames them.
             for name, path in zip(files, temporaries, strict=True):
                 self._send(path, name)
+        # 3. A rename is on the disk once its folder is flushed.
         for folder in folders if is_flushed else ():
             flush(folder)
         return entries
@@ -167,6 +215,7 @@ class Storage:
             self._send(self.root / name, name)
 
     def _send(self, path: Path, name: str) -> None:
+        """Copy a file to the URI, if there is one."""
         if self.uri:
             self._repeat("written", partial(self._remote.send, path, name))
 
@@ -176,6 +225,8 @@ class Storage:
         Raises:
             RunError: the URI, or this folder, cannot be written.
         """
+        # First at the URI: a process that is killed in between leaves a file in the mirror, which the next
+        # pull deletes. In the other order the file would come back.
         if self.uri and names:
             self._repeat("written", partial(self._remote.delete, names))
         with disk_errors(self.root):
@@ -186,7 +237,7 @@ class Storage:
                     path.unlink(missing_ok=True)
 
     def name_path(self, path: Path) -> str:
-        """Return the name of a file or folder below `root`."""
+        """Build the name of a file or folder below `root`."""
         return path.relative_to(self.root).as_posix()
 
     def refresh(self, *names: str) -> None:
@@ -199,15 +250,22 @@ class Storage:
             self._repeat("read", partial(self._refresh, names))
 
     def _refresh(self, names: Sequence[str]) -> None:
+        """Fetch files once, as `refresh`."""
+        # Listed before the URI is: a file that another process puts here meanwhile is then not taken for a
+        # deleted one.
         here = [name for name in names if (self.root / name).exists()]
         self._mirror(self._remote.find(names), here)
 
     def pull(self, folder: str, skip: tuple[str, ...] = (), only: tuple[str, ...] = ("",)) -> None:
         """Make a folder equal to that at the URI: fetch files that differ, delete those missing there.
 
-        Names that start with one of `skip`, such as `state-`, are left alone, as are damaged files that were
-        set aside, and those that start with none of `only`. A run's manifest comes in any case, and the files
+        Damaged files that were set aside are left alone. A run's manifest comes in any case, and the files
         that it lists are those of the same round: what is written meanwhile is fetched again.
+
+        Args:
+            folder: Its name.
+            skip: Starts of names that are left alone, such as `state-`; none by default.
+            only: Starts of names, of which others are left alone; all by default.
 
         Raises:
             RunError: the URI cannot be read.
@@ -216,11 +274,13 @@ class Storage:
             self._repeat("read", partial(self._pull, folder, skip, only))
 
     def _pull(self, folder: str, skip: tuple[str, ...], only: tuple[str, ...]) -> None:
+        """Fetch a folder once, as `pull`."""
         manifest = f"{folder}/{MANIFEST}"
         skipped = tuple(f"{folder}/{start}" for start in (*skip, ASIDE))
         chosen = (*(f"{folder}/{start}" for start in only), manifest)
 
         def concerns(name: str) -> bool:
+            """Check whether a file is to be fetched, or deleted if it is missing at the URI."""
             return name.startswith(chosen) and not name.startswith(skipped)
 
         before: bytes | None = b""
@@ -230,13 +290,15 @@ class Storage:
                 break
             here = [name for name in self._files(folder) if concerns(name)]
             files = {name: info for name, info in self._remote.list_files(folder).items() if concerns(name)}
+            # The manifest comes after the files that it lists. A writer may replace both meanwhile; the loop
+            # then begins again, until the manifest is the same before and after.
             last = {manifest: files.pop(manifest)} if manifest in files else {}
             self._mirror(files, [name for name in here if name not in last])
             self._mirror(last, [])
             before, now = now, self._remote.read(manifest)
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes, None if it is missing. Bypasses the mirror.
+        """Read a file's bytes, None if it is missing; bypasses the mirror.
 
         Raises:
             OSError, RunError: the file cannot be read.
@@ -248,7 +310,7 @@ class Storage:
         return None
 
     def sizes(self, folder: str) -> Mapping[str, int]:
-        """Return the sizes in bytes of all complete files under a folder, at the URI if there is one.
+        """List the sizes in bytes of all complete files under a folder, at the URI if there is one.
 
         Raises:
             RunError: the URI cannot be read.
@@ -256,7 +318,7 @@ class Storage:
         return {name: size for name, (size, _) in self.listed(folder).items()}
 
     def listed(self, folder: str) -> Mapping[str, tuple[int, int]]:
-        """Return the size in bytes and the time of the last change, in nanoseconds, of files as of `sizes`.
+        """List size in bytes and time of the last change, in nanoseconds, of the files that `sizes` lists.
 
         Raises:
             RunError: the URI cannot be read.
@@ -281,13 +343,14 @@ class Storage:
             self._repeat("read", self._pull_marks)
 
     def _pull_marks(self) -> None:
+        """Fetch those files once."""
         paths = chain(self.root.glob("*"), self.root.glob("*/*"), self.root.glob("grids/*/*"))
         here = [name for name in self._complete(paths) if MARKS.fullmatch(name)]
         files = {name: info for name, info in self._remote.list_files("").items() if MARKS.fullmatch(name)}
         self._mirror(files, here)
 
     def check_rights(self) -> None:
-        """Check that a run could be stored here, as far as that is known without a write.
+        """Check that a run could be stored here, as far as that is visible without a write.
 
         Raises:
             ConfigError: it could not; with the cause.
@@ -296,9 +359,11 @@ class Storage:
             raise self._refusal(os.strerror(EACCES))
 
     def _refusal(self, cause: str) -> ConfigError:
+        """Build the error of a storage that cannot be written."""
         return ConfigError(f"--storage {self} cannot be written to: {cause}; name another folder or URI")
 
     def _nearest(self) -> Path:
+        """Find the folder itself, or the nearest one above it that exists."""
         return next(path for path in (self.root, *self.root.parents) if path.exists())
 
     def check_writable(self) -> None:
@@ -319,13 +384,15 @@ class Storage:
 
     @property
     def _remote(self) -> Remote:
+        """The files at the URI."""
         assert self.uri is not None, "a plain folder has no other files"
         return Remote(self.uri)
 
     def _repeat(self, what: str, work: Callable[[], T]) -> T:
-        """Return what `work` returns; if it cannot reach the URI, try again as `patience` says."""
+        """Call `work`, and retry it as `patience` says if it cannot reach the URI."""
 
         def attempt() -> T:
+            """Call `work` once, and name the storage in its errors."""
             try:
                 return work()
             except (OSError, pa.ArrowException) as error:
@@ -339,9 +406,11 @@ class Storage:
             raise RunError(f"{error}; run the same command again to continue") from error.__cause__
 
     def _files(self, folder: str) -> list[str]:
+        """List the complete files under a folder of `root`."""
         return self._complete((self.root / folder).rglob("*"))
 
     def _complete(self, paths: Iterable[Path]) -> list[str]:
+        """Select the files that are completely written, by their names."""
         names = [self.name_path(path) for path in paths if path.is_file()]
         return [name for name in names if PARTIAL not in name]
 
@@ -350,6 +419,7 @@ class Storage:
         for name in here:
             if name not in files:
                 (self.root / name).unlink(missing_ok=True)
+        # Each fetch waits for the network most of the time.
         with ThreadPoolExecutor(16) as threads:
             fetched = [
                 threads.submit(self._remote.fetch, info, self.root / name) for name, info in files.items()
@@ -359,4 +429,5 @@ class Storage:
 
 
 def _unpickle(text: str, give_up_after: float) -> Storage:
+    """Open a pickled storage on the machine that unpickles it."""
     return replace(Storage.of(text), patience=Patience(give_up_after))

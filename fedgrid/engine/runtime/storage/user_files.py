@@ -1,7 +1,6 @@
-"""Paths as a user gives them, and the user's cache, which remembers what takes long to find out.
+"""Paths as a user gives them, and the user's cache, which stores what takes long to compute.
 
-Losing that costs time alone. Nobody else writes there, and a storage that cannot be written is served as
-well.
+Losing it costs time alone. No other user writes there, and it serves storages that cannot be written too.
 """
 
 import os
@@ -21,9 +20,9 @@ VARIABLE = re.compile(r"\$\{?(\w+)")
 
 
 def expand_path(given: str | Path, what: str) -> Path:
-    """Return a path as it is meant, with `~`, `$HOME` and other variables in place.
+    """Expand `~`, `$HOME` and other variables in a path.
 
-    It may stay relative, and nothing need be there; `what` it is begins the message.
+    It may stay relative, and nothing need exist there; `what` it is begins the message.
 
     Raises:
         ConfigError: it is empty or an address, or has a variable that is not set.
@@ -44,7 +43,7 @@ def expand_path(given: str | Path, what: str) -> Path:
 
 
 def absolute(given: str | Path, what: str) -> Path:
-    """Return the absolute path of something that need not exist, as of `expand_path`.
+    """Make a path absolute that need not exist, after `expand_path`.
 
     Raises:
         ConfigError: as `expand_path`, and if there can be nothing of that name.
@@ -67,7 +66,7 @@ def check_output(path: Path, what: str, *, is_folder: bool = False) -> None:
     """Check, before the work, that a file or folder can be written; folders on the way to it are made.
 
     Raises:
-        ConfigError: it cannot, as far as that is known without a write.
+        ConfigError: it cannot, as far as that is visible without a write.
     """
     other = "a file" if is_folder else "a folder"
     if path.exists() and path.is_dir() != is_folder:
@@ -80,7 +79,7 @@ def check_output(path: Path, what: str, *, is_folder: bool = False) -> None:
 
 
 def cache(instead: str) -> Path:
-    """Return fedgrid's folder in the user's cache.
+    """Find fedgrid's folder in the user's cache.
 
     Raises:
         ConfigError: the user has no home folder; the variable to set `instead` is named.
@@ -92,7 +91,7 @@ def cache(instead: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return FEDGRID_CACHE, or fedgrid's folder in the user's cache.
+    """Find the folder of FEDGRID_CACHE, or fedgrid's folder in the user's cache.
 
     Raises:
         ConfigError: the user has no home folder, or there can be no such folder.
@@ -102,15 +101,22 @@ def cache_folder() -> Path:
     return cache(instead="FEDGRID_CACHE")
 
 
-IMAGES, FILES, DIGEST = "images", "files", "digest"
+IMAGES = "images"
+"""The kind of stored digests of data sets."""
+FILES = "files"
+"""Key of the fingerprint of the files that a stored digest is of."""
+DIGEST = "digest"
+"""Key of a stored digest."""
 
 
 def fingerprint(paths: Iterable[Path]) -> str:
-    """Return a digest of names, sizes, times and inodes of files; their content is not read."""
+    """Compute a digest of names, sizes, times and inodes of files; their content is not read."""
     digest = sha256()
     for path in paths:
         try:
             about = path.stat()
+            # The time of the last change (`ctime`) too: `cp -p` and archives restore the modification time of
+            # other bytes.
             line = f"{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}\n"
         except FileNotFoundError:
             line = f"{path} missing\n"
@@ -119,25 +125,26 @@ def fingerprint(paths: Iterable[Path]) -> str:
 
 
 def recall_digest(what: str, files: str) -> str | None:
-    """Return the digest of `what` for files of this fingerprint; None if none is remembered."""
+    """Look up the stored digest of `what`; None if it was stored for files of another fingerprint, or not at
+    all."""
     values = recall(IMAGES, what)
     return str(values[DIGEST]) if values.get(FILES) == files and DIGEST in values else None
 
 
 def remember_digest(what: str, files: str, digest: str) -> None:
-    """Remember a digest for files of this fingerprint."""
+    """Store a digest of `what` for files of this fingerprint."""
     remember(IMAGES, what, {FILES: files, DIGEST: digest})
 
 
 def recall(kind: str, what: str) -> dict[str, Any]:
-    """Return what was remembered of `what`, which is of a kind; empty if nothing can be read."""
+    """Look up what was stored about `what`, which is of a kind; empty if nothing can be read."""
     with suppress(OSError, FedgridError):
         return unseal(_place(kind, what))
     return {}
 
 
 def remember(kind: str, what: str, values: Mapping[str, Any]) -> bool:
-    """Remember values, and return whether that was possible."""
+    """Store values about `what`, and return whether that was possible."""
     with suppress(OSError, FedgridError):
         place = _place(kind, what)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -147,4 +154,5 @@ def remember(kind: str, what: str, values: Mapping[str, Any]) -> bool:
 
 
 def _place(kind: str, what: str) -> Path:
+    """Find the file in which something is stored; by a digest, since names may be paths."""
     return cache_folder() / kind / f"{sha256(os.fsencode(what)).hexdigest()[:16]}.json"
