@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def death_of(error: RayActorError) -> str:
-    """Return in one line why an actor's process died.
+    """Explain in one line why an actor's process died.
 
     Raises:
         FinalError: its start failed, and would fail again; names the cause.
@@ -59,10 +59,20 @@ def death_of(error: RayActorError) -> str:
 
 @ray.remote(max_restarts=0)
 class Client:
-    """Hosts one federated client, or several that take turns. Keeps no state that a round depends on."""
+    """Hosts one federated client, or several that take turns; keeps no state that a round depends on.
+
+    The server's `RayPool` calls its methods, in the order of those of a `Pool`. Ray does not restart it: the
+    pool does, because a new actor needs its data again.
+    """
 
     def __init__(self, gpu_share: float, title: str = "Client") -> None:
-        """Take a share of a GPU, of its memory too, and the title that Ray shows."""
+        """Start an actor.
+
+        Args:
+            gpu_share: Share of a GPU, and of its memory; 0: it trains on the CPU.
+            title: The name that Ray shows.
+        """
+        # Before the imports, which make most of the objects.
         gc.set_threshold(NEW_OBJECTS)
         # Imports torch, while the server does.
         from fedgrid.engine.federation.clients.worker import ClientWorker
@@ -75,14 +85,15 @@ class Client:
         if gpu_share:
             import torch
 
-            # It accepts no whole number.
+            # Actors that share a GPU would otherwise fill its memory one at the cost of another. torch
+            # accepts no int here.
             torch.cuda.set_per_process_memory_fraction(self._gpu_share)
 
     def __repr__(self) -> str:
         return self._title
 
     def machine(self) -> Machine:
-        """Return what training here depends on."""
+        """Describe what training here depends on."""
         return this_machine(self._device)
 
     def prepare(
@@ -95,7 +106,13 @@ class Client:
     ) -> None:
         """Take over the clients and plugins of a run; drop the clients of an earlier one.
 
-        `setup` comes without images.
+        Args:
+            setup: The run's setup, without images.
+            plugins: Sources of the run's plugins.
+            server_set: The server's test set.
+            reference_set: The server's reference images, if it has any.
+            clients: The clients of this actor. Each is an argument of its own, so that Ray hands over the
+                objects of the store and not references to them.
         """
         active.know(plugins)
         active.activate(setup.plugins)
@@ -106,13 +123,14 @@ class Client:
             self._worker = self._hosting(setup, self._device)
 
     def _prepared(self) -> "ClientWorker":
+        """Return the worker, which `prepare` has made."""
         assert self._worker is not None, "prepare comes first"
         return self._worker
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: "Encoder | None"
     ) -> list[Described]:
-        """Return what clients of this actor say about their data."""
+        """Describe the data of clients of this actor, as the message says."""
         with name_share(self._gpu_share):
             return self._prepared().describe(clients, message, encoder)
 
@@ -124,9 +142,14 @@ class Client:
         num_models: int,
         *arrays: Vector,
     ) -> list[Reply]:
-        """Train; return the tasks' replies: an object each, or with `num_returns` of 1 one list.
+        """Train clients; return the tasks' replies: an object each, or with `num_returns` of 1 one list.
 
-        `arrays` are the models, then the arrays of all orders; `payloads` has their positions by name.
+        Args:
+            tasks: The clients' training, without the arrays of their orders.
+            payloads: For each task, the positions among `arrays` of its order's arrays, by name.
+            memories: What each client's last training left.
+            num_models: How many of the first `arrays` are models.
+            arrays: The models, then the arrays of all orders, which Ray takes from the object store.
         """
         tasks = [
             replace(

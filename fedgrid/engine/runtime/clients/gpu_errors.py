@@ -13,25 +13,25 @@ PASSING = ("out of memory", "busy or unavailable")
 
 
 def telling(error: BaseException) -> str:
-    """Return the first sentence of an error's message: the cause, without links and advice."""
+    """Extract the first sentence of an error's message: the cause, without links and advice."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].partition(". ")[0].rstrip(".")
 
 
 def raised(traceback: str) -> str:
-    """Return the telling line of a traceback's text, which is its last error."""
+    """Find the line of a traceback's text that names its last error."""
     errors = RAISED.findall(traceback)
     kind, said = errors[-1] if errors else ("", traceback.strip().splitlines()[-1])
     return f"{kind}: {said}".removeprefix(": ").partition(". ")[0].rstrip(".")
 
 
 def may_pass(cause: str) -> bool:
-    """Return whether an error of a GPU may be gone once other processes are."""
+    """Check whether an error of a GPU may be gone once other processes are."""
     return any(part in cause for part in PASSING)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error is, or was caused by, a GPU's memory that has run out."""
+    """Check whether an error is, or was caused by, a GPU's memory that has run out."""
     import torch
 
     return any(isinstance(cause, torch.OutOfMemoryError) for cause in _causes(error))

@@ -26,23 +26,26 @@ if TYPE_CHECKING:
 
 
 class _Passing(ABC):
-    """Passes the tasks of a `Pool` on to the place where the clients are."""
+    """Forwards the tasks of a `Pool` to the place where the clients are."""
 
     @abstractmethod
     def _place(self) -> Pool | ClientWorker:
-        """Return that place, which is prepared."""
+        """Find the place where the clients are, prepared."""
 
     def describe(
         self, clients: Sequence[int], message: Message, encoder: Encoder | None = None
     ) -> list[Described]:
+        """Describe the clients' data there."""
         return self._place().describe(clients, message, encoder)
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
+        """Train the clients there."""
         return self._place().train(tasks, models, memories)
 
     def evaluate(
         self, tasks: Sequence[EvaluateTask], models: Models, memories: Memories
     ) -> list[EvaluateReport]:
+        """Test the models there."""
         return self._place().evaluate(tasks, models, memories)
 
 
@@ -54,7 +57,7 @@ class InProcessPool(_Passing):
         self._worker: ClientWorker | None = None
 
     def machines(self) -> Sequence[Machine]:
-        """Return this machine."""
+        """List this machine."""
         return [this_machine(self.device)]
 
     def prepare(self, setup: Setup) -> None:
@@ -67,6 +70,7 @@ class InProcessPool(_Passing):
         self._worker = ClientWorker(setup, self.device)
 
     def _place(self) -> ClientWorker:
+        """Return the worker, which `prepare` has made."""
         assert self._worker is not None, "prepare() comes first"
         return self._worker
 
@@ -79,7 +83,7 @@ class LazyPool(_Passing):
         self._setup: Setup | None = None
 
     def machines(self) -> Sequence[Machine]:
-        """Return the machines that clients train on."""
+        """List the machines that clients train on."""
         return self._pool.machines()
 
     def prepare(self, setup: Setup) -> None:
@@ -87,6 +91,7 @@ class LazyPool(_Passing):
         self._setup = setup
 
     def _place(self) -> Pool:
+        """Return the pool, prepared now if it was not."""
         if self._setup is not None:
             self._pool.prepare(self._setup)
             self._setup = None

@@ -1,4 +1,5 @@
-"""What the numbers of a training depend on beside its code: the library that computes, and the hardware."""
+"""The machine that trains: the libraries that compute and the hardware, on which a training's last bits
+depend."""
 
 import os
 import platform
@@ -14,19 +15,19 @@ PATHS = ("MKL_CBWR", "OPENBLAS_CORETYPE", "ONEDNN_MAX_CPU_ISA")
 """Variables by which a user chooses the instructions of the libraries."""
 UNKNOWN, EMULATED = "unknown", "emulated"
 BFLOAT16 = "bfloat16"
-"""A machine's instructions for it, and the precision's name in `training.precision`."""
+"""Key of a machine's instructions for bfloat16, and the precision's name in `training.precision`."""
 KERNELS = re.compile("bf16|fp16|avx10|avx_ne_convert")
 """Instruction sets by which oneDNN chooses its kernels for bfloat16, as `torch.cpu` names them."""
 
 
 def this_machine(device: str) -> Machine:
-    """Return what training on `device`, as torch calls it, depends on here.
+    """Describe what training on `device`, as torch calls it, depends on here.
 
     Of a processor: maker and family, the instruction set of torch's own kernels, that of NumPy's BLAS, and
-    what the environment asks of MKL, OpenBLAS and oneDNN; and `bfloat16`, the extensions by which oneDNN
-    chooses its kernels for bfloat16. Two models with the same ones count as alike, whatever their caches.
-    Of a GPU: its model, the driver, CUDA, cuDNN, and what `fixed_numerics` sets for every run. TF32 is a
-    setting of the run.
+    what the environment demands of MKL, OpenBLAS and oneDNN; and `bfloat16`, the extensions by which oneDNN
+    chooses its kernels for bfloat16. Two models with the same ones count as equal, whatever their caches. Of
+    a GPU: its model, the driver, CUDA, cuDNN, and what `fixed_numerics` sets for every run. TF32 is a setting
+    of the run.
     """
     import numpy
     import torch
@@ -50,6 +51,7 @@ def this_machine(device: str) -> Machine:
 
 
 def _processor() -> str:
+    """Describe the processor, and the instructions that the numerical libraries choose on it."""
     import torch
     from threadpoolctl import threadpool_info
 
@@ -61,6 +63,7 @@ def _processor() -> str:
 
 
 def _maker(file: Path = CPUINFO) -> str:
+    """Find the maker and the family of the processor."""
     try:
         about = dict(re.findall(r"^(vendor_id|cpu family)\s*: (.*)$", file.read_text(), re.MULTILINE))
     except OSError:
@@ -69,7 +72,7 @@ def _maker(file: Path = CPUINFO) -> str:
 
 
 def _kernels() -> str:
-    """Return this processor's extensions for bfloat16, as in `amx_bf16, avx512_bf16`."""
+    """Find this processor's extensions for bfloat16, as in `amx_bf16, avx512_bf16`."""
     import torch
 
     # Older versions of torch do not tell.
@@ -79,7 +82,7 @@ def _kernels() -> str:
 
 
 def relevant_machines(machines: Sequence[Machine], precision: str) -> list[Machine]:
-    """Return the machines by what a run of this precision depends on; alike ones count once."""
+    """Reduce machines to what a run of this precision depends on; equal ones count once."""
     relevant = [
         {name: value for name, value in machine.items() if precision == BFLOAT16 or name != BFLOAT16}
         for machine in machines
@@ -88,7 +91,7 @@ def relevant_machines(machines: Sequence[Machine], precision: str) -> list[Machi
 
 
 def slow_precision(machines: Sequence[Machine], precision: str) -> str | None:
-    """Return in one line that a machine computes slowly in a precision; None if none does."""
+    """Explain in one line that a machine computes slowly in a precision; None if none does."""
     if precision != BFLOAT16 or all(machine.get(BFLOAT16) != EMULATED for machine in machines):
         return None
     return (
@@ -98,7 +101,7 @@ def slow_precision(machines: Sequence[Machine], precision: str) -> str | None:
 
 
 def driver(file: Path = DRIVER) -> str:
-    """Return the version of NVIDIA's driver, `unknown` where the kernel does not tell."""
+    """Find the version of NVIDIA's driver, `unknown` where the kernel does not give it."""
     try:
         number = re.search(r"\s(\d+(?:\.\d+)+)\s", file.read_text())
     except OSError:

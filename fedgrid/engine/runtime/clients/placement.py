@@ -1,4 +1,8 @@
-"""Resources of a run: checked before the first actor starts, so that no run waits for ever."""
+"""Resources of a run: checked before the first actor starts, so that no run waits for ever.
+
+Ray itself would queue an actor that no node can hold, without an error. So what can never fit is refused
+here, with a setting that would.
+"""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +32,8 @@ WORTHWHILE = 1.2
 """Largest factor in run time that is accepted to save actors: each costs seconds to start, and memory."""
 
 UNITS = 10_000
-"""Ray counts resources in ten-thousandths. Counting in the same units keeps sums exact."""
+"""Units of one CPU or GPU: Ray counts resources in ten-thousandths, and counting in the same keeps sums
+exact."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +43,9 @@ class Node:
     cpus: float
     gpus: float
     memory: float | None = None
-    """Bytes of main memory that Ray deals out; None: not known, or nothing there depends on it."""
+    """Bytes of main memory that Ray deals out; None: not measured, or nothing there depends on it."""
     gpu_memory: float | None = None
-    """Bytes of the smallest of its GPUs, whoever uses it; None: not known, or it has none."""
+    """Bytes of the smallest of its GPUs, including what others use; None: not measured, or it has none."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +53,13 @@ class Request:
     """The user's settings; None leaves the choice to `plan`."""
 
     clients_per_actor: int | None = None
+    """Number of clients that share an actor."""
     cpus_per_client: float | None = None
+    """CPU share of an actor."""
     gpus_per_client: float | None = None
+    """GPU share of an actor."""
     least_gpu_share: float = GPU_SHARE
-    """The smallest GPU share that holds a client, where the user gives none."""
+    """Smallest GPU share that holds a client, where the user gives none."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Placement:
     """Whether clients train in the server's process: of it and a single actor, one always waits."""
 
     def bundles(self) -> list[dict[str, float]]:
-        """Return the placement group's bundles: one for the server, then one per client actor."""
+        """Build the placement group's bundles: one for the server, then one per client actor."""
         if self.in_server:
             return [{"CPU": (_units(SERVER_CPUS) + _units(self.cpus_per_actor)) / UNITS}]
         actor = {"CPU": self.cpus_per_actor}
@@ -79,7 +87,7 @@ class Placement:
 
 
 def describe(nodes: Sequence[Node]) -> str:
-    """Return `2 CPUs and 0 GPUs`; for several nodes the sum, and the largest node's number."""
+    """Describe `2 CPUs and 0 GPUs`; for several nodes the sum, and the largest node's number."""
     cpus = [node.cpus for node in nodes]
     gpus = [node.gpus for node in nodes]
     has = f"{_counted(sum(cpus), 'CPU')} and {_counted(sum(gpus), 'GPU')}"
@@ -89,25 +97,26 @@ def describe(nodes: Sequence[Node]) -> str:
 
 
 def at_once(placement: Placement, nodes: Sequence[Node]) -> int:
-    """Return how many runs with this placement fit on the nodes at the same time.
+    """Count the runs with this placement that fit on the nodes at the same time.
 
     A run may spread over nodes; an actor is on one node and one GPU. The result for a single run (0 or more)
     is exact. On clusters of unequal nodes Ray may fit a few runs less, as it places bundles in another order.
     """
     group = _units(SERVER_CPUS) + placement.num_actors * _units(placement.cpus_per_actor)
     most = sum(_units(node.cpus) for node in nodes) // group
+    # If n runs fit, so do n - 1; so the first number that does not fit can be found by bisection.
     return bisect_left(range(1, most + 1), True, key=lambda runs: not _fit(runs, placement, nodes))
 
 
 def most_at_once(placements: Iterable[Placement], nodes: Sequence[Node]) -> int:
-    """Return how many runs fit at the same time if all are placed like the smallest; 1 without runs."""
+    """Count the runs that fit at the same time if all are placed like the smallest; 1 without runs."""
     return max((at_once(placement, nodes) for placement in placements), default=1)
 
 
 def plan(
     num_clients: int, nodes: Sequence[Node], request: Request, num_runs: int = 1, stacked: int = 1
 ) -> Placement:
-    """Return the placement of runs of `num_clients` clients on the nodes.
+    """Plan the placement of runs of `num_clients` clients on the nodes.
 
     With GPUs, each client gets its own actor if resources allow: at least 0.05 GPU, a core and
     `GPU_PROCESS_MEMORY`. Otherwise as few clients as possible share one, in turns. Shares are the largest
@@ -121,28 +130,34 @@ def plan(
     unless the request sets actors. CPU shares are such that no run waits. An actor trains with one thread.
 
     Args:
-        num_clients: clients of a run.
-        nodes: the cluster.
-        request: the user's settings.
-        num_runs: number of pending runs.
-        stacked: how many clients train at once, and therefore share an actor.
+        num_clients: Clients of a run.
+        nodes: The cluster.
+        request: The user's settings.
+        num_runs: Number of pending runs; 1 by default.
+        stacked: Number of clients that train at once, and therefore share an actor; 1 by default.
 
     Raises:
         ConfigError: a run can never fit; with the request, the resources, and a setting that would fit.
     """
+    # 1. Stacks cannot be divided, so they are placed as clients are.
     if stacked > 1:
         per_actor = request.clients_per_actor
         in_stacks = replace(request, clients_per_actor=per_actor and -(-per_actor // stacked))
         return plan(-(-num_clients // stacked), nodes, in_stacks, num_runs)
+    # 2. The least that one actor needs, and with it how many runs fit by their number of actors.
     gpus = _gpus_per_client(nodes, request)
     _check(num_clients, nodes, gpus, request)
     least = _least(num_clients, nodes, request, gpus)
     cores = max(1, sum(int(node.cpus) for node in nodes))
 
     def runs_at_once(actors: int) -> int:
+        """Count the runs with this number of actors that fit and have a core for each actor."""
         runs = at_once(replace(least, num_actors=actors), nodes)
+        # Ray would fit a hundred actors with the smallest share on a core, where they only wait for each
+        # other.
         return runs if gpus or request.cpus_per_client else min(runs, cores // actors)
 
+    # 3. The number of actors: the user's, else the most that a GPU holds, else the fastest for all runs.
     if request.clients_per_actor:
         actors = -(-num_clients // request.clients_per_actor)
     elif gpus:
@@ -153,6 +168,7 @@ def plan(
     placement = replace(least, num_actors=actors, in_server=free and actors == len(nodes) == 1)
     if not at_once(placement, nodes):
         raise _too_many(num_clients, placement, nodes)
+    # 4. Larger shares, as long as equally many runs fit side by side: nothing that is free stays unused.
     side_by_side = min(num_runs, max(1, runs_at_once(actors)))
     if gpus and request.gpus_per_client is None:
         # Ray fills a GPU before it takes the next.
@@ -166,7 +182,7 @@ def plan(
 
 
 def _least(num_clients: int, nodes: Sequence[Node], request: Request, gpus: float) -> Placement:
-    """Return the least that an actor reserves, of the user's number of actors, or of one.
+    """Find the least that an actor reserves, for the user's number of actors, or for one.
 
     On a GPU that is a core and main memory, or as much of them as a node has, if the user's number fits so.
     """
@@ -184,7 +200,7 @@ def _least(num_clients: int, nodes: Sequence[Node], request: Request, gpus: floa
 
 
 def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]) -> int:
-    """Return the smallest number of actors per run with which all runs finish in nearly the shortest time.
+    """Find the smallest number of actors per run with which all runs finish in nearly the shortest time.
 
     With equal clients and runs, the time is (batches of runs that fill the cluster) x (clients of the busiest
     actor). "Nearly" is the factor `WORTHWHILE`.
@@ -197,16 +213,17 @@ def _fastest(num_clients: int, num_runs: int, runs_at_once: Callable[[int], int]
 
 
 def _even_counts(num_clients: int) -> list[int]:
-    """Return the useful numbers of actors: with one less, the busiest actor would have more clients."""
+    """List the useful numbers of actors: with one less, the busiest actor would have more clients."""
     return sorted({-(-num_clients // per_actor) for per_actor in range(1, num_clients + 1)})
 
 
 def _first_that_fits(shares: Iterable[Placement], runs: int, nodes: Sequence[Node]) -> Placement | None:
+    """Find the first placement with which so many runs fit, None if none does."""
     return next((share for share in shares if at_once(share, nodes) >= runs), None)
 
 
 def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
-    """Return whether `runs` fit at the same time: servers in the CPUs left over, then in place of actors."""
+    """Check whether `runs` fit at the same time: servers in the CPUs left over, then in place of actors."""
     server = _units(SERVER_CPUS)
     share = _units(placement.cpus_per_actor)
     servers = runs
@@ -214,10 +231,12 @@ def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
     rests = []
     for node in nodes:
         count = _actors_on(node, placement)
+        # 1. Each node holds as many actors as it can, and servers in what is left of it.
         more, rest = divmod(_units(node.cpus) - count * share, server)
         servers -= more
         actors += count
         rests.append((rest, count))
+    # 2. Servers that have no place yet take that of actors, first where the most is left over.
     for rest, count in sorted(rests, reverse=True):
         if servers <= 0:
             break
@@ -225,12 +244,15 @@ def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
             displaced = min(count, -(-(servers * server - rest) // share))
             servers -= (displaced * share + rest) // server
             actors -= displaced
+    # 3. What counts is whether enough actors are left.
     return servers <= 0 and actors >= runs * placement.num_actors
 
 
 def _actors_on(node: Node, placement: Placement) -> int:
+    """Count the actors that fit on a node."""
     most = _units(node.cpus) // _units(placement.cpus_per_actor)
     if placement.gpus_per_actor:
+        # An actor is on one GPU, so shares of several GPUs do not add up.
         most = min(most, int(node.gpus) * (UNITS // _units(placement.gpus_per_actor)))
     if placement.memory_per_actor and node.memory is not None:
         most = min(most, int(node.memory // placement.memory_per_actor))
@@ -238,10 +260,12 @@ def _actors_on(node: Node, placement: Placement) -> int:
 
 
 def _units(amount: float) -> int:
+    """Convert an amount of a resource to Ray's units."""
     return round(amount * UNITS)
 
 
 def _gpus_per_client(nodes: Sequence[Node], request: Request) -> float:
+    """Choose the GPU share of a client: the user's, else the least that holds one where there are GPUs."""
     if request.gpus_per_client is not None:
         return request.gpus_per_client
     has_gpu = any(node.gpus >= 1 and node.cpus >= SMALLEST_SHARE for node in nodes)
@@ -278,13 +302,15 @@ def _check(num_clients: int, nodes: Sequence[Node], gpus: float, request: Reques
 
 
 def _most_cpus(nodes: Sequence[Node], gpus: float) -> tuple[float, float]:
-    """Return the largest CPU share that an actor can have, and the CPUs of the largest node for actors."""
+    """Find the largest CPU share that an actor can have, and the CPUs of the largest node for actors."""
     largest = max(node.cpus for node in nodes if node.gpus >= 1 or not gpus)
+    # If the largest node is the only one that can hold the server, the server's share is missing there.
     alone = sum(node.cpus >= SERVER_CPUS for node in nodes) == (largest >= SERVER_CPUS)
     return largest - SERVER_CPUS if alone else largest, largest
 
 
 def _too_many(num_clients: int, asked: Placement, nodes: Sequence[Node]) -> ConfigError:
+    """Build the error of a placement that does not fit, with the most actors that would."""
     fitting = next(
         count
         for count in reversed(_even_counts(num_clients))
@@ -298,4 +324,5 @@ def _too_many(num_clients: int, asked: Placement, nodes: Sequence[Node]) -> Conf
 
 
 def _counted(number: float, what: str) -> str:
+    """Format a number with its noun in singular or plural."""
     return f"{number:g} {what}{'' if number == 1 else 's'}"

@@ -41,13 +41,14 @@ START_TIMEOUT = 300.0
 """Seconds for an actor to start and take its data: a bundle is reserved, so only a broken node needs more."""
 
 SHOWN = 4
-"""Clients in the name of a task."""
+"""Number of clients in the name of a task."""
 SMALL = 1 << 20
 """Bytes of a model up to which an actor's replies are one object: each object costs a millisecond."""
 
 Ref: TypeAlias = "ray.ObjectRef[Any]"
 T = TypeVar("T")
 NO_IMAGES = ImageSet(np.zeros((0, 0, 0, 0), np.uint8), np.zeros(0, np.int64))
+"""Stands for the server's images in what actors get first: the images are objects of their own."""
 
 
 class RayPool:
@@ -59,7 +60,7 @@ class RayPool:
 
     def __init__(self, group: PlacementGroup, placement: Placement) -> None:
         self.run = ""
-        """Name of the run, for the names of tasks: actors are of one run after another."""
+        """Name of the run, for the names of tasks: actors serve one run after another."""
         self.placement = placement
         self._group = group
         self._actors = [self._start(index) for index in range(placement.num_actors)]
@@ -71,7 +72,7 @@ class RayPool:
         self._shared: dict[int, tuple[Vector, Ref]] = {}
 
     def machines(self) -> list[Machine]:
-        """Return the machines of the actors; alike ones count once."""
+        """List the machines of the actors; equal ones count once."""
         asked = [index for index in range(len(self._actors)) if index not in self._machines]
         answers = self._each(
             dict.fromkeys(asked),
@@ -89,6 +90,8 @@ class RayPool:
         self._deadlines = Deadlines(monotonic)
         sizes = {data.client: len(data.train) for data in setup.clients}
         self._home = _deal(sizes, len(self._actors), setup.training.stacked)
+        # Each client's data are an object of their own, sent only to the actor that hosts it; a new actor in
+        # the place of a dead one gets them from the store again.
         self._data = {data.client: ray.put(data.copied()) for data in setup.clients}
         self._images = ray.put(setup.server_set), ray.put(setup.reference_set)
         self._setup = replace(setup, clients=(), server_set=NO_IMAGES, reference_set=None)
@@ -98,11 +101,12 @@ class RayPool:
     def describe(
         self, clients: Sequence[int], message: Message, encoder: "Encoder | None" = None
     ) -> list[Described]:
-        """Return what each of `clients` says about its data, each in its actor."""
+        """Describe the data of each of `clients`, each in its actor."""
         shares = self._by_actor(clients, lambda client: client)
         put = encoder and ray.put(encoder)
 
         def submit(index: int) -> list[Ref]:
+            """Start the messages of one actor's clients."""
             return [self._actors[index].describe.remote(shares[index], message, put)]
 
         results = self._each(shares, submit, "describe", "the clients' messages")
@@ -119,11 +123,13 @@ class RayPool:
         Memories are copied: those of clients that are not in the next rounds would keep their updates there.
         """
         shares = self._by_actor(tasks, lambda task: task.client)
+        # Arrays of orders are sent once per actor, however many of its clients' orders have them.
         arrays = {id(array): array for task in tasks for array in task.order.payload.values()}
         places = {key: len(models) + index for index, key in enumerate(arrays)}
         refs = self._share([*models, *arrays.values()])
 
         def submit(index: int) -> list[Ref]:
+            """Start the training of one actor's clients."""
             mine = shares[index]
             payloads = [
                 {name: places[id(array)] for name, array in task.order.payload.items()} for task in mine
@@ -131,6 +137,7 @@ class RayPool:
             bare = [replace(task, order=replace(task.order, payload={})) for task in mine]
             remembered = {task.client: memories[task.client] for task in mine if task.client in memories}
             name = self._task("train", f"{when}, {_clients(task.client for task in mine)}")
+            # One object a reply lets the store free large updates one by one.
             num_returns = 1 if are_small else len(mine)
             train = self._actors[index].train.options(num_returns=num_returns, name=name)
             sent = train.remote(bare, payloads, remembered, len(models), *refs)
@@ -154,6 +161,7 @@ class RayPool:
         refs = self._share(models)
 
         def submit(index: int) -> list[Ref]:
+            """Start the tests of one actor's clients."""
             adapting = [task.client for task in shares[index] if task.adaptation is not None]
             remembered = {client: memories[client] for client in adapting if client in memories}
             name = self._task("evaluate", _clients(task.client for task in shares[index]))
@@ -167,7 +175,17 @@ class RayPool:
     def _each(
         self, indices: Mapping[int, Any] | range, submit: Callable[[int], list[Ref]], kind: str, when: str
     ) -> dict[int, list[Any]]:
-        """Call the actors at `indices` in parallel; one that dies or hangs is replaced and called again."""
+        """Call the actors at `indices` in parallel; one that dies or hangs is replaced and called again.
+
+        Args:
+            indices: Positions of the actors.
+            submit: Starts the call of one actor; its objects are the answer.
+            kind: Kind of the call, by which deadlines are learned.
+            when: The part of the run, for messages.
+
+        Raises:
+            RunError: a call fails by its own error, or an actor dies or hangs too often.
+        """
         pending = {index: submit(index) for index in indices}
         results: dict[int, list[Any]] = {}
         while pending:
@@ -176,14 +194,18 @@ class RayPool:
             limit = self._deadlines.of(kind)
             for index, refs in pending.items():
                 try:
+                    # All run in parallel, so the limit is one for all. Even without time left, an answer that
+                    # is there is taken.
                     left = max(0.0, start + limit - self._deadlines.now())
                     results[index] = ray.get(refs, timeout=left)
                 except RayTaskError as error:
+                    # An error of the code itself: the same actor, or another, would raise it again.
                     raise _cause(error) from error
                 except RayActorError as error:
                     dead[index] = death_of(error)
                 except GetTimeoutError:
                     dead[index] = f"no answer within {limit:.0f} s"
+            # A time with a dead actor in it says nothing about the others' speed.
             if not dead:
                 self._deadlines.note(kind, self._deadlines.now() - start)
             for index, death in dead.items():
@@ -192,6 +214,11 @@ class RayPool:
         return results
 
     def _replace(self, index: int, cause: str, when: str) -> None:
+        """Replace an actor that died or hung, and give the new one its clients.
+
+        Raises:
+            RunError: it has died too often, or no new one starts.
+        """
         self._deaths[index] += 1
         here = [str(client) for client, home in self._home.items() if home == index]
         hosted = f"client{'s' * (len(here) > 1)} {', '.join(here)}"
@@ -200,6 +227,7 @@ class RayPool:
                 f"{hosted}, {when}: the actor died or hung {MAX_DEATHS} times, last: {cause.rstrip('.')}. "
                 "It may be out of memory: fewer actors at a time (--clients-per-actor) need less"
             )
+        # A hanging actor still holds its bundle and its memory.
         ray.kill(self._actors[index])
         self._actors[index] = self._start(index)
         try:
@@ -216,7 +244,11 @@ class RayPool:
             ) from again
 
     def _check_machine(self, index: int, hosted: str, when: str) -> None:
-        """Check that a new actor computes as the one that it replaces, if that is required."""
+        """Check that a new actor computes as the one that it replaces, if that is required.
+
+        Raises:
+            RunError: it is on another kind of machine.
+        """
         if index not in self._machines:
             return
         machine = ray.get(self._actors[index].machine.remote(), timeout=START_TIMEOUT)
@@ -232,6 +264,7 @@ class RayPool:
             )
 
     def _start(self, index: int) -> Any:
+        """Start the actor of a bundle."""
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index + 1)
         share = self.placement
         title = f"Client actor {index + 1} of {self.placement.num_actors}"
@@ -240,14 +273,16 @@ class RayPool:
         ).remote(share.gpus_per_actor, title)
 
     def _task(self, method: str, what: str) -> str:
-        """Return a task's name in Ray's dashboard and `ray list tasks`, and of its process meanwhile."""
+        """Build a task's name in Ray's dashboard and `ray list tasks`, and of its process meanwhile."""
         return ", ".join(part for part in (f"Client.{method}", self.run, what) if part)
 
     def _prepare(self, index: int) -> list[Ref]:
+        """Start sending an actor the setup and its clients' data."""
         data = [self._data[client] for client, home in self._home.items() if home == index]
         return [self._actors[index].prepare.remote(self._setup, self._plugins, *self._images, *data)]
 
     def _by_actor(self, items: Sequence[T], client_of: Callable[[T], int]) -> dict[int, list[T]]:
+        """Group items by the actor that hosts their client."""
         shares: dict[int, list[T]] = {}
         for item in items:
             shares.setdefault(self._home[client_of(item)], []).append(item)
@@ -255,12 +290,14 @@ class RayPool:
 
     def _share(self, arrays: Models) -> list[Ref]:
         """Put every distinct array into the object store once, and keep it there while it is in use."""
+        # Arrays that are not in this call are dropped, which frees them in the store; the array itself is
+        # kept with its reference, so that no new array gets its `id`.
         self._shared = {id(array): self._shared.get(id(array)) or (array, ray.put(array)) for array in arrays}
         return [self._shared[id(array)][1] for array in arrays]
 
 
 def pool_of_server(placement: Placement) -> RayPool | InProcessPool:
-    """Return where the clients train of the runs of this server, which is in a placement group."""
+    """Create the pool of the runs of this server, which is in a placement group."""
     if placement.in_server:
         return InProcessPool()
     group = ray.util.get_current_placement_group()
@@ -269,12 +306,15 @@ def pool_of_server(placement: Placement) -> RayPool | InProcessPool:
 
 
 def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int, int]:
-    """Return client -> actor, so that actors have about the same number of images, and a stack one actor."""
+    """Map each client to an actor, so that actors have about the same number of images, and a stack one
+    actor."""
     stacks: dict[int, int] = {}
     for client, size in sizes.items():
         stacks[client // num_slots] = stacks.get(client // num_slots, 0) + size
     load = [0] * num_actors
     home = {}
+    # Largest first, to the actor with least so far; ties by number, so that every driver deals in the same
+    # way.
     for stack in sorted(stacks, key=lambda stack: (-stacks[stack], stack)):
         home[stack] = min(range(num_actors), key=lambda index: (load[index], index))
         load[home[stack]] += stacks[stack]
@@ -282,12 +322,13 @@ def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int
 
 
 def _clients(clients: Iterable[int]) -> str:
-    """Return `client 3`, or `clients 0 2 4 6 and 3 more`."""
+    """Format `client 3`, or `clients 0 2 4 6 and 3 more`."""
     numbers = [str(client) for client in clients]
     more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
     return f"client{'s' * (len(numbers) > 1)} {' '.join(numbers[:SHOWN])}{more}"
 
 
 def _cause(error: RayTaskError) -> Exception:
+    """Find the error within Ray's: one of ours has its own message, another keeps its remote traceback."""
     cause = error.cause
     return cause if isinstance(cause, RunError) else RunError(str(error))

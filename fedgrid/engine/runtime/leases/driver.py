@@ -19,6 +19,7 @@ from fedgrid.engine.runtime.storage.clock import CLOCK, Clock, Patience
 from fedgrid.engine.runtime.storage.storage import Storage
 
 FOLDER = "drivers"
+"""Folder of the drivers' files."""
 SETTLED = "settled"
 """Key of a driver's file: 1 once it has looked for others and goes on, else 0; always as long."""
 LATE = 10.0
@@ -27,19 +28,20 @@ LATE = 10.0
 
 @dataclass(frozen=True)
 class Keys:
-    """What a driver holds, as with a readers-writer lock; keys are words such as `the grid paper`."""
+    """The keys that a driver holds, as with a readers-writer lock; keys are words such as `the grid
+    paper`."""
 
     exclusive: AbstractSet[str] = frozenset()
-    """For this driver alone, such as the training of each run that is not finished."""
+    """Keys for this driver alone, such as the training of each run that is not finished."""
     shared: AbstractSet[str] = frozenset()
-    """For any number of drivers that hold it shared, such as each run that must not be deleted."""
+    """Keys for any number of drivers that hold them shared, such as each run that must not be deleted."""
 
     def clash(self, other: "Keys") -> list[str]:
-        """Return the keys that one of the two holds exclusively and the other holds too."""
+        """Find the keys that one of the two holds exclusively and the other holds too."""
         return sorted((self.exclusive & (other.exclusive | other.shared)) | (self.shared & other.exclusive))
 
     def as_json(self) -> dict[str, list[str]]:
-        """Return the keys for a driver's file."""
+        """Convert the keys for a driver's file."""
         return {"exclusive": sorted(self.exclusive), "shared": sorted(self.shared)}
 
 
@@ -51,13 +53,13 @@ class Driver:
     """A driver of a storage, as its file says."""
 
     name: str
-    """Of its file, relative to the storage's root."""
+    """Name of its file, relative to the storage's root."""
     data: bytes
-    """All of the file; it changes with each renewal."""
+    """All bytes of the file; they change with each renewal."""
 
     @cached_property
     def about(self) -> dict[str, Any]:
-        """What the file says, nothing if it is damaged: the process, `user`, `what`, `since`, the keys."""
+        """Content of the file, empty if it is damaged: the process, `user`, `what`, `since`, the keys."""
         return read_holder(self.data)
 
     @cached_property
@@ -69,7 +71,7 @@ class Driver:
 
     @property
     def token(self) -> str:
-        """What names this driver, from the name of its file."""
+        """Its token, from the name of its file."""
         return PurePosixPath(self.name).stem
 
     @property
@@ -79,12 +81,12 @@ class Driver:
 
     @property
     def what(self) -> str:
-        """Name of the grid."""
+        """Name of its grid."""
         return str(self.about.get("what", "?"))
 
     @property
     def process(self) -> str:
-        """The process, for people."""
+        """Host and number of its process, for people."""
         return f"{self.about.get('host', '?')}, process {self.about.get('pid', '?')}"
 
     def __str__(self) -> str:
@@ -95,12 +97,12 @@ class Driver:
 
 
 def name_file(token: str) -> str:
-    """Return the name of a driver's file, relative to the storage's root."""
+    """Build the name of a driver's file, relative to the storage's root."""
     return f"{FOLDER}/{token}.json"
 
 
 def read_files(storage: Storage) -> list[Driver]:
-    """Return the drivers that have a file in a storage, also those that are gone.
+    """Read the files of all drivers of a storage, including those that are gone.
 
     Raises:
         OSError, RunError: if the storage cannot be read.
@@ -111,7 +113,7 @@ def read_files(storage: Storage) -> list[Driver]:
 
 
 def list_drivers(storage: Storage) -> list[Driver]:
-    """Return the drivers of a storage.
+    """List the drivers of a storage.
 
     One that has died on another machine is among them until another driver has watched it for a minute.
 
@@ -123,7 +125,7 @@ def list_drivers(storage: Storage) -> list[Driver]:
 
 
 def find_driver(storage: Storage, grid: str) -> Driver | None:
-    """Return the driver that runs a grid, None if there is none.
+    """Find the driver that runs a grid, None if there is none.
 
     Raises:
         OSError, RunError: if the storage cannot be read.
@@ -132,9 +134,9 @@ def find_driver(storage: Storage, grid: str) -> Driver | None:
 
 
 def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
-    """Check that this machine sees the file of the driver with `token`: their storage is the same.
+    """Check that this machine sees the file of the driver with `token`, so that their storage is the same.
 
-    A network file system may show it late, so it is looked for for ten seconds.
+    A network file system may show it late, so it is looked for during ten seconds.
 
     Raises:
         RunError: it does not, so nothing must be written here.
@@ -142,6 +144,7 @@ def check_driver(storage: Storage, token: str, clock: Clock = CLOCK) -> None:
     name = name_file(token)
 
     def find_file() -> None:
+        """Raise FileNotFoundError unless the file is there."""
         with suppress(OSError):  # Reading the folder makes a network file system ask its server again.
             os.listdir(storage.root / FOLDER)
         if storage.read(name) is not None:

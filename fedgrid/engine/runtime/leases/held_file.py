@@ -21,9 +21,9 @@ from fedgrid.engine.runtime.leases.processes import has_ended, identity, is_here
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
 EXPIRES_AFTER = 60.0
-"""Seconds without a renewal."""
+"""Seconds without a renewal after which a holder counts as gone."""
 RENEW_EVERY = EXPIRES_AFTER / 4
-"""Seconds. Three renewals may fail before the file expires."""
+"""Seconds between renewals: three may fail before the file expires."""
 RENEWED = "renewed"
 """Key of a file's content: the reading of its machine's monotonic clock at the last renewal, as text."""
 
@@ -32,22 +32,28 @@ class HeldFile:
     """A file that this process holds while it contains the token of this object."""
 
     def __init__(self, path: Path, token: str = "", clock: Clock = CLOCK) -> None:
-        """Prepare to hold `path`; nothing is written yet. Without a `token` it gets a random one."""
+        """Prepare to hold `path`; nothing is written yet.
+
+        Args:
+            path: The file.
+            token: Names this holder; a random one by default.
+            clock: The source of time.
+        """
         self.path = path
         self.token = token or token_hex(8)
         self.content: dict[str, Any] = {}
-        """What the file says besides the token, the process and the time of the renewal."""
+        """Further content of the file: besides the token, the process and the time of the renewal."""
         self._clock = clock
         self._stopped = Event()
         self._thread: Thread | None = None
 
     def text(self) -> str:
-        """Return the text of a file that is renewed now; the time in it is always as long."""
+        """Format the text of a file that is renewed now; the time in it is always as long."""
         renewed = f"{self._clock.now():020.6f}"
         return json.dumps({"token": self.token, **identity(), RENEWED: renewed, **self.content}) + "\n"
 
     def renew(self) -> bool:
-        """Write the text anew, as long as before; return False if the file is gone or another process's.
+        """Write the text again, as long as before; return False if the file is gone or another process's.
 
         The file that is written is the one that was read: a file that replaces it meanwhile is not changed.
 
@@ -58,6 +64,9 @@ class HeldFile:
             with self.path.open("r+b") as file:
                 is_ours = read_holder(file.read()).get("token") == self.token
                 if is_ours:
+                    # In place and as long as before, not by a rename: that would put back a file that another
+                    # process has just deleted. A reader sees the old or the new text, or a mixture of equal
+                    # length.
                     os.pwrite(file.fileno(), self.text().encode(), 0)
                     os.fsync(file.fileno())
                 return is_ours
@@ -65,14 +74,14 @@ class HeldFile:
             return False
 
     def start_renewing(self) -> None:
-        """Call `renew` from a thread until `release`, or until it returns False. Errors are retried."""
+        """Call `renew` from a thread until `release`, or until it returns False; errors are retried."""
         self._thread = Thread(target=self._renew_until_stopped, name="renewal", daemon=True)
         self._thread.start()
 
     def release(self) -> None:
         """End the thread, and delete the file if it is ours.
 
-        A process that was stopped for so long between the look and the deletion that another one has taken
+        A process that was stopped for so long between the check and the deletion that another one has taken
         the file over deletes that one's file.
         """
         self._stopped.set()
@@ -83,6 +92,7 @@ class HeldFile:
                 self.path.unlink()
 
     def _renew_until_stopped(self) -> None:
+        """Renew the file at intervals."""
         while not self._stopped.wait(RENEW_EVERY):
             # If renewing fails, training goes on. It is retried; meanwhile another process may take the file.
             with suppress(OSError, FedgridError):
@@ -91,33 +101,37 @@ class HeldFile:
 
 
 class Observer:
-    """Finds out whether the holders of files are gone, from what it sees of them."""
+    """Decides whether the holders of files are gone, from what it sees of them."""
 
     def __init__(self, clock: Clock = CLOCK) -> None:
         self._clock = clock
         self._seen: dict[str, tuple[bytes, float]] = {}
 
     def is_gone(self, name: str, data: bytes) -> bool | None:
-        """Return whether the holder of a file is gone; None if that needs a later look.
+        """Check whether the holder of a file is gone; None if that needs a later call.
 
         `data` is what the file contains now. A holder on this machine is judged at once.
         """
         holder = read_holder(data)
+        # 1. A process of this machine that has ended: the kernel says so.
         if has_ended(holder):
             return True
+        # 2. A file that has changed since the last call: its holder lives.
         now = self._clock.now()
         seen, since = self._seen.setdefault(name, (data, now))
         if seen != data:
             self._seen[name] = data, now
             return False
+        # 3. A process of this machine that hangs: its time of renewal is by the same clock as ours.
         if is_here(holder):
             with suppress(KeyError, TypeError, ValueError):
                 return now - min(since, float(holder[RENEWED])) > EXPIRES_AFTER
+        # 4. One of another machine: a minute without a change, measured here.
         return True if now - since > EXPIRES_AFTER else None
 
 
 def read_holder(data: bytes) -> dict[str, Any]:
-    """Return what such a file says about its holder; nothing if it is damaged or not completely written."""
+    """Read what such a file says about its holder; empty if it is damaged or not completely written."""
     with suppress(ValueError):
         content = json.loads(data)
         if isinstance(content, dict):

@@ -1,9 +1,9 @@
 """A driver's lease on a part of a storage, in `drivers/<token>.json`. It expires unless it is renewed.
 
 Several drivers use a storage at the same time if their keys do not clash (`Keys`). A driver writes its file
-first, looks at those of the others then, and writes into its own that it has settled. Of two that clash, the
-one that looks last sees the other. If neither has settled yet, the one with the smaller token goes on, once
-the other has withdrawn.
+first, then reads those of the others, and then writes into its own that it has settled. Of two that clash,
+the one that reads last sees the other. If neither has settled yet, the one with the smaller token goes on,
+once the other has withdrawn.
 
 A driver whose file is deleted has lost its lease. Another driver deletes it once its holder is gone, as it
 takes or renews its own: where the machine is another one, after it has not changed for a minute.
@@ -41,9 +41,14 @@ class Lease(HeldFile):
         notify: Callable[[str], None] = lambda _: None,
         clock: Clock = CLOCK,
     ) -> None:
-        """Prepare a lease on the grid `what`, exclusively, and on further keys; nothing is written yet.
+        """Prepare a lease on a grid, exclusively, and on further keys; nothing is written yet.
 
-        `notify` gets a line if taking the lease takes up to a minute, as the last holder may be alive.
+        Args:
+            storage: The storage.
+            what: Name of the grid.
+            keys: Further keys; none by default.
+            notify: Receives a line if taking the lease takes up to a minute, as the last holder may be alive.
+            clock: The source of time.
         """
         # Other machines of the grid look for a file of this name.
         token = token_hex(8)
@@ -106,6 +111,8 @@ class Lease(HeldFile):
         self._keys = self._add_grid(keys)
         patience = Patience(GIVE_UP_AFTER, self._notify, self._clock)
         with disk_errors(self._storage.root):
+            # The new keys are written before others are read, as on taking the lease: of two drivers that
+            # change theirs at once, at least one sees the clash.
             patience.repeat(lambda: self._write(settled=True), (OSError, RunError))
             while not patience.repeat(self._is_free, (OSError, RunError)):
                 pass
@@ -122,6 +129,8 @@ class Lease(HeldFile):
         Raises:
             OSError, RunError: if the storage cannot be reached; the lease then lasts until it expires.
         """
+        # Two drivers may both have settled if one of them was stopped for long in between. Then the one with
+        # the larger token gives way.
         if self._renew_file() and not any(
             other.is_settled and other.token < self.token for other, _ in self._find_clashing()
         ):
@@ -130,9 +139,11 @@ class Lease(HeldFile):
         return False
 
     def _add_grid(self, keys: Keys) -> Keys:
+        """Add the grid's own key to keys."""
         return Keys(keys.exclusive | {f"the grid {self._what}"}, keys.shared)
 
     def _write(self, *, settled: bool) -> None:
+        """Write the driver's file with its keys, here and at the URI."""
         with self._writing:
             self.content |= {SETTLED: int(settled), **self._keys.as_json()}
             self._storage.put({self._name: self.text().encode()})
@@ -142,6 +153,8 @@ class Lease(HeldFile):
         with self._writing:
             while True:
                 begun = self._clock.now()
+                # At a URI the file that counts is there: another driver deletes it there, and the mirror
+                # follows.
                 self._storage.refresh(self._name)
                 if not super().renew():
                     return False
@@ -152,14 +165,22 @@ class Lease(HeldFile):
 
     def _try_to_settle(self) -> bool:
         """Try to take the lease; return False if that must be tried again."""
+        # 1. Announce the keys, so that drivers that read from now on see them.
         self._write(settled=False)
+        # 2. Read the others' files. Each driver announces before it reads, so two that clash cannot both miss
+        # the other.
         if not self._is_free():
             return False
+        # 3. Settle by a renewal, which fails if another driver has deleted the file meanwhile.
         self.content[SETTLED] = 1
         return self._renew_file()
 
     def _is_free(self) -> bool:
-        """Return whether no other driver's keys clash; if that cannot be said yet, pause."""
+        """Check whether no other driver's keys clash; if that cannot be said yet, pause and return False.
+
+        Raises:
+            ConfigError: they clash with those of a driver that goes on.
+        """
         for other, is_gone in self._find_clashing():
             if is_gone is None:
                 self._notify_once(other)
@@ -184,12 +205,13 @@ class Lease(HeldFile):
                 yield other, is_gone
 
     def _delete(self, gone: Driver) -> None:
-        """Delete the file of a driver that is gone, unless it has changed. If that fails, it stays."""
+        """Delete the file of a driver that is gone, unless it has changed; if that fails, it stays."""
         with suppress(PermissionError, DeniedError):
             if self._storage.read(gone.name) == gone.data:
                 self._storage.remove(gone.name)
 
     def _refusal(self, other: Driver) -> ConfigError:
+        """Build the error that names the other driver, and what to do."""
         is_mine = other.about.get("user") == user_name()
         stop = f", `{command(self._storage, 'stop', other.what)}`" if is_mine else ""
         reason = "" if other.what == self._what else f", {self._describe_clash(other)}"
@@ -198,6 +220,7 @@ class Lease(HeldFile):
         )
 
     def _describe_clash(self, other: Driver) -> str:
+        """Describe which keys clash, those that the other driver holds exclusively first."""
         if other.keys is None:
             return "may change any run"
         theirs = other.keys.exclusive
@@ -206,6 +229,7 @@ class Lease(HeldFile):
         return f"{verb} {first}" + (f" and {len(more)} more" if more else "")
 
     def _notify_once(self, other: Driver) -> None:
+        """Notify the user once that taking the lease may take a minute."""
         notify, self._notify = self._notify, lambda _: None
         notify(
             f"{self._storage} may be in use: {other}; taken over unless it renews within {EXPIRES_AFTER:g} s"

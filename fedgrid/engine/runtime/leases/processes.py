@@ -1,4 +1,4 @@
-"""Identifies a process across machines and restarts, and detects that it has ended."""
+"""The identity of a process across machines and restarts, and whether it has ended."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ The imports of a run make a million objects that stay; to look at them again and
 
 
 def identity() -> dict[str, Any]:
-    """Return what identifies this process, for a file that other processes read.
+    """Collect what identifies this process, for a file that other processes read.
 
     `host` and `machine` say where it runs: only there does its number `pid` mean anything. `started` is the
     kernel's start time, because the kernel gives numbers to new processes again.
@@ -24,7 +24,7 @@ def identity() -> dict[str, Any]:
 
 
 def has_ended(process: Mapping[str, object]) -> bool | None:
-    """Return whether a process has ended, from its `identity`; None if that cannot be known here.
+    """Check whether a process has ended, from its `identity`; None if that cannot be decided here.
 
     It cannot if the process ran on another machine or in another process namespace, or before a restart, or
     if the identity is incomplete.
@@ -36,12 +36,12 @@ def has_ended(process: Mapping[str, object]) -> bool | None:
 
 
 def is_here(process: Mapping[str, object]) -> bool:
-    """Return whether an `identity` is of this machine, since its last start, and of this namespace."""
+    """Check whether an `identity` is of this machine, since its last start, and of this namespace."""
     return (process.get("host"), process.get("machine")) == (node(), machine())
 
 
 def machine() -> str:
-    """Return an id of this boot and process namespace; empty where there is no /proc."""
+    """Read an id of this boot and process namespace; empty where there is no /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -50,8 +50,9 @@ def machine() -> str:
 
 
 def is_gone(pid: int, started: str) -> bool:
-    """Return whether the process of this machine with this number and `start_time` has ended."""
+    """Check whether the process of this machine with this number and `start_time` has ended."""
     try:
+        # Signal 0 sends nothing, and fails if there is no such process.
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return True
@@ -62,19 +63,21 @@ def is_gone(pid: int, started: str) -> bool:
 
 
 def start_time(pid: int) -> str:
-    """Return when a process started; empty if it has ended, or where there is no /proc."""
+    """Read when a process started; empty if it has ended, or where there is no /proc."""
     try:
         # The kernel cuts the process name in it at 15 bytes, possibly inside a character.
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return ""
+    # The name in parentheses may hold spaces and parentheses itself, so the fields are counted from the last
+    # one.
     fields = text.rpartition(")")[2].split()
     state, started = fields[0], fields[19]
     return "" if state in "ZX" else started
 
 
 def user_name() -> str:
-    """Return the name of this process's user."""
+    """Find the name of this process's user."""
     try:
         return getpwuid(os.getuid()).pw_name
     except KeyError:  # A container, say.

@@ -14,7 +14,7 @@ from fedgrid.engine.runtime.storage.atomic import ABANDONED_AFTER, PARTIAL, writ
 
 PREFIX = "fedgrid-"
 HOLDER = ".held-by.json"
-"""Of a folder: which process works in it."""
+"""Name of the file that says which process works in a folder."""
 
 
 @contextmanager

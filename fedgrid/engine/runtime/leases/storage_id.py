@@ -17,7 +17,7 @@ NAME = "storage.json"
 
 
 def claim(storage: Storage) -> str:
-    """Return the id of a storage; a new one gets an id, at its URI too.
+    """Read the id of a storage; a new one gets an id, at its URI too.
 
     Of two drivers that start together at a new URI, the last to write decides.
 
@@ -25,6 +25,7 @@ def claim(storage: Storage) -> str:
         ConfigError: the file is damaged.
         RunError: the storage cannot be reached.
     """
+    # The id at the URI counts, also if the mirror has none yet, or that of another driver which was first.
     storage.refresh(NAME)
     if storage.uri and not (storage.root / NAME).exists():
         with disk_errors(storage.root):
@@ -34,7 +35,7 @@ def claim(storage: Storage) -> str:
 
 
 def id_of(root: Path) -> str:
-    """Return the id of the storage whose files are in `root`; a new one gets an id.
+    """Read the id of the storage whose files are in `root`; a new one gets an id.
 
     Raises:
         ConfigError: the file is damaged, or of another fedgrid.
@@ -52,4 +53,5 @@ def id_of(root: Path) -> str:
 
 
 def _draw_id() -> str:
+    """Draw an id, as the content of its file."""
     return seal({"id": token_hex(8)})
