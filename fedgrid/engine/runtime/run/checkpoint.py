@@ -1,4 +1,4 @@
-"""A run's state on disk, as safetensors.
+"""The state of a run on disk, as safetensors.
 
 After round R there is `state-R.safetensors`, and `state-client-<client>-<round>.safetensors` for each client
 that remembers something, named by the round that last changed it and written only then. States share the
@@ -27,12 +27,15 @@ KEEP = 2
 
 
 def state_name(rounds: int) -> str:
-    """Return the file of the state after a round, without clients' memories."""
+    """Build the name of the file of the state after a round, without clients' memories."""
     return f"state-{rounds:06d}.safetensors"
 
 
 def files_of(run_state: RunState) -> dict[str, Content]:
-    """Return the files of a state by their names: its tensors, then clients' memories."""
+    """Build the files of a state, by name: its tensors, then clients' memories.
+
+    Contents are functions that write, so that no state is in memory twice.
+    """
     memories = sorted(
         (f"state-client-{client:06d}-{number:06d}.safetensors", client)
         for client, number in run_state.memory_rounds.items()
@@ -44,7 +47,7 @@ def files_of(run_state: RunState) -> dict[str, Content]:
 
 
 def load(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> RunState:
-    """Return the state after a round that a manifest lists; None: that of the folder.
+    """Load the state after a round that a manifest lists; None stands for the manifest of the folder.
 
     Raises:
         OtherVersion: another fedgrid wrote it.
@@ -54,6 +57,7 @@ def load(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> Ru
     manifest = manifest or manifest_of(folder)
     names = manifest.states.get(rounds_done, (state_name(rounds_done),))
     files = {name: _load(folder, manifest, name) for name in names}
+    # safetensors gives tensors in an order of its own; models are numbered with zeros in front.
     tensors = dict(sorted(files.pop(state_name(rounds_done)).items()))
     memories, memory_rounds = {}, {}
     for name, memory in files.items():
@@ -64,6 +68,11 @@ def load(folder: Path, rounds_done: int, manifest: Manifest | None = None) -> Ru
 
 
 def _save(arrays: Arrays, path: Path) -> None:
+    """Save arrays to a safetensors file.
+
+    Raises:
+        OSError: the system's error, from safetensors' own.
+    """
     # Of a strided view safetensors writes the wrong bytes, silently.
     plain = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     try:
@@ -76,12 +85,14 @@ def _save(arrays: Arrays, path: Path) -> None:
 
 
 def _load(folder: Path, manifest: Manifest, name: str) -> dict[str, np.ndarray]:
+    """Load the arrays of a file, after its checksum has been compared."""
     with read_errors(folder / name):
         open_listed(folder, manifest, name).close()
         return load_file(folder / name)
 
 
 def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
+    """Collect the tensors of a state, without clients' memories."""
     state = run_state.state
     return {
         "rounds_done": np.array(run_state.rounds_done, np.int64),
@@ -94,4 +105,5 @@ def _tensors(run_state: RunState) -> dict[str, np.ndarray]:
 
 
 def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Select the tensors whose names start with a prefix, and cut that off."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

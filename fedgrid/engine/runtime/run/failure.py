@@ -1,4 +1,4 @@
-"""Why a run stopped: in one line, and as `failed.json` has it."""
+"""The reason why a run stopped: in one line, and as `failed.json` has it."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,16 @@ from fedgrid.redaction import redacted
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run failed for good."""
+    """The reason why a run failed for good; its fields are those of `failed.json`."""
 
     cause: str
+    """The last error in one line."""
     attempts: int
+    """Number of attempts."""
 
 
 def in_one_line(error: Exception) -> str:
-    """Return in one line why a run stopped; for an unexpected error it refers to the traceback in the log."""
+    """Describe in one line why a run stopped; for an unexpected error refer to the traceback in the log."""
     cause = redacted(" ".join(str(error).split()))
     if isinstance(error, FedgridError):
         return cause

@@ -20,7 +20,7 @@ from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 
 
 def images_of(config: RunConfig, data_dir: Path) -> tuple[Pair, str]:
-    """Return the images of a run's data set, and their digest; activates the run's plugins.
+    """Load the images of a run's data set, and their digest; activates the run's plugins.
 
     Raises:
         DataError: the images cannot be loaded.
@@ -32,21 +32,26 @@ def images_of(config: RunConfig, data_dir: Path) -> tuple[Pair, str]:
 
 @lru_cache(maxsize=1)
 def _images(name: str, read: Callable[[Path], Pair] | None, data_dir: Path) -> tuple[Pair, str]:
-    """Keep the images of the last data set: a grid's next run mostly has the same.
+    """Load the images of a data set, or take those of the last call: a grid's next run mostly has the same.
 
-    `read` tells versions of a plugin's data set apart.
+    `read` distinguishes versions of a plugin's data set.
     """
     return load_known(name, data_dir)
 
 
 def prepare(config: RunConfig, data_dir: Path) -> tuple[Setup, np.ndarray]:
-    """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,)."""
+    """Load and deal out the images of a run; return what clients need and their true clusters, shape (K,).
+
+    Raises:
+        DataError: the images cannot be loaded.
+        ConfigError: the data set cannot carry the split.
+    """
     images = with_file(images_of(config, data_dir)[0], config.split)
     return setup_of(config, algorithm_of(config), images, find(config.dataset, data_dir).num_classes)
 
 
 def held_in(config: RunConfig, data_dir: Path, round_index: int) -> Partition:
-    """Return what each client holds in a round, counted from 0, in the order of the images of `prepare`.
+    """Find which images each client holds in a round, from 0, as positions among the images of `prepare`.
 
     Raises:
         DataError: the images cannot be loaded.

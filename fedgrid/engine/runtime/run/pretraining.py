@@ -1,7 +1,7 @@
-"""Encoders are trained before the first round of the first run that names them, and kept for all others.
+"""Encoders: trained before the first round of the first run that names them, and stored for all others.
 
-Its id is a digest of all that its training depends on: settings, images, code, machine. A storage has it in
-`encoders/<id>/encoder.safetensors` (`storage.sealed_arrays`).
+An encoder's id is a digest of all that its training depends on: settings, images, code, machine. A storage
+has it in `encoders/<id>/encoder.safetensors` (`storage.sealed_arrays`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 FOLDER, FILE = "encoders", "encoder.safetensors"
 DESCRIPTION = ("kind", "shape", "bytes_down", "bytes_up", "losses", "batch_statistics")
-"""The fields of an encoder that are written beside its arrays."""
+"""Fields of an encoder that are written next to its arrays."""
 ENCODER = "encoder"
-"""Its id's name in what a run's manifest says that it was made with."""
+"""Key of its id in what a run's manifest says that it was made with."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Pretraining:
 
     training: EncoderTraining
     machines: Sequence[Machine]
+    """The machines that clients train on, which its numbers depend on."""
 
     @property
     def id(self) -> str:
@@ -60,7 +61,7 @@ class Pretraining:
         return digest(parts)[:12]
 
     def encoder(self, pool: Pool, storage: Storage, log: Callable[[str], None]) -> Encoder:
-        """Return the encoder: the kept one, or, while other runs that want it wait, one that is trained now.
+        """Load the encoder or, while other runs that need it wait, train it; log which.
 
         The pool has to be prepared again afterwards.
 
@@ -70,6 +71,7 @@ class Pretraining:
         encoder_id = self.id
         lock = RoundLock(storage.root / FOLDER / f"{encoder_id}.lock")
         try:
+            # Read before the lock is tried: an encoder that is there needs no lock.
             while (stored := self._load(storage, encoder_id, log)) is None and not lock.take():
                 CLOCK.pause(1.0)
             if stored is None:  # Another run may have finished it between the look and the lock.
@@ -90,6 +92,7 @@ class Pretraining:
             lock.release()
 
     def _load(self, storage: Storage, encoder_id: str, log: Callable[[str], None]) -> Encoder | None:
+        """Load the stored encoder, None if there is none or it is damaged, which is logged."""
         try:
             return load_encoder(storage, encoder_id)
         except DamagedFile as error:
@@ -106,16 +109,23 @@ def pretraining_of(
     official: ImageSet,
     data_dir: Path,
 ) -> Pretraining | None:
-    """Return the training of the encoder that an algorithm's message asks for, None if it asks for none.
+    """Build the training of the encoder that an algorithm's message needs, None if it needs none.
 
-    `truth_K` are the hidden groups; `official` is the run's official test set, of which the server's
-    reference images are.
+    Args:
+        config: The run's configuration.
+        algorithm: The run's algorithm.
+        setup: What the clients hold.
+        truth_K: Hidden group of each client, shape (K,).
+        machines: The machines that clients train on.
+        official: The run's official test set, from which the server's reference images are held out.
+        data_dir: Where data sets are.
 
     Raises:
         DataError: the public images are missing.
     """
 
     def load_pool(dataset: str) -> ImageSet:
+        """Load the pool of a data set, without its official test set."""
         (pool, _), _ = load_known(dataset, data_dir)
         return pool
 
@@ -124,6 +134,7 @@ def pretraining_of(
 
 
 def _describe(encoder: Encoder) -> str:
+    """Describe an encoder in one line, for the log."""
     size = "x".join(map(str, encoder.shape))
     if not encoder.losses:
         return f"{encoder.kind}, for images of {size}"
@@ -134,7 +145,7 @@ def _describe(encoder: Encoder) -> str:
 
 
 def load_encoder(storage: Storage, encoder_id: str) -> Encoder | None:
-    """Return a kept encoder, None if there is none of this id.
+    """Load a stored encoder, None if there is none of this id.
 
     Raises:
         DamagedFile: its bytes are not those that were written.
@@ -169,12 +180,12 @@ def write(storage: Storage, encoder: Encoder, settings: dict[str, Any]) -> None:
 
 
 def name_of(encoder_id: str) -> str:
-    """Return the name of an encoder's file in a storage."""
+    """Build the name of an encoder's file in a storage."""
     return f"{FOLDER}/{encoder_id}/{FILE}"
 
 
 def encoder_of(config: RunConfig, folder: Path, storage: Storage) -> Encoder | None:
-    """Return the encoder of the run in a folder, None if its clients send no message that takes one.
+    """Load the encoder of the run in a folder, None if its clients send no message that takes one.
 
     Raises:
         RunError: the storage no longer has it.

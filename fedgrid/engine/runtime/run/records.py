@@ -36,9 +36,10 @@ SEGMENT_ROWS = 2048
 GROUP_ROWS = 1 << 20
 """Rows of a Parquet row group, as `pyarrow.parquet.write_table` has them."""
 LONGEST = "clients"
+"""The table with most rows, which decides when the files of all tables are complete."""
 
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Table -> the rows of a round."""
+"""The rows of a round by table."""
 
 
 class Records:
@@ -50,7 +51,7 @@ class Records:
         self.begin(1)
 
     def begin(self, start: int) -> None:
-        """Let round `start` begin a file of each table."""
+        """Begin a file of each table with round `start`."""
         self._start = start
         self._newest = {name: schema.empty_table() for name, schema in self._schemas.items()}
 
@@ -81,14 +82,16 @@ class Records:
             self.begin(number)
         for table, schema in self._schemas.items():
             new = pa.Table.from_pylist(list(rows[table]), schema=schema)
+            # One chunk: the bytes of a Parquet file depend on how its rows are chunked, and files of a
+            # resumed run must be those of an uninterrupted one.
             self._newest[table] = pa.concat_tables([self._newest[table], new]).combine_chunks()
 
     def earlier(self, manifest: Manifest) -> list[str]:
-        """Return the files of a manifest with earlier rounds than the newest file."""
+        """List the files of a manifest with earlier rounds than the newest file."""
         return [name for table in self._schemas for name in self._earlier(manifest, table)]
 
     def newest(self) -> dict[str, bytes]:
-        """Return the files with the last round, by their names."""
+        """Build the files with the last round, by name."""
         files = {}
         for table, rows in self._newest.items():
             content = table_bytes(rows)
@@ -97,13 +100,18 @@ class Records:
         return files
 
     def joined(self, manifest: Manifest, rounds: int) -> dict[str, Content]:
-        """Return a file of each table with all records of a run with this many rounds, by their names.
+        """Build a file of each table with all records of a run with this many rounds, by name.
 
         `manifest` is of before the newest file. To write a file raises RunError if a round is missing.
         """
         return {f"{table}.parquet": partial(self._join, table, manifest, rounds) for table in self._schemas}
 
     def _join(self, table: str, manifest: Manifest, rounds: int, path: Path) -> None:
+        """Write all records of a table into one file.
+
+        Raises:
+            RunError: a round is missing.
+        """
         last = 0
         with pq.ParquetWriter(path, self._schemas[table]) as writer:
             for group in _row_groups(self._tables(table, manifest)):
@@ -121,24 +129,25 @@ class Records:
         yield self._newest[table]
 
     def _earlier(self, manifest: Manifest, table: str) -> list[str]:
+        """List the files of one table with earlier rounds than the newest."""
         return [name for name in manifest.segments(table) if start_of(name) < self._start]
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """Return a table as the bytes of a file."""
+    """Encode a table as the bytes of a file."""
     data = BytesIO()
     pq.write_table(table, data)
     return data.getvalue()
 
 
 def start_of(name: str) -> int:
-    """Return the first round in a file of records."""
+    """Parse the first round in a file of records from its name; 1 for a finished run's."""
     segment = SEGMENT.fullmatch(name)
     return int(segment[2]) if segment else 1
 
 
 def read_records(folder: Path, table: str, schema: pa.Schema) -> pa.Table:
-    """Return the records of a run, running or not, with the columns of `schema`.
+    """Read the records of a run, running or not, with the columns of `schema`.
 
     Raises:
         FileNotFoundError: it has none.
@@ -167,12 +176,17 @@ def write_joined(folder: Path, target: Path, schemas: Mapping[str, pa.Schema]) -
 
 
 def _read(folder: Path, manifest: Manifest, name: str, schema: pa.Schema) -> pa.Table:
-    """Return the rows of one file with the columns of `schema`; raises as `read_records`."""
+    """Read the rows of one file with the columns of `schema`; raises as `read_records`."""
     with read_errors(folder / name):
         return _fitted(folder, manifest, name, schema)
 
 
 def _fitted(folder: Path, manifest: Manifest, name: str, schema: pa.Schema) -> pa.Table:
+    """Read the rows of one file, fit them to `schema`, and check that values are possible.
+
+    Raises:
+        DamagedFile: a value is not.
+    """
     rows = fit(folder / name, read_segment(folder, manifest, name, lambda stored: stored.names), schema)
     if (why := wrong_value(rows, declared)) is not None:
         raise DamagedFile(folder / name, why)
@@ -180,14 +194,16 @@ def _fitted(folder: Path, manifest: Manifest, name: str, schema: pa.Schema) -> p
 
 
 def _last_round(rows: pa.Table) -> int:
-    """Return the number of the last round of a table, 0 if it is empty."""
+    """Find the number of the last round of a table, 0 if it is empty."""
     return pc.max(rows["round"]).as_py() or 0
 
 
 def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows in groups of `GROUP_ROWS`, however they are split into tables."""
     waiting: list[pa.Table] = []
     for table in tables:
         missing = GROUP_ROWS - sum(map(len, waiting))
+        # Groups of a fixed size make the joined file the same bytes, whatever the files before were.
         while len(table) >= missing:
             waiting.append(table.slice(0, missing))
             yield _join(waiting)
@@ -198,7 +214,8 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _join(tables: list[pa.Table]) -> pa.Table:
-    """Return the rows of all tables, and empty the list; column by column: memory has no column twice."""
+    """Concatenate the rows of all tables, and empty the list; column by column: memory has no column
+    twice."""
     parts = pa.concat_tables(tables)
     schema = parts.schema
     tables.clear()

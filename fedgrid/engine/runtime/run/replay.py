@@ -1,4 +1,4 @@
-"""What the server of a run has seen in a round, the last one mostly: computed again from its seed and state.
+"""The view of a run's server in a round, the last one mostly: computed again from the run's seed and state.
 
 A round is a function of the state before it, so the updates that were sent are trained again, with the same
 bits on the same kind of machine. The norms in the run's records say whether that holds.
@@ -34,59 +34,62 @@ from fedgrid.engine.runtime.run.prepare import prepare
 
 @dataclass(frozen=True)
 class SentUpdate:
-    """One client's part of the last round, as the server saw it."""
+    """One client's part of the round, as the server saw it."""
 
     start: Vector
-    """The model that it was sent and trained, shape (P,)."""
+    """The model that it got and trained, shape (P,)."""
     update: Vector
-    """What it sent, after all steps of the uplink, shape (P,)."""
+    """The update that it sent, after all steps of the uplink, shape (P,)."""
     norm: float
+    """Euclidean norm of the update, to be compared with that in the records."""
 
     @property
     def model(self) -> Vector:
-        """The client's model after its local training, as far as the server knows it, shape (P,)."""
+        """The client's model after its local training, as far as the server can compute it, shape (P,)."""
         return self.start + self.update
 
 
 @dataclass(frozen=True)
 class Observed:
-    """A finished run in the eyes of its server, and the images of its clients."""
+    """A run in one of its rounds in the eyes of its server, and the images of its clients."""
 
     config: RunConfig
     setup: Setup
     layout: Layout
     labels_K: Labels
-    """The partition after the last round."""
+    """The partition after the round, shape (K,)."""
     models: tuple[Vector, ...]
     """The served models, each of shape (P,)."""
     model_K: NDArray[np.int64]
-    """For each client the position of its model."""
+    """Position of each client's model, shape (K,)."""
     sent: Mapping[int, SentUpdate]
-    """By client, of those that sent a usable update in it; none if nothing is sent, or it is not known."""
+    """The clients that sent a usable update in it, by number; empty if nothing is sent, or the state before
+    is missing."""
     round_index: int = 0
     """The round that is observed, from 0."""
 
     @property
     def alone_K(self) -> NDArray[np.bool_]:
-        """Whether a client's cluster has no other client, so that the cluster's model is the client's own."""
+        """Whether a client's cluster has no other client, so that the cluster's model is the client's own,
+        shape (K,)."""
         _, inverse_K, counts = np.unique(self.labels_K, return_inverse=True, return_counts=True)
         return np.asarray(counts[inverse_K] == 1)
 
     def held(self, client: int) -> tuple[HeldImages, HeldImages]:
-        """Return the training and test images of a client in the round."""
+        """Select the training and test images of a client in the round."""
         return self.setup.clients[client].at(self.round_index)
 
     def numerics(self) -> AbstractContextManager[None]:
-        """Return a context within which numbers have the bits of the run."""
+        """Make a context within which numbers have the bits of the run."""
         return fixed_numerics(self.config.training.tf32)
 
     def module(self) -> nn.Module:
-        """Return a module of the run's model that maps images of [0, 1] to logits, on the CPU, in float32."""
+        """Build a module of the run's model that maps images of [0, 1] to logits, on the CPU, in float32."""
         training = self.setup.training.model_copy(update={"precision": "float32"})
         return module_of(replace(self.setup, training=training), "cpu")
 
     def messages(self, encoder: Encoder | None) -> dict[int, Mapping[str, NDArray[Any]]]:
-        """Return what each client has said about its data before its first round; nothing if none has."""
+        """Compute each client's message about its data before its first round; empty if none sends one."""
         message = algorithm_of(self.config).message()
         if message is None:
             return {}
@@ -103,10 +106,15 @@ def observe(
     data_dir: Path,
     encoder: Encoder | None = None,
 ) -> Observed:
-    """Return what the server of a run has seen in one of its rounds, between two states.
+    """Compute what the server of a run has seen in one of its rounds, between two states.
 
-    `before` is None if the round is the first one, or if that state is not known: then nobody knows what was
-    sent either. `encoder` is what its clients' messages are made with, if they are.
+    Args:
+        config: The run's configuration.
+        before: The state before the round; None if the round is the first one, or if that state is missing,
+            so that nobody can compute what was sent.
+        after: The state after it.
+        data_dir: Where data sets are.
+        encoder: The encoder of its clients' messages, if they need one.
 
     Raises:
         DataError: the images are missing.
@@ -126,6 +134,7 @@ def observe(
 
 
 def _train_again(federation: Federation, setup: Setup, before: RunState) -> dict[int, SentUpdate]:
+    """Train the clients of the round after `before`, and collect the usable updates."""
     pool = InProcessPool()
     pool.prepare(setup)
     plan = plan_round(federation, before, pool)

@@ -1,4 +1,5 @@
-"""Where a run goes on: at its newest whole state, with the records of a manifest that are whole.
+"""The point at which a run goes on: its newest complete state, with the records of a manifest that are
+complete.
 
 Its manifest and the one before it each list two states. A damaged state costs its round; damaged records or a
 damaged manifest cost the rounds since the manifest before.
@@ -18,41 +19,47 @@ from fedgrid.manifest import BEFORE, MANIFEST, STATE, Manifest, is_of_rounds, op
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """What is whole of a run, and what is not."""
+    """What of a run is complete, and what is not."""
 
     manifest: Manifest | None = None
-    """One whose records are whole, perhaps of later rounds than the state; None: all rounds are to run."""
+    """A manifest whose records are complete, perhaps of later rounds than the state; None: all rounds are to
+    run."""
     run_state: RunState | None = None
-    """None before the first round."""
+    """The state to go on from; None before the first round."""
     aside: Sequence[str] = ()
     """Files that are damaged, or of rounds that are run again."""
     warnings: Sequence[str] = ()
-    """In one line each, why; none if all is whole."""
+    """The reasons, in one line each; none if all is complete."""
 
 
 def find_resume_point(folder: Path) -> ResumePoint:
-    """Return where the run in a folder goes on; nothing is changed.
+    """Find where the run in a folder goes on; nothing is changed.
 
     Raises:
         FinalError: every state is damaged.
         OtherVersion: another fedgrid wrote it.
         UnreadableFile: a file cannot be read at present.
     """
+    # 1. The manifest, then the one before it, whichever are complete.
     manifests, why = _read_manifests(folder)
     aside = [MANIFEST] if why else []
     bad_states: dict[int, str] = {}
     for manifest in manifests:
         if not manifest.rounds_done:
             return ResumePoint(manifest, None, aside, why)
+        # 2. A manifest needs all of its records: one damaged table would leave a hole.
         bad_records = _find_damaged_records(folder, manifest)
         aside += bad_records
         why += bad_records.values()
+        # 3. Its newest state that can be loaded. Both manifests may list a state, which is tried once.
         for number in sorted(set(manifest.states) - set(bad_states), reverse=True):
             try:
                 run_state = checkpoint.load(folder, number, manifest)
             except DamagedFile as error:
                 bad_states[number] = str(error)
                 continue
+            # 4. Go on there. States are loaded even where records are bad, to see whether any is left at all.
+            # Later states are set aside, since their rounds are run again.
             if not bad_records:
                 listed = {name for each in manifests for name in each.files if STATE.fullmatch(name)}
                 whole = {name for each in manifest.states if each <= number for name in manifest.states[each]}
@@ -62,6 +69,8 @@ def find_resume_point(folder: Path) -> ResumePoint:
                 return ResumePoint(
                     manifest, run_state, [*aside, *sorted(listed - whole)] if lines else [], lines
                 )
+    # 5. Neither manifest serves. The run starts again, unless its states are all damaged, which no crash
+    # does: a person has to decide.
     files = sorted(os.listdir(folder)) if manifests or why else []
     # The states of a finished run may have been deleted for their size: then it is computed again.
     has_states = any(map(STATE.fullmatch, files)) or not (manifests and manifests[0].is_finished)
@@ -75,7 +84,8 @@ def find_resume_point(folder: Path) -> ResumePoint:
 
 
 def _read_manifests(folder: Path) -> tuple[list[Manifest], list[str]]:
-    """Return a run's manifest, and that of before, if they are whole; and what is wrong with the first."""
+    """Read a run's manifest and that of before, if they are complete; return them, and what is wrong with the
+    first."""
     try:
         now, why = [manifest_of(folder)], list[str]()
     except FileNotFoundError:
@@ -91,7 +101,7 @@ def _read_manifests(folder: Path) -> tuple[list[Manifest], list[str]]:
 
 
 def _find_damaged_records(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """Return the damaged files of records that a manifest lists, and what is wrong with each."""
+    """Find the damaged files of records that a manifest lists, and what is wrong with each."""
     damaged = {}
     for name in manifest.files:
         if is_of_rounds(name) and not STATE.fullmatch(name):

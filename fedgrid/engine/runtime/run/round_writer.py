@@ -1,4 +1,4 @@
-"""Writes the rounds of a run while the next ones train; several together, if they are short."""
+"""The writer of a run's rounds: it writes while the next ones train; several together, if they are short."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,7 +11,7 @@ from fedgrid.engine.federation.round.run_state import RunState
 
 PAUSE = 1.0
 """Least seconds from the start of a write to that of the next: a write may take longer than a round. So much
-training a kill costs, beside the round under way."""
+training a kill costs, in addition to the round under way."""
 SMALL = 1 << 20
 """Bytes of a round's models up to which rounds wait for others: memory may not hold many larger ones."""
 
@@ -29,7 +29,7 @@ class RoundWriter:
         self._thread = ThreadPoolExecutor(1)
         self._lock = Lock()
         self._rounds: list[Round] = []
-        """Those that no write has taken yet."""
+        """Rounds that no write has taken yet."""
         self._hurry = Event()
         """Set if the next write is not to wait for more rounds."""
         self._began = -inf
@@ -42,14 +42,19 @@ class RoundWriter:
         Raises:
             RunError: an earlier one could not be written.
         """
+        # 1. A large round waits until the one before is on disk, so that at most one is in memory; a small
+        # one only takes the result of a write that is done, and with it its error.
         is_small = sum(model.nbytes for model in run_state.state.models) <= SMALL
         if not is_small or (self.writing is not None and self.writing.done()):
             self.settle()
+        # 2. Queue it. A write is submitted for the first round of a batch only: it takes what has come until
+        # it begins.
         with self._lock:
             self._rounds.append((record, run_state))
             if len(self._rounds) == 1:
                 self._hurry.clear()
                 self.writing = self._thread.submit(self._write, self.writing)
+        # 3. A large round is not to wait for others.
         if not is_small:
             self._hurry.set()
 
@@ -65,7 +70,9 @@ class RoundWriter:
             writing.result()
 
     def _write(self, before: Future[None] | None) -> None:
+        """Write all rounds that have come, at least `PAUSE` after the last write began."""
         if before is not None:
+            # Raises the error of the write before, so that no round is written after a gap.
             before.result()
         self._hurry.wait(self._began + PAUSE - monotonic())
         self._began = monotonic()

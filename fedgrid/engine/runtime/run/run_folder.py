@@ -1,4 +1,4 @@
-"""A run's folder, in formats that need no fedgrid: configuration, manifest, states, records, log.
+"""The folder of a run, in formats that need no fedgrid: configuration, manifest, states, records, log.
 
 The order of its writes is what makes a crash harmless. New files get names that no manifest lists, and are
 flushed; then the manifest is replaced; then files go that neither it nor the one before it needs. At a URI
@@ -62,10 +62,10 @@ LONGEST, SHOWN = 255, 40
 
 
 def folder_of(root: Path, config: RunConfig) -> Path:
-    """Return the folder of a run under a storage's `root`.
+    """Build the path of a run's folder under a storage's `root`.
 
     Raises:
-        ConfigError: its name leads elsewhere, or is too long.
+        ConfigError: its name contains a slash, or is too long.
     """
     name = f"{config.name}-{config.run_id}"
     if "/" in name or "\0" in name:
@@ -80,7 +80,7 @@ def folder_of(root: Path, config: RunConfig) -> Path:
 
 
 def last_round(folder: Path, config: RunConfig) -> int:
-    """Return the last round of the run in a folder: of one that has stopped early, what its manifest says."""
+    """Find the last round of the run in a folder; for one that has stopped early, what its manifest says."""
     if config.training.stop_after is not None:
         with suppress(FileNotFoundError, DamagedFile, UnreadableFile):
             manifest = manifest_of(folder)
@@ -98,16 +98,18 @@ class RunFolder:
 
     def __init__(self, storage: Storage, config: RunConfig) -> None:
         self.path = folder_of(storage.root, config)
+        """The folder."""
         self.config = config
         self._storage = storage
 
     @cached_property
     def _records(self) -> Records:
-        # Made when they are needed: `status` asks thousands of folders whether they are done.
+        """The records of the rounds to come."""
+        # Made when they are needed: `status` reads thousands of folders only to see whether they are done.
         return Records(self.path, schemas(own_columns(self.config)))
 
     def manifest(self) -> Manifest | None:
-        """Return what the run's manifest says, None if the run has written nothing.
+        """Load the run's manifest, None if the run has written nothing.
 
         Raises:
             OtherVersion, DamagedFile, UnreadableFile: it cannot be used.
@@ -124,10 +126,11 @@ class RunFolder:
 
     @property
     def rounds_done(self) -> int:
-        """The number of stored rounds; 0 of a run with a damaged manifest."""
+        """Number of stored rounds; 0 for a run with a damaged manifest."""
         return 0 if (stored := self._undamaged()) is None else stored.rounds_done
 
     def _undamaged(self) -> Manifest | None:
+        """Load the manifest, None if there is none or it is damaged."""
         try:
             return self.manifest()
         except (DamagedFile, UnreadableFile):
@@ -147,19 +150,22 @@ class RunFolder:
                 )
 
     def open(self) -> RunState | None:
-        """Return the newest undamaged state that has all of its records, None if the run starts from zero.
+        """Prepare the folder for further rounds; return the newest undamaged state with all of its records.
 
         Loads the records up to that round. If the records are damaged, the run starts again from the
-        beginning, which gives the same numbers.
+        beginning, which gives the same numbers. None: it starts from zero.
 
         Raises:
             ConfigError: the folder belongs to another configuration, or another version wrote it.
             RunError: every state is damaged, or the folder cannot be written.
         """
         with disk_errors(self.path):
+            # 1. Read and decide, before anything is changed: what another version has written stays as it is.
             self._storage.pull(self.path.name)
             self.check_config()
             point = find_resume_point(self.path)
+            # 2. Clean up and write. The configuration comes first, because it says which run the folder is
+            # of.
             self.path.mkdir(parents=True, exist_ok=True)
             delete_partial(self.path)
             if not (self.path / CONFIG).exists():
@@ -171,7 +177,8 @@ class RunFolder:
         return point.run_state
 
     def _go_on_from(self, point: ResumePoint) -> None:
-        """Load the records of a point; if files are damaged, set them aside, and list those that are left."""
+        """Load the records of a resume point; if files are damaged, set them aside, and list those that are
+        left."""
         manifest, run_state = point.manifest, point.run_state
         self._records.begin(1)
         if manifest is not None and run_state is not None:
@@ -181,6 +188,8 @@ class RunFolder:
                 states = {each: names for each, names in manifest.states.items() if each <= number}
                 manifest = replace(manifest, is_finished=False, states=states)
                 manifest = self._with_files(manifest, number, self._records.newest())
+        # In this order: the reason is in the log before files move. At a URI the copies of damaged files are
+        # sent before the files go, so that a kill in between loses none.
         self.log(*(f"warning: {line}" for line in point.warnings))
         if moved := set_aside(self.path, point.aside):
             self._push(*(new for _, new in moved))
@@ -193,7 +202,7 @@ class RunFolder:
             self._replace(manifest, manifest)
 
     def note_made_with(self, now: MadeWith, rounds_done: int, *, accept: bool = False) -> None:
-        """Note what the rounds to come are made with; to be called after `open`.
+        """Record in the manifest what the rounds to come are made with; called after `open`.
 
         With `accept`, other code, versions or machines than before are accepted, and noted.
 
@@ -204,6 +213,7 @@ class RunFolder:
         """
 
         def change(base: Manifest) -> Manifest:
+            """Add a part to the manifest, if what rounds are made with differs from the last one."""
             before = base.made_with if rounds_done else ()
             parts, notes = changes(self.config.name, before, now, rounds_done, accept=accept)
             self.log(*(f"warning: {note}" for note in notes))
@@ -221,6 +231,8 @@ class RunFolder:
         for place, (record, run_state) in enumerate(rounds, 1):
             rows = {"rounds": [record.round], "clients": record.clients, "timings": [record.timing]}
             self._records.add(run_state.rounds_done, rows)
+            # One manifest for all rounds of the call, except that a full file of records must be listed
+            # before the next one begins.
             if place == len(rounds) or self._records.is_full:
                 self._update(partial(self._with_states, [state for _, state in rounds[:place]]))
         self.log(*(f"warning: {warning}" for record, _ in rounds for warning in record.warnings))
@@ -244,7 +256,7 @@ class RunFolder:
         self._update(lambda base: base.with_files(self._put(files), rounds_done=base.rounds))
 
     def has_tables(self, tables: Mapping[str, pa.Table]) -> bool:
-        """Return whether these are the records of the run, by what its manifest says."""
+        """Check whether these are the records of the run, by what its manifest says."""
         stored = self._undamaged()
         return stored is not None and all(
             stored.files.get(f"{name}.parquet") == FileEntry.of(table_bytes(table))
@@ -259,6 +271,7 @@ class RunFolder:
         """
 
         def change(base: Manifest) -> Manifest:
+            """Join the records of a run that stops early, and mark the manifest."""
             rounds, stop_after = base.rounds_done, self.config.training.stop_after
             if rounds < base.rounds and stop_after is None:
                 raise RunError(
@@ -287,7 +300,7 @@ class RunFolder:
             self._put({FAILED: failure.encode()})
 
     def failure(self) -> Failure | None:
-        """Return why the run failed, None if it has not.
+        """Read why the run failed, None if it has not.
 
         Raises:
             OtherVersion: another fedgrid wrote it.
@@ -302,11 +315,11 @@ class RunFolder:
             return Failure(f"{FAILED} is damaged; see {LOG}", 0)
 
     def damage(self) -> str | None:
-        """Return in one line what is wrong with the files here of a finished run, None if nothing is.
+        """Find what is wrong with the files here of a finished run, in one line, None if nothing is.
 
         A state may be missing, which only further work on its models needs, and of its tensors, which are
-        large, only the sizes are compared: who reads them compares their checksums. At a URI the mirror has
-        only what was asked for: what is missing is no damage there.
+        large, only the sizes are compared: their readers compare checksums. At a URI the mirror has only what
+        has been pulled: what is missing is no damage there.
 
         Raises:
             OtherVersion: another fedgrid wrote them.
@@ -332,6 +345,7 @@ class RunFolder:
         return None
 
     def _check(self, manifest: Manifest, name: str) -> None:
+        """Check the size of a file and, unless it is a state, its checksum."""
         with read_errors(self.path / name):
             check_size(self.path / name, manifest.files[name])
             if not name.startswith("state-"):
@@ -348,10 +362,13 @@ class RunFolder:
             self._push(LOG)
 
     def _config_text(self) -> str:
+        """Format the configuration as the content of its file."""
         return json.dumps(self.config.written(), indent=2, sort_keys=True) + "\n"
 
     def _with_states(self, states: Sequence[RunState], base: Manifest) -> Manifest:
         """Write states, all of whose rounds are among the records that are held, unless `base` has them."""
+        # A second writer of the same run, or a call after a failed write, may have stored some already. Older
+        # states than the last two would be deleted at once.
         new = [state for state in states if state.rounds_done > base.rounds_done][-checkpoint.KEEP :]
         if not new:
             return base
@@ -374,6 +391,7 @@ class RunFolder:
         """Write records up to a round, the newest or all, and states; return the manifest that lists them."""
         of_states = {name: content for files in states.values() for name, content in files.items()}
         entries = self._put(
+            # Files of memories that did not change are there already, by the same name.
             {**records, **{name: of_states[name] for name in of_states if name not in base.files}}
         )
         listed = {**base.states, **{number: [*files] for number, files in states.items()}}
@@ -399,18 +417,21 @@ class RunFolder:
                 manifest = change(base)
                 if manifest is base:
                     return base
+                # Not atomic: a second writer may replace it in this very moment. Both then list the same
+                # rounds with the same bytes, so whichever comes last is right.
                 if self._stored() == base:
                     self._replace(base, manifest)
                     return manifest
 
     def _stored(self) -> Manifest | None:
-        """Return the manifest of the storage, that at its URI if it has one; None without."""
+        """Read the manifest of the storage, that at its URI if it has one; None without."""
         with read_errors(self.path / MANIFEST):
             data = self._storage.read(f"{self.path.name}/{MANIFEST}")
             return None if data is None else Manifest.of_text(data)
 
     def _replace(self, before: Manifest, manifest: Manifest) -> None:
         """Replace the manifest, whose files are there; delete files that neither it nor `before` needs."""
+        # The one before first: a kill in between leaves two equal manifests, never none.
         self._put({BEFORE: before.text().encode(), MANIFEST: manifest.text().encode()})
         self._sweep({*manifest.files, *before.needed()})
 
@@ -420,18 +441,23 @@ class RunFolder:
         self._remove([name for name in names if is_of_rounds(name) and name not in needed])
 
     def _put(self, files: Mapping[str, Content]) -> dict[str, FileEntry]:
+        """Write files of the folder, by their names in it."""
         written = self._storage.put({self._name(name): content for name, content in files.items()})
         return {name: written[self._name(name)] for name in files}
 
     def _push(self, *names: str) -> None:
+        """Send files of the folder to the URI."""
         self._storage.push(*map(self._name, names))
 
     def _remove(self, names: Sequence[str]) -> None:
+        """Delete files of the folder."""
         self._storage.remove(*map(self._name, names))
 
     def _remove_failure(self) -> None:
+        """Remove the mark of a failed run."""
         if (self.path / FAILED).exists():
             self._remove([FAILED])
 
     def _name(self, name: str) -> str:
+        """Build the name of a file of the folder in the storage."""
         return f"{self.path.name}/{name}"

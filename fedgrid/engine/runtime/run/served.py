@@ -28,7 +28,11 @@ class ServingWorker(ClientWorker):
     def module(
         self, task: EvaluateTask, models: Models, memory: Mapping[str, np.ndarray] | None = None
     ) -> nn.Module:
-        """Return the module with the weights with which a client is tested, in `eval` mode."""
+        """Load the module with the weights with which a client is tested, in `eval` mode.
+
+        Raises:
+            ConfigError: clients are tested by a rule's own test, and not by a model alone.
+        """
         with self.numerics():
             task = self._choose_model(task, models)
             assert task.own is not None, "every client is served a model"
@@ -49,12 +53,12 @@ class ServingWorker(ClientWorker):
         return layer_prefix(self._setup)
 
     def image(self, holder: int | None, place: int, round_index: int) -> tuple[Tensor, int]:
-        """Return a test image of a client, or of the server (None), as the model sees it, and its class."""
+        """Load a test image of a client, or of the server (None), as the model sees it, and its class."""
         held = self._server_set if holder is None else self._holdings.test(holder, round_index)
         return to_inputs(held.images[place]), int(held.labels[place])
 
     def training_images(self, client: int, round_index: int) -> Tensor:
-        """Return a client's training images, as `ImageSet.images`."""
+        """Load a client's training images, as `ImageSet.images`."""
         return self._holdings.train(client, round_index).images
 
 
@@ -66,7 +70,14 @@ class ServedModels:
     """
 
     def __init__(self, config: RunConfig, after: RunState, data_dir: Path, device: str = "cpu") -> None:
-        """Take a run's state after a round, and where models work, as torch calls it."""
+        """Prepare the models of a run.
+
+        Args:
+            config: The run's configuration.
+            after: Its state after the round.
+            data_dir: Where data sets are.
+            device: Where models work, as torch calls it.
+        """
         setup, _ = prepare(config, data_dir)
         self.labels_K = after.state.labels_K
         self.round_index = after.rounds_done - 1
@@ -81,7 +92,7 @@ class ServedModels:
         self._memories: Memories = after.memories
 
     def module(self, client: int) -> nn.Module:
-        """Return the module with which a client is tested, in `eval` mode; the next call changes it."""
+        """Load the module with which a client is tested, in `eval` mode; the next call changes it."""
         served = self._served
         choose_on = served.choose_on if client in served.choosing else None
         own = int(served.model_K[client])
@@ -89,15 +100,15 @@ class ServedModels:
         return self.worker.module(task, served.models, self._memories.get(client, {}))
 
     def mean_module(self, client: int, of: Iterable[int]) -> nn.Module:
-        """Return the module with the mean of the models of other clients, in `eval` mode, likewise."""
+        """Load the module with the mean of the models of other clients, in `eval` mode, likewise."""
         models = [self._served.models[self._served.model_K[other]] for other in of]
         mean_P = np.asarray(np.mean(models, axis=0, dtype=np.float64), np.float32)
         return self.worker.module(EvaluateTask(client, 0, round_index=self.round_index), [mean_P])
 
     def image(self, holder: int | None, place: int) -> tuple[Tensor, int]:
-        """Return a test image of a client, or of the server (None), as the model sees it, and its class."""
+        """Load a test image of a client, or of the server (None), as the model sees it, and its class."""
         return self.worker.image(holder, place, self.round_index)
 
     def training_images(self, client: int) -> Tensor:
-        """Return a client's training images, as `ImageSet.images`."""
+        """Load a client's training images, as `ImageSet.images`."""
         return self.worker.training_images(client, self.round_index)

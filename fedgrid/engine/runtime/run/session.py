@@ -48,18 +48,12 @@ class Opened:
     federation: Federation
     run_state: RunState
     cache: RoundCache | None
+    """The run's view of the round cache; None: every round is computed here."""
     writer: RoundWriter
 
 
 class Session:
-    """Opens runs, one after the other, and takes them forward a round at a time.
-
-    With `write_behind` rounds are written while the next ones train (the last one is waited for), so that
-    the disk costs no time; a kill then costs those too that `RoundWriter` has not written (`round_write` says
-    if the last one is on disk). With a `cache`, rounds that another run of the same storage has done are
-    taken from there; None has every round done here. With `accept_changes` a run goes on with other code,
-    versions or machines than it began with, and on machines of several kinds.
-    """
+    """Opens runs, one after the other, and takes them forward a round at a time."""
 
     def __init__(
         self,
@@ -71,6 +65,19 @@ class Session:
         cache: CacheOptions | None = None,
         accept_changes: bool = False,
     ) -> None:
+        """Prepare a session; nothing is opened yet.
+
+        Args:
+            pool: Where clients train.
+            data_dir: Where data sets are.
+            threads: Threads of the server's computations; 1 by default.
+            write_behind: Whether rounds are written while the next ones train, so that the disk costs no time
+                (the last one is waited for). A kill then costs those too that `RoundWriter` has not written;
+                `round_write` says if the last one is on disk.
+            cache: How the round cache is used; None, the default, has every round computed here.
+            accept_changes: Whether a run goes on with other code, versions or machines than it began with,
+                and on machines of several kinds.
+        """
         self._accept = accept_changes
         self._pool = LazyPool(pool)
         self._data_dir = data_dir
@@ -90,6 +97,7 @@ class Session:
         """
         with suppress(RunError):  # It is of another run, whose next opening finds what there is.
             self.settle()
+        # 1. The folder and its state; what the run is made of, checked against the rounds so far.
         folder = RunFolder(storage, config)
         run_state = folder.open()
         algorithm = algorithm_of(config)
@@ -97,6 +105,8 @@ class Session:
         machines = self._machines(config)
         rounds_done = run_state.rounds_done if run_state else 0
         pretraining = self._note_origin(config, folder, setup, truth_K, machines, rounds_done)
+        # 2. The cache, which also makes room on a full disk. A run without rounds takes those of a shorter
+        # one.
         cache = self._open_cache(config, storage, setup, machines)
         if (
             run_state is None
@@ -106,9 +116,12 @@ class Session:
         ):
             run_state = folder.open()
             rounds_done = run_state.rounds_done if run_state else 0
+        # 3. The encoder, only if rounds are left: it is trained in the same pool, before that gets the
+        # clients' data.
         encoder = None
         if pretraining is not None and rounds_done < config.training.rounds and not folder.is_done:
             encoder = pretraining.encoder(self._pool, storage, folder.log)
+        # 4. The clients' data, which `LazyPool` hands over at the first task.
         self._pool.prepare(setup)
         federation = Federation.of(
             config,
@@ -124,13 +137,14 @@ class Session:
         folder.log(f"continues after round {rounds_done}" if rounds_done else "starts")
         if (slow := slow_precision(machines, config.training.precision)) is not None:
             folder.log(f"warning: {slow}")
+        # A run that was killed after its last round, before it was marked as finished.
         if federation.is_over(run_state):
             _retry_after_eviction(folder.finish, cache)
         self._run = Opened(folder, federation, run_state, cache, _writer(folder, cache))
         return rounds_done
 
     def next_round(self) -> RoundRecord:
-        """Run, and keep, one round.
+        """Run one round and store it.
 
         Raises:
             RunError: if the round cannot be finished; the folder is as it was after the round before.
@@ -144,6 +158,8 @@ class Session:
             self._log_warnings()
             run.writer.add(record, run_state)
         except Exception as error:
+            # One of ours with a cause wraps an error of the system or of a plugin, whose traceback the log
+            # should have.
             expected = isinstance(error, FedgridError) and error.__cause__ is None
             with suppress(RunError):  # On a full disk, say: the error itself matters more.
                 folder.log(f"failed: {error if expected else traceback.format_exc()}")
@@ -166,7 +182,8 @@ class Session:
         machines: Sequence[Machine],
         rounds_done: int,
     ) -> Pretraining | None:
-        """Note what the next rounds are made with; return the training of the run's encoder, None without."""
+        """Record what the next rounds are made with; return the training of the run's encoder, None
+        without."""
         algorithm = algorithm_of(config)
         (_, official), images = images_of(config, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, truth_K, machines, official, self._data_dir)
@@ -177,7 +194,11 @@ class Session:
         return pretraining
 
     def _machines(self, config: RunConfig) -> Sequence[Machine]:
-        """Return the machines that the clients train on: one kind, unless several are accepted."""
+        """Find the machines that the clients train on: one kind, unless several are accepted.
+
+        Raises:
+            ConfigError: there are several.
+        """
         machines = relevant_machines(self._pool.machines(), config.training.precision)
         if len(machines) > 1 and not self._accept:
             kinds = " and ".join(", ".join(machine.values()) for machine in machines)
@@ -191,6 +212,8 @@ class Session:
     def _open_cache(
         self, config: RunConfig, storage: Storage, setup: Setup, machines: Sequence[Machine]
     ) -> RoundCache | None:
+        """Open the round cache for a run; None if it is off, or clients train on machines of several
+        kinds."""
         # On several kinds of machines a round depends on which client is where: nothing is shared.
         if self._cache is None or len(machines) > 1:
             return None
@@ -200,14 +223,14 @@ class Session:
         return cache
 
     def round_write(self) -> Future[None] | None:
-        """Return the write of the last round of `next_round`, None if it is on disk."""
+        """Find the write of the last round of `next_round`, None if it is on disk."""
         return None if self._run is None else self._run.writer.writing
 
     def settle(self) -> None:
         """Wait until the last round of `next_round` is on disk.
 
         Raises:
-            RunError: if it could not be.
+            RunError: if it could not be written.
         """
         if self._run is not None:
             if self._run.cache is not None:
@@ -223,6 +246,7 @@ class Session:
 
 
 def _writer(folder: RunFolder, cache: RoundCache | None) -> RoundWriter:
+    """Create the writer of a run's rounds."""
     return RoundWriter(lambda rounds: _retry_after_eviction(partial(folder.save, rounds), cache))
 
 

@@ -1,8 +1,8 @@
-"""Rounds of a finished run whose configuration is another one's but for fewer rounds: its first ones too.
+"""Reuse of the first rounds of a finished run that differs only in having fewer rounds.
 
-Of what a run's numbers depend on, only the tests of the last round know how many rounds there are: they are
-made whatever `evaluation.every` says, or only then (`evaluation.local_server: last`), and clients that are
-held out are served after it. Where that is so, the round before is the last one in common.
+The number of rounds changes a run's numbers only in the tests of its last round: they are made whatever
+`evaluation.every` says, or only then (`evaluation.local_server: last`), and clients that are held out are
+served after it. Where that is so, the round before is the last one in common.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ UNUSABLE = (FileNotFoundError, DamagedFile, UnreadableFile, ConfigError)
 
 
 def shorter_run(config: RunConfig, storage: Storage) -> tuple[RunConfig, int] | None:
-    """Return the finished run that has the most of another run's first rounds, and how many; None without."""
+    """Find the finished run that has the most of another run's first rounds, and how many; None without."""
     return max(_finished(config, storage), key=itemgetter(1), default=None)
 
 
@@ -44,6 +44,7 @@ def _finished(config: RunConfig, storage: Storage) -> Iterator[tuple[RunConfig, 
             if not manifest.is_finished or not 0 < manifest.rounds < config.training.rounds:
                 continue
             shorter = config.with_rounds(manifest.rounds)
+            # The folder's name has the run's id, so equal names mean equal configurations.
             if folder_of(storage.root, shorter) == path.parent:
                 evaluation = config.evaluation
                 has_own_tests = rounds % evaluation.every != 0 or evaluation.local_server == "last"
@@ -80,7 +81,7 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
 
 
 def _read(run: RunFolder, rounds: int) -> tuple[RunState, Mapping[str, pa.Table]]:
-    """Return the state of a finished run after some rounds, and table -> the records so far."""
+    """Read the state of a finished run after some rounds, and the records so far, by table."""
     tables = {
         table: read_records(run.path, table, schema).filter(pc.field("round") <= rounds)
         for table, schema in schemas(own_columns(run.config)).items()
