@@ -1,4 +1,4 @@
-"""Which plugins this process uses: they stand in the registries beside what comes with the package.
+"""The plugins that this process uses: they stand in the registries next to what comes with the package.
 
 A command starts with `use`. A run names the digests of its plugins, and `activate` puts exactly these into
 the registries: in the driver, in the run's server and in its client actors.
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.configuration.run_config import RunConfig
 
 ANALYSES: dict[str, Any] = dict.fromkeys(("attack", "epsilons", "explain"))
-"""By name: those of plugins, and those of the package, which have commands of their own."""
+"""Analyses by name: those of plugins, and those of the package, which have commands of their own."""
 TRACKERS: dict[str, Any] = {}
-"""By name: those of plugins. `grids.following.registry` has those of the package."""
+"""Trackers of plugins by name; `grids.following.registry` has those of the package."""
 _REGISTRIES: dict[str, dict[str, Any]] = {
     "algorithm": ALGORITHMS,
     "clusterer": CLUSTERERS,
@@ -56,22 +56,25 @@ _REGISTRIES: dict[str, dict[str, Any]] = {
 BUILT_IN = {(kind, name) for kind, registry in _REGISTRIES.items() for name in registry} | {
     ("algorithm", ARENA)
 }
-"""What comes with the package, as kind and name; and what stands for several in a file."""
+"""Kind and name of what comes with the package, and of what stands for several in a file."""
 PARTS = "clusterer", "aggregator", "local training"
 """Registries of what stands in an algorithm's settings."""
 TITLES = {word.lower(): name for name, entry in ALGORITHMS.items() for word in (name, entry.title)}
-"""Names and titles of the package's algorithms, in small letters -> name."""
+"""Name of each of the package's algorithms, by its name and its title in small letters."""
 
 GROUP = "fedgrid."
 OF_PACKAGES = [key for key, kind in KINDS.items() if kind.registry]
-"""Installed packages name what they add under the entry points `fedgrid.algorithms` and so on: an entry (of
-clusterers, a class), or a list of them."""
+"""Kinds of entries that installed packages can add, under the entry points `fedgrid.algorithms` and so on.
+
+An entry point names an entry (for clusterers, a class), or a list of them.
+"""
 
 _sources: dict[str, PluginSource] = {}
-"""By digest: what this process could load."""
+"""Plugins that this process could load, by digest."""
 _loaded: dict[str, Plugin] = {}
-"""By digest."""
+"""Plugins that this process has loaded, by digest."""
 _active: list[Plugin] = []
+"""Plugins in the registries."""
 _is_trusting = False
 """Whether the command executes also what others may have sent: `--trust`."""
 
@@ -129,10 +132,10 @@ def know(sources: Iterable[PluginSource]) -> None:
 
 
 def activate(digests: Sequence[str]) -> None:
-    """Use the plugins of a run. Others stay in use, but for those that share a name with one of these.
+    """Use the plugins of a run. Others stay in use, except those that share a name with one of these.
 
     Raises:
-        ConfigError: if one is not known here, or cannot be loaded.
+        ConfigError: if one is missing here, or cannot be loaded.
     """
     if set(digests) <= _digests(_active):
         return
@@ -142,12 +145,12 @@ def activate(digests: Sequence[str]) -> None:
 
 
 def files() -> list[PluginSource]:
-    """Return the files in use; installed packages are none."""
+    """List the files in use; installed packages are left out."""
     return [plugin.source for plugin in _active if plugin.source.code is not None]
 
 
 def plugin_digests(config: RunConfig) -> tuple[str, ...]:
-    """Return the digests, sorted, of the plugins in use that what a run names is of.
+    """Find the digests, sorted, of the plugins in use that define something that a run names.
 
     Runs that have nothing from a plugin get none, so their ids do not depend on which plugins are in use.
     """
@@ -164,7 +167,7 @@ def plugin_digests(config: RunConfig) -> tuple[str, ...]:
 
 
 def digest_of_analysis(analysis: Any) -> str | None:
-    """Return the digest of the plugin that lists an analysis, None if it is of the package.
+    """Find the digest of the plugin that lists an analysis, None if it is of the package.
 
     Not by its name: a run's plugin may have one of the same name, such as an earlier edit of that file.
     """
@@ -175,29 +178,33 @@ def digest_of_analysis(analysis: Any) -> str | None:
 
 
 def digests_of_tracker(tracker: type) -> list[str]:
-    """Return the digest of the plugin that lists a tracker; none if it is of the package."""
+    """Find the digest of the plugin that lists a tracker; empty if it is of the package."""
     return [plugin.source.digest for plugin in _active if tracker in plugin.lists["TRACKERS"]]
 
 
 def sources(digests: Iterable[str]) -> tuple[PluginSource, ...]:
-    """Return the sources of plugins that runs name; those that are not known here are left out."""
+    """List the sources of plugins that runs name; those that are missing here are left out."""
     return tuple(_sources[digest] for digest in sorted(set(digests)) if digest in _sources)
 
 
 def titles(digest: str) -> dict[str, str]:
-    """Return what papers call the algorithms of a plugin: name -> title; empty if it is not loaded."""
+    """Find what papers call the algorithms of a plugin: name -> title; empty if it is not loaded."""
     plugin = _loaded.get(digest)
     return {entry.name: entry.title for entry in plugin.lists["ALGORITHMS"]} if plugin else {}
 
 
 def references(digest: str) -> list[str]:
-    """Return the names of a plugin's algorithms that are references; empty if it is not loaded."""
+    """Find the names of a plugin's algorithms that are references; empty if it is not loaded."""
     plugin = _loaded.get(digest)
     return [entry.name for entry in plugin.lists["ALGORITHMS"] if entry.is_reference] if plugin else []
 
 
 def _plugin(digest: str) -> Plugin:
-    """Return a plugin, loaded now if it was not."""
+    """Find a plugin by its digest, and load it if it is not.
+
+    Raises:
+        ConfigError: it is missing here, or cannot be loaded.
+    """
     for plugin in installed():
         _loaded.setdefault(plugin.source.digest, plugin)
         _sources.setdefault(plugin.source.digest, plugin.source)
@@ -218,9 +225,12 @@ def _plugin(digest: str) -> Plugin:
 
 
 def _check(plugin: Plugin) -> Plugin:
-    """Return a plugin that adds something to runs, and shares no name with the package or another plugin.
+    """Check that a plugin adds something to runs, and shares no name with the package or another plugin.
 
-    Its algorithms are checked, and have the title of none of the package.
+    Its algorithms are checked, and have the title of none of the package. Returns the plugin.
+
+    Raises:
+        ConfigError: one of these does not hold.
     """
     if not plugin.names:
         raise ConfigError(
@@ -246,6 +256,7 @@ def _check(plugin: Plugin) -> Plugin:
 
 
 def _register(plugins: Sequence[Plugin]) -> None:
+    """Replace the plugins in the registries by these."""
     for plugin in _active:
         for kind, name in plugin.names:
             _REGISTRIES[kind].pop(name, None)
@@ -256,14 +267,15 @@ def _register(plugins: Sequence[Plugin]) -> None:
 
 
 def _digests(plugins: Iterable[Plugin]) -> set[str]:
+    """Collect the digests of plugins."""
     return {plugin.source.digest for plugin in plugins}
 
 
 @cache
 def installed() -> tuple[Plugin, ...]:
-    """Return a plugin a package, by the packages' names.
+    """Load the installed plugins, one per package, in the order of the packages' names.
 
-    They are imported once a process, and so is their digest taken once: it belongs to the code in memory.
+    They are imported once a process, and so is their digest computed once: it belongs to the code in memory.
 
     Raises:
         ConfigError: if one of them cannot be imported, or names something else.
@@ -277,6 +289,11 @@ def installed() -> tuple[Plugin, ...]:
 
 
 def _plugin_of_package(name: str, version: str, points: Sequence[EntryPoint]) -> Plugin:
+    """Load what a package's entry points name.
+
+    Raises:
+        ConfigError: one cannot be loaded.
+    """
     roots = sorted({point.module.partition(".")[0] for point in points})
     source = PluginSource(f"{name} {version}", _digest_of_package(name, version, roots), None)
     lists: dict[str, list[Any]] = {key: [] for key in KINDS}
@@ -295,7 +312,7 @@ def _plugin_of_package(name: str, version: str, points: Sequence[EntryPoint]) ->
 
 
 def _digest_of_package(name: str, version: str, roots: Sequence[str]) -> str:
-    """Return a digest of a package's name, version and all Python files of its top-level modules."""
+    """Compute a digest of a package's name, version and all Python files of its top-level modules."""
     digest = sha256(f"{name} {version}\n".encode())
     for root in roots:
         for folder, file in _modules(root):
@@ -304,7 +321,7 @@ def _digest_of_package(name: str, version: str, roots: Sequence[str]) -> str:
 
 
 def _modules(root: str) -> list[tuple[Path, Path]]:
-    """Return the Python files of a top-level module, each with the folder that its name is relative to."""
+    """List the Python files of a top-level module, each with the folder that its name is relative to."""
     try:
         spec = find_spec(root)
     except (ImportError, ValueError):

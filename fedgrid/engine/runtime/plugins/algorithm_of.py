@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def algorithm_of(config: RunConfig) -> Algorithm:
-    """Return the configured algorithm; activates the run's plugins, in place of their other versions.
+    """Create the configured algorithm; activates the run's plugins, in place of their other versions.
 
-    Its settings are parsed once in a process, not once a run that has them.
+    Its settings are parsed once in a process, not once per run that has them.
 
     Raises:
-        ConfigError: if a plugin of the run is not known to this process.
+        ConfigError: if a plugin of the run is missing in this process.
     """
     active.activate(config.plugin_digests)
     return _create_once(ALGORITHMS.get(config.algorithm.name), config.algorithm)
@@ -30,19 +30,21 @@ def algorithm_of(config: RunConfig) -> Algorithm:
 
 @lru_cache
 def _create_once(entry: AlgorithmEntry | None, section: AlgorithmSection) -> Algorithm:
-    """Return the algorithm; `entry` is of the version of the plugin that is active."""
+    """Create the algorithm, or take that of an earlier call; `entry` is of the version of the plugin that is
+    active."""
     return create(section.name, section.settings)
 
 
 def own_columns(config: RunConfig) -> frozenset[str]:
-    """Return the columns of a run that not all records have; none of a plugin's that is not loaded."""
+    """List the columns of a run that not all records have; those of a plugin that is not loaded are left
+    out."""
     entry = ALGORITHMS.get(config.algorithm.name)
     traits = None if entry is None else _create_once(entry, config.algorithm).traits
     return config.columns(traits) | set(own_numbers(config))
 
 
 def own_numbers(config: RunConfig) -> tuple[str, ...]:
-    """Return the numbers of a round that the algorithm's entry and its `local` declare, as `own_columns`."""
+    """List the numbers of a round that the algorithm's entry and its `local` declare, as `own_columns`."""
     name = config.algorithm.name
     local = config.algorithm.settings.get("local")
     declared = [ALGORITHMS[name].numbers] if name in ALGORITHMS else []

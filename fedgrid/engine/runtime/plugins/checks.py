@@ -36,7 +36,7 @@ def check_trust(plugin: Path, grid_file: Path) -> None:
 
 
 def _origin(file: Path) -> str:
-    """Return the bundle, or the grid's folder of a storage, in which a file lies; empty: in neither."""
+    """Find the bundle, or the grid's folder of a storage, in which a file lies; empty if in neither."""
     for folder in file.resolve().parents:
         if _is_bundle(folder / MANIFEST):
             return f"the bundle {folder}"
@@ -46,6 +46,7 @@ def _origin(file: Path) -> str:
 
 
 def _is_bundle(manifest: Path) -> bool:
+    """Check whether a file is the manifest of a bundle."""
     if not manifest.is_file():
         return False
     with manifest.open("rb") as file:
@@ -54,7 +55,7 @@ def _is_bundle(manifest: Path) -> bool:
 
 
 def check_code(code: bytes, path: Path) -> None:
-    """Check that a plugin's file imports no module that lies beside it, and has no generator without a seed.
+    """Check that a plugin's file imports no module from its own folder, and has no generator without a seed.
 
     The file travels alone, and its bytes alone are part of the ids of its runs.
 
@@ -86,7 +87,9 @@ def check_code(code: bytes, path: Path) -> None:
 
 
 def _lies_beside(name: str, path: Path) -> bool:
-    """Return whether a module lies in the folder of a file; a relative import has an empty `name`."""
+    """Check whether a module lies in the folder of a file; a relative import has an empty `name`."""
+    # A file of the same name as a standard module does not shadow it, since the plugin's folder is in no
+    # path.
     if name in sys.stdlib_module_names or name == PACKAGE:
         return False
     return not name or any((path.parent / file).is_file() for file in (f"{name}.py", f"{name}/__init__.py"))
@@ -119,17 +122,22 @@ def check_algorithm(entry: AlgorithmEntry, plugin: str) -> None:
 
 
 def _is_ours(base: type) -> bool:
+    """Check whether a class is of this package."""
     return base.__module__.startswith(f"{PACKAGE}.")
 
 
 def _settings_of(base: type) -> type[Settings] | None:
-    """Return the settings that a class of ours says it has."""
+    """Find the settings that a class of ours declares."""
     annotations = get_annotations(base, eval_str=True) if _is_ours(base) else {}
     return Settings if base is Algorithm else annotations.get("settings")
 
 
 def _check_methods(kind: type[Algorithm], plugin: str) -> None:
-    """Check that methods take the arguments of those of ours that they override."""
+    """Check that methods take the arguments of those of ours that they override.
+
+    Raises:
+        ConfigError: one does not.
+    """
     ours: dict[str, object] = {}
     for base in filter(_is_ours, reversed(kind.__mro__)):
         ours |= vars(base)

@@ -33,15 +33,15 @@ class PluginSource:
     """A plugin as it travels between processes: plain data, nothing that has to be unpickled by name."""
 
     name: str
-    """For messages: the file as the user named it, or `package 1.2`."""
+    """Its name in messages: the file as the user named it, or `package 1.2`."""
     digest: str
-    """64 hexadecimal digits: SHA-256 of a file's bytes; of a package's name, version and modules."""
+    """Its SHA-256 in 64 hexadecimal digits: of a file's bytes; of a package's name, version and modules."""
     code: bytes | None
-    """A file's bytes. None: an installed package, which every machine imports from its own disk."""
+    """A file's bytes; None: an installed package, which every machine imports from its own disk."""
 
 
 def read_source(path: Path) -> PluginSource:
-    """Return the source of a plugin's file; nothing of it is executed.
+    """Read the source of a plugin's file; nothing of it is executed.
 
     Raises:
         ConfigError: if it cannot be read.
@@ -63,58 +63,66 @@ def read_source(path: Path) -> PluginSource:
 
 
 def digest_of(code: bytes) -> str:
-    """Return the digest of a plugin's file."""
+    """Compute the digest of a plugin's file."""
     return sha256(code).hexdigest()
 
 
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 RECORDED = frozenset(column.name for columns in EVERY_COLUMN.values() for column in columns)
+"""Names of the columns that records have, which no plugin may use."""
 TITLE_LENGTH = 60
 """Characters of an algorithm's title at most: it stands in every table and figure."""
 
 
 def _is_algorithm(entry: object) -> bool:
+    """Check whether an item is an algorithm's entry."""
     return isinstance(entry, AlgorithmEntry)
 
 
 def _is_class(item: object, base: type) -> bool:
+    """Check whether an item is a class derived from `base`, without abstract methods."""
     return isinstance(item, type) and issubclass(item, base) and not inspect.isabstract(item)
 
 
 def _is_analysis(item: object) -> bool:
+    """Check whether an item is an analysis, by its name and its method `compute`: their class is of another
+    package."""
     named = not isinstance(item, type) and isinstance(getattr(item, "name", None), str)
     return named and callable(getattr(item, "compute", None))
 
 
 def _is_tracker(item: object) -> bool:
+    """Check whether an item is a tracker's class, by its name and its method `opened`."""
     named = isinstance(item, type) and isinstance(getattr(item, "name", None), str)
     return named and callable(getattr(item, "opened", None))
 
 
 def _is_function(item: object) -> bool:
+    """Check whether an item is a function with a name."""
     return callable(item) and hasattr(item, "__name__")
 
 
 def default_name(section: type[Section]) -> str:
-    """Return the name of a clusterer and its like: the default of its field `name`, empty without one."""
+    """Find the name of a clusterer and its like: the default of its field `name`, empty without one."""
     name = section.model_fields["name"].default
     return name if isinstance(name, str) else ""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a plugin can list under one name. Of analyses and trackers this package knows the names only."""
+    """What a plugin can list under one name. This package knows only the names of analyses and trackers."""
 
     fits: Callable[[Any], bool]
+    """Checks whether an item can stand in the list."""
     expected: str
     """What fits, for messages."""
     registry: str = ""
     """The registry that it joins; empty: functions of a study, for its report."""
     name_of: Callable[[Any], str] = attrgetter("name")
-    """Its name there."""
+    """Reads an item's name in the registry."""
     entry: Callable[[Any], Any] = lambda item: item
-    """What stands there."""
+    """Makes what stands in the registry."""
 
 
 KINDS: Mapping[str, Kind] = {
@@ -157,7 +165,7 @@ KINDS: Mapping[str, Kind] = {
         default_name,
     ),
 }
-"""By the names in a plugin's file under which it lists what it adds."""
+"""Kinds by the names in a plugin's file under which it lists what it adds."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,7 @@ class Plugin:
 
 
 def load(source: PluginSource) -> Plugin:
-    """Execute a plugin's file, once a process, and return what it lists.
+    """Execute a plugin's file, once a process, and collect what it lists.
 
     A constant that it draws from torch's, NumPy's or Python's generator is the same in every process.
 
@@ -194,6 +202,7 @@ def load(source: PluginSource) -> Plugin:
     assert source.code is not None, "an installed package is imported"
     name = f"{PLUGIN_MODULE}{source.digest[:16]}"
     if name not in sys.modules:
+        # Registered before it is executed, as the import system does: dataclasses look their module up.
         module = sys.modules[name] = ModuleType(name)
         module.__file__ = source.name
         # One that imports torch in its functions alone is loaded without it: that takes a second.
@@ -210,7 +219,7 @@ def load(source: PluginSource) -> Plugin:
 
 
 def check_plugin(source: PluginSource, lists: Mapping[str, Sequence[Any]]) -> Plugin:
-    """Return a plugin of what a file or a package lists.
+    """Build a plugin of what a file or a package lists, and check that.
 
     Raises:
         ConfigError: if it lists nothing, something else than entries and clusterers, or an impossible name.
@@ -258,6 +267,11 @@ def names_within(settings: object) -> Iterator[str]:
 
 
 def _read_list(module: ModuleType, name: str, source: PluginSource) -> list[Any]:
+    """Read one of the lists of a plugin's module; empty if it has none.
+
+    Raises:
+        ConfigError: it is no list.
+    """
     given = getattr(module, name, [])
     if not isinstance(given, list | tuple):
         raise ConfigError(f"plugin {source.name}: {name} is of type {type(given).__name__}; expected a list")
@@ -265,6 +279,7 @@ def _read_list(module: ModuleType, name: str, source: PluginSource) -> list[Any]
 
 
 def _line(error: BaseException, name: str) -> str:
+    """Format the line of a plugin's file in which an error arose, empty if in none."""
     if isinstance(error, SyntaxError):
         return f", line {error.lineno}"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
