@@ -23,8 +23,9 @@ from fedgrid.engine.runtime.data.partition_files import assigned_in, name_of_fil
 from fedgrid.engine.runtime.plugins import active
 
 INNER = inner_keys(RunConfig)
+"""Keys of sections, each with its section in front."""
 TRAINING_KEYS = {key: place for key, place in INNER.items() if place.startswith("training.")}
-"""Those that may be meant by an unknown setting of an algorithm, as `learning_rate`."""
+"""Keys of the training that an unknown setting of an algorithm may mean, as `learning_rate`."""
 DEFAULTS: dict[str, Any] = {
     "dataset": "digits",
     "split": "nonoverlapping-balanced",
@@ -32,10 +33,11 @@ DEFAULTS: dict[str, Any] = {
     "seed": 0,
     "algorithm": "ocfl-hdbscan",
 }
+"""The run that a user gets who gives nothing."""
 
 
 def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
-    """Return a full configuration: `given`, with defaults of the data set, the algorithm and the rest.
+    """Complete a configuration: `given`, with defaults of the data set, the algorithm and the rest.
 
     `algorithm` is a name, or a mapping with `name` and the settings to change.
 
@@ -46,18 +48,21 @@ def complete(given: Mapping[str, Any], data_dir: Path) -> RunConfig:
     for key in given:
         if key not in SETTABLE:
             raise unknown_key(key, "", SETTABLE, (key,), INNER)
+    # The data set comes first: the defaults of split, model and training are its own.
     dataset = find(str(given.get("dataset", DEFAULTS["dataset"])), data_dir)
     values = {**DEFAULTS, "split": dataset.split, **given}
     filled = _fill_defaults(values, dataset, data_dir)
     if "clients" not in given and (number := _clients_in(filled["split"], dataset)) is not None:
         filled["clients"] = number
     config = RunConfig(**filled)
+    # Only a complete configuration says which plugins a run needs; their digests enter its id.
     config = config.model_copy(update={PLUGINS: active.plugin_digests(config)})
     check_parts(config, dataset, data_dir)
     return config
 
 
 def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) -> dict[str, Any]:
+    """Fill in the defaults of the data set and of the algorithm."""
     algorithm = name_by_content(_algorithm(values["algorithm"]), data_dir)
     model = str(values.get("model", dataset.model))
     if not model:
@@ -84,6 +89,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
 
 
 def _algorithm(given: object) -> dict[str, Any]:
+    """Complete the section of an algorithm."""
     choice = dict(given) if isinstance(given, Mapping) else {"name": given}
     if "name" not in choice:
         raise ConfigError(nameless(choice), ("algorithm",))
@@ -94,7 +100,7 @@ def _algorithm(given: object) -> dict[str, Any]:
 
 
 def complete_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all settings of an algorithm as a run writes them: those given, and its defaults.
+    """Complete the settings of an algorithm as a run writes them: those given, and its defaults.
 
     Raises:
         ConfigError: there is no such setting, or a value is impossible.
@@ -110,7 +116,7 @@ def complete_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> object:
-    """Return the section with its defaults; of a stored run it has numbers of classes, no names.
+    """Complete the section of the split; for a stored run it has numbers of classes in place of names.
 
     Raises:
         ConfigError: no kind has that name, or there is no such file or class, or a key of a plugin's kind is
@@ -133,15 +139,15 @@ def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> obje
             raise ConfigError(f"split {name}: {problem}", ("split", *problem.key)) from error
     if (path := _path_in(complete)) is not None:
         complete["path"] = name_of_file(path)
+    # A data set that is named by its content is that of a stored run, whose classes are numbers already.
     if is_name(dataset_given):
         return complete
     return number_classes(complete, dataset.name, dataset.class_names)
 
 
 def _clients_in(split: object, dataset: Dataset) -> int | None:
-    """Return how many clients a completed section of kind file has, by its path or the data set.
-
-    None for other kinds.
+    """Count the clients of a completed section of kind file, by its path or the data set; None for other
+    kinds.
 
     Raises:
         DataError: the file is not as it must be.
@@ -153,5 +159,6 @@ def _clients_in(split: object, dataset: Dataset) -> int | None:
 
 
 def _path_in(split: object) -> str | None:
+    """Find the path in a section of kind file, None in any other."""
     path = split.get("path") if isinstance(split, Mapping) and split.get("kind") == FILE else None
     return path if isinstance(path, str) else None

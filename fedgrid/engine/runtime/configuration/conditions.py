@@ -1,4 +1,4 @@
-"""Whether the parts of a configuration fit one another, and the data set."""
+"""Checks that the parts of a configuration fit one another, and the data set."""
 
 from functools import partial
 from pathlib import Path
@@ -49,14 +49,18 @@ def check_parts(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
 
 
 def is_own_model(name: str) -> bool:
-    """Return whether a model is a plugin's, or any module (`ModelEntry.module`)."""
+    """Check whether a model is a plugin's, or any module (`ModelEntry.module`)."""
     return ("model", name) not in active.BUILT_IN or MODELS[name].module is not None
 
 
 def _check_encoder(
     settings: EncoderSettings | None, dataset: str, has_reference_images: bool, data_dir: Path
 ) -> None:
-    """Check that the encoder that a run names fits its images."""
+    """Check that the encoder that a run names fits its images.
+
+    Raises:
+        ConfigError: it does not.
+    """
     if settings is None:
         return
     if settings.noise and kind_of_encoder(settings, find(dataset, data_dir).inputs.shape) == "convolutional":
@@ -82,6 +86,7 @@ def _check_encoder(
             key,
         )
     kind = kind_of_encoder(settings, own.inputs.shape)
+    # A convolutional encoder takes images of any height and width, but of one number of channels.
     matters = slice(0, 1) if kind == "convolutional" else slice(None)
     if public.inputs.shape[matters] != own.inputs.shape[matters]:
         sizes = ["x".join(map(str, shape)) for shape in (public.inputs.shape, own.inputs.shape)]
@@ -94,7 +99,7 @@ def _check_encoder(
 
 
 def _check_kinds(config: RunConfig, dataset: Dataset) -> None:
-    """Check that all parts of a run take what the examples of its data set are.
+    """Check that all parts of a run take examples of the kind that its data set has.
 
     Raises:
         ConfigError: one does not.
@@ -128,6 +133,8 @@ def _check_stop(config: RunConfig) -> None:
         return
     given = f"training.stop_after = {training.stop_after}"
     key = ("training", "stop_after")
+    # The first test sets the best score, and each later one can find that `stop_after` rounds have passed
+    # since; rounds are only tested every so often.
     first = evaluation.every * (1 + -(-training.stop_after // evaluation.every))
     if config.split.scored_on != "validation":
         raise ConfigError(
@@ -150,7 +157,7 @@ def _check_stop(config: RunConfig) -> None:
 
 
 def check_takes(name: str, algorithm: "Algorithm", dataset: Dataset) -> None:
-    """Check that the algorithm of a name takes what the examples of a data set are.
+    """Check that the algorithm of a name takes examples of the kind that a data set has.
 
     Raises:
         ConfigError: it does not.
@@ -190,6 +197,8 @@ def check_algorithm(config: RunConfig, dataset: Dataset) -> None:
 
 
 def _inputs_and_layout(model: str, dataset: Dataset) -> "tuple[str, tuple[int, ...], Layout]":
+    """Build the kind and shape of the inputs, and the layout of the model; algorithms call it only if they
+    need it."""
     from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
 
     inputs = dataset.inputs

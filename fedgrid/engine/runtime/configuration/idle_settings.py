@@ -1,4 +1,5 @@
-"""Keys that cannot act: unnoticed, a run would be another one, or two ids would be the same numbers."""
+"""Keys that cannot act: without a check a run would be another one, or two ids would have the same
+numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def idle_settings(config: RunConfig) -> dict[str, str]:
-    """Return setting -> a sentence about it; none of a plugin's that is not loaded."""
+    """Find settings of the algorithm that cannot act within the run's rounds, with a sentence about each.
+
+    Settings of a plugin's algorithm that is not loaded are left out.
+    """
     name = config.algorithm.name
     settings = config.algorithm.settings
     if name not in ALGORITHMS:
@@ -40,7 +44,7 @@ def idle_settings(config: RunConfig) -> dict[str, str]:
 
 
 def check_idle(config: RunConfig, given: Mapping[str, Any], searched: Collection[str] = ()) -> None:
-    """Check that the defaults of a run fit together; what a user has typed is taken at its word.
+    """Check that the defaults of a run fit together; what a user has typed is taken as meant.
 
     Settings that are `searched` do not keep their defaults.
 
@@ -62,8 +66,8 @@ def check_idle(config: RunConfig, given: Mapping[str, Any], searched: Collection
 def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = ()) -> None:
     """Check that every key of a new run that is not at its default changes what is trained or recorded.
 
-    Settings of an algorithm that are `searched` may have values beside which others do not act. Not asked of
-    stored runs: earlier versions took such keys, and their ids stay.
+    Settings of an algorithm that are `searched` may have values with which others do not act. Stored runs are
+    not checked: earlier versions took such keys, and their ids stay.
 
     Raises:
         ConfigError: one has no effect; with its key, and with what it would act.
@@ -79,7 +83,11 @@ def check_keys(config: RunConfig, dataset: Dataset, searched: Collection[str] = 
 
 
 def _check_split(config: RunConfig, dataset: Dataset) -> None:
-    """Check that every key of the split acts, or is at the kind's default; `kinds.check` refuses less."""
+    """Check that every key of the split acts, or is at the kind's default; `kinds.check` refuses less.
+
+    Raises:
+        ConfigError: one has no effect.
+    """
     split = config.split
     kind = kind_of(config.split.kind)
     facts = facts_of(dataset, config.split)
@@ -103,6 +111,7 @@ def _check_split(config: RunConfig, dataset: Dataset) -> None:
 
 
 def _idle_keys(config: RunConfig, dataset: Dataset) -> dict[str, str]:
+    """Find the keys that have no effect, with what they would act."""
     settings = algorithm_of(config).settings
     usual = ALGORITHMS[config.algorithm.name].settings
     found = {f"algorithm.{key}": words for key, words in idle_keys(settings, usual).items()}
@@ -120,6 +129,7 @@ def _idle_keys(config: RunConfig, dataset: Dataset) -> dict[str, str]:
 
 
 def _has_buffers(model: str, dataset: Dataset) -> bool:
+    """Check whether a model has buffers, as BatchNorm does."""
     from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
 
     made = layout(model, dataset.inputs, dataset.num_classes)
@@ -127,6 +137,6 @@ def _has_buffers(model: str, dataset: Dataset) -> bool:
 
 
 def idle_lines(runs: Iterable[RunConfig]) -> list[str]:
-    """Return a line for each setting that cannot act, with the number of runs."""
+    """Format a line for each setting that cannot act, with the number of runs."""
     counts = Counter(sentence for run in runs for sentence in idle_settings(run).values())
     return [f"{sentence} ({count} {'run' if count == 1 else 'runs'})" for sentence, count in counts.items()]

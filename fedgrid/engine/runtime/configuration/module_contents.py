@@ -1,4 +1,5 @@
-"""What a torch module holds: tensors, and plain attributes, also in lists, dicts and objects of its own."""
+"""The contents of a torch module: tensors, and plain attributes, also in lists, dicts and objects of its
+own."""
 
 import random
 from collections import deque
@@ -18,25 +19,29 @@ from fedgrid.engine.federation.models.flat_vectors import buffers_of, parameters
 OF_TORCH = frozenset(vars(nn.Module()))
 """Attributes that every module has."""
 NUMBERS = int | float | np.number
+"""Types of plain numbers."""
 GENERATORS = np.random.Generator | torch.Generator | random.Random
+"""Types of generators of random numbers."""
 OPAQUE = Tensor | np.ndarray | GENERATORS
+"""Types whose values are compared themselves, and not searched for contents."""
 WITHOUT_CONTENTS = type | ModuleType | FunctionType | MethodType
+"""Types that hold code, whose attributes are no contents."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A value, and where it is: `place[key]`."""
+    """A value of a module, and where it is: `place[key]`."""
 
     name: str
-    """As in `teacher.weight` or `queue[0]`."""
+    """Its name, as in `teacher.weight` or `queue[0]`."""
     place: Any
-    """A dict, a list or the like."""
+    """The dict, list or the like that holds it."""
     key: Any
     value: Any
 
     @property
     def digest(self) -> object:
-        """What tells the value from a later one; None if it is of no kind that is compared."""
+        """What distinguishes the value from a later one; None if it is of no kind that is compared."""
         value = self.value
         if isinstance(value, Tensor):
             cells = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
@@ -54,13 +59,15 @@ class Item:
         return value if isinstance(value, str | NUMBERS) else None
 
     def age(self, number: int) -> bool:
-        """Put a number in a number's place, or make a list as long; return whether it is one of them."""
+        """Set a number to `number`, or make a list as long; return whether the value is a number or a
+        list."""
         value = self.value
         if isinstance(value, NUMBERS) and not isinstance(value, bool) and not isinstance(self.place, tuple):
             self.place[self.key] = type(value)(number)
         elif isinstance(value, Tensor) and value.numel() == 1:
             value.detach().fill_(number)
         elif isinstance(value, list | deque) and value:
+            # A limit for memory: what reads the length of a list rarely waits for more.
             value.extend([value[-1]] * min(number, 1000))
         else:
             return False
@@ -79,6 +86,8 @@ def contents(module: nn.Module) -> Iterator[Item]:
 
 
 def _inside(name: str, value: object, seen: set[int]) -> Iterator[Item]:
+    """Yield all that a value holds, and so on within what it holds; `seen` has the ids of objects that were
+    yielded."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -94,6 +103,7 @@ def _inside(name: str, value: object, seen: set[int]) -> Iterator[Item]:
 
 
 def _members(name: str, value: object) -> Iterator[Item]:
+    """Yield what a value holds directly."""
     dot = f"{name}." if name else ""
     if isinstance(value, torch.jit.ScriptModule):
         return  # It has nothing but tensors, and modules of such.
@@ -112,7 +122,8 @@ def _members(name: str, value: object) -> Iterator[Item]:
 
 
 def shared_memory(module: nn.Module) -> str | None:
-    """Say which tensor of the module's state shares memory with another one, or within itself; None: none.
+    """Find a tensor of the module's state that shares memory with another one, or within itself; None: there
+    is none.
 
     A workspace gives each its own place, so that they would no longer follow one another.
     """
@@ -137,7 +148,7 @@ def shared_memory(module: nn.Module) -> str | None:
 
 
 def _cells(tensor: Tensor) -> NDArray[np.int64]:
-    """Return the places of a tensor's entries in its storage."""
+    """Find the places of a tensor's entries in its storage."""
     count = tensor.untyped_storage().nbytes() // tensor.element_size()
     places = torch.arange(count).as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
     cells: NDArray[np.int64] = places.flatten().numpy()

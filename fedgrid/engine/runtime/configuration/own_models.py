@@ -1,4 +1,4 @@
-"""Models of plugins are tried before a run starts: what cannot be trained is refused by name.
+"""Trials of plugins' models before a run starts: what cannot be trained is refused by name.
 
 Imports torch, which takes seconds: for such models only.
 """
@@ -27,14 +27,15 @@ from fedgrid.engine.federation.training.stacked import Stack
 from fedgrid.engine.runtime.configuration.module_contents import GENERATORS, Item, contents, shared_memory
 
 OfModel = tuple[str, Inputs, int]
-"""Its name, and what it is built for: inputs and the number of classes."""
+"""The name of a model, and what it is built for: inputs and the number of classes."""
 IMAGES = 3
-"""That a model is tried on."""
+"""Number of images that a model is tried on."""
 ROWS = 16
-"""That its outputs are looked at."""
+"""Number of outputs that are checked for probabilities."""
 TRAINING = LocalTraining(local_epochs=1, batch_size=IMAGES, optimizer="adam", learning_rate=0.01)
+"""The training of a trial."""
 AGES = 10, 1000, 10**6
-"""What a module counts that has trained so often: a warm-up may end only then."""
+"""Numbers that stand for long training in a module that counts it: a warm-up may end only then."""
 SENT = "make it a persistent buffer of float32"
 SEEDED = "draw from torch's, NumPy's or Python's global generator"
 UNSEEDED = (
@@ -52,9 +53,14 @@ def check_own_model(
     plugin_digests: tuple[str, ...],
     is_stacked: bool,
 ) -> None:
-    """Check a plugin's model by building it, once for all runs: the digests tell its versions apart.
+    """Check a plugin's model by building and training it, once for all runs.
 
-    `is_stacked` says whether clients train as one model (`training.stacked`).
+    Args:
+        name: Its name.
+        inputs: What an example is.
+        num_classes: Number of classes, L.
+        plugin_digests: Digests of the run's plugins, which distinguish versions of the model in this cache.
+        is_stacked: Whether clients train as one model (`training.stacked`).
 
     Raises:
         ConfigError: it cannot be built or trained, differs from one build to the next, or does not make a
@@ -77,10 +83,16 @@ def check_own_model(
 def note_on_outputs(
     name: str, inputs: Inputs, num_classes: int, plugin_digests: tuple[str, ...]
 ) -> str | None:
-    """Return a line on a model of classes that returns probabilities, not logits; None: it does not.
+    """Explain in one line that a model of classes returns probabilities, not logits; None: it does not.
 
     It was checked before. Its rows are not negative and add up to 1, with its first weights and with others,
     for which first weights of zero do not: such a module may return any numbers.
+
+    Args:
+        name: Its name.
+        inputs: What an example is.
+        num_classes: Number of classes, L.
+        plugin_digests: Digests of the run's plugins, which distinguish versions of the model in this cache.
     """
     of_model = name, inputs, num_classes
     images = to_inputs(_examples(of_model, ROWS)[0])
@@ -101,7 +113,7 @@ def note_on_outputs(
 
 
 def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
-    """Return in one line what is wrong with a model, and what to do; None if nothing is."""
+    """Find what is wrong with a model, in one line with what to do; None if nothing is."""
     num_classes = of_model[-1]
     module, again = blank(*of_model), blank(*of_model)
     images = to_inputs(_examples(of_model, IMAGES)[0])
@@ -122,7 +134,7 @@ def _problem(of_model: OfModel, is_stacked: bool) -> str | None:
 
 
 def _examples(of_model: OfModel, count: int) -> tuple[Tensor, Tensor]:
-    """Return examples and labels: classes, or numbers for a model with one output."""
+    """Make examples and labels: classes, or numbers for a model with one output."""
     _, inputs, num_classes = of_model
     examples = torch.from_numpy(random_examples(inputs, count, np.random.default_rng(0)))
     labels = torch.arange(count)
@@ -130,10 +142,12 @@ def _examples(of_model: OfModel, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Collect the parameters and buffers of a module, by name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def _of_tensors(module: nn.Module) -> str | None:
+    """Find a tensor without a size, or of a type that cannot be trained or averaged."""
     parameters, buffers = flat_vectors.parameters_of(module), flat_vectors.buffers_of(module)
     # Not `get_submodule`, which a scripted module lacks.
     layers = dict(module.named_modules())
@@ -151,7 +165,7 @@ def _of_tensors(module: nn.Module) -> str | None:
 
 
 def _of_first_passes(module: nn.Module, images: Tensor) -> str | None:
-    """Name a parameter that a pass makes, or an output of a wrong kind; or say that none trains."""
+    """Find a parameter that a pass makes, or an output of a wrong kind; or find that no parameter trains."""
     built = dict(module.named_parameters())
     for when in ("tests", "training"):
         outputs = _pass(module, images, training=when == "training")
@@ -169,17 +183,18 @@ def _of_first_passes(module: nn.Module, images: Tensor) -> str | None:
 
 
 def _pass(module: nn.Module, images: Tensor, *, training: bool) -> Any:
-    """Return the module's outputs of images, which it may change; its `train` need not return itself."""
+    """Compute the module's outputs of images, which it may change; its `train` need not return itself."""
     set_mode(module, training=training)
     return module(images.clone())
 
 
 def _made_late(key: str) -> str:
+    """Describe that a parameter is made too late."""
     return f"{key} is made in a first forward pass, but has to be there before; make it in __init__"
 
 
 def _of_traces(module: nn.Module) -> str | None:
-    """Name a traced layer that would stay in the mode in which it was traced."""
+    """Find a traced layer that would stay in the mode in which it was traced."""
     for name, layer in module.named_modules():
         for part in layer.modules() if isinstance(layer, TopLevelTracedModule) else ():
             if any(word in str(part.original_name) for word in ("BatchNorm", "Dropout")):
@@ -191,10 +206,12 @@ def _of_traces(module: nn.Module) -> str | None:
 
 
 def _of_first_values(of_model: OfModel) -> str | None:
-    """Name what `build` loads or sets, and fedgrid would draw. Of biases and norms many are zero or one."""
+    """Find values that `build` loads or sets, and fedgrid would draw."""
     first, second = (flat_vectors.read_vector(blank(*of_model, 0, number)) for number in (0, 1))
     start = flat_vectors.initial_vector(*of_model, 0)
     for key, where, shape in flat_vectors.layout(*of_model).slices():
+        # Only tensors with two dimensions or more: biases and the weights of norms are often all zero or one,
+        # in every model.
         is_set = len(shape) > 1 and np.array_equal(first[where], second[where])
         if is_set and not np.array_equal(first[where], start[where]):
             return (
@@ -205,6 +222,7 @@ def _of_first_values(of_model: OfModel) -> str | None:
 
 
 def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes: int) -> str | None:
+    """Find outputs of a wrong shape, and what differs from one build of the model to the next."""
     with torch.no_grad():
         outputs = [_pass(built, images, training=False) for built in (module, again)]
     if outputs[0].shape != (IMAGES, num_classes):
@@ -222,6 +240,7 @@ def _of_outputs(module: nn.Module, again: nn.Module, images: Tensor, num_classes
 
 
 def _of_head(module: nn.Module, head: str | None, images: Tensor) -> str | None:
+    """Find that the head is no module, or gets no features."""
     if head is None:
         return None
     if head not in (names := dict(module.named_modules())):
@@ -234,12 +253,13 @@ def _of_head(module: nn.Module, head: str | None, images: Tensor) -> str | None:
 
 
 def _differing(module: nn.Module, again: nn.Module) -> list[str]:
+    """Find the tensors in which two builds of a model differ."""
     others = _tensors(again)
     return [key for key, tensor in _tensors(module).items() if not torch.equal(tensor, others[key])]
 
 
 def _of_training(of_model: OfModel) -> str | None:
-    """Name what a training changes and no message carries: numbers would depend on which clients came before.
+    """Find what a training changes and no message carries: numbers would depend on which clients came before.
 
     A client trains in a fresh module, and after others in another one: from one state, with the same seeds.
     """
@@ -249,34 +269,42 @@ def _of_training(of_model: OfModel) -> str | None:
     sent = flat_vectors.layout_of(fresh.module).names
 
     def train(flat: flat_vectors.FlatModule, where: slice) -> bytes:
+        """Train a client on some of the examples; return all bits of the result."""
         images, labels = (part[where] for part in examples)
         result = local.train(flat, start, images, labels, TRAINING, np.random.default_rng(0))
         outputs = predict(flat.module, images)
         return b"".join([result.model.tobytes(), outputs.tobytes(), repr(result.losses).encode()])
 
     def unsent() -> dict[str, Item]:
+        """Collect what the used module holds and no message carries."""
         used.write(start)
         return {item.name: item for item in contents(used.module) if item.name not in sent}
 
     def digests() -> dict[str, object]:
+        """Compute the digests of that."""
         return {name: item.digest for name, item in unsent().items()}
 
     one, others = slice(2 * IMAGES), slice(2 * IMAGES, None)
+    # 1. The client alone, in a fresh module.
     expected = train(fresh, one)
     if fresh.replaced:
         return f"{fresh.replaced[0]} gets new .data in forward; write to it in place, as by .data.copy_()"
     if problem := _of_tensors(fresh.module):
         return f"after a training {problem}"
+    # 2. The same client after others, in a module that these have used. Digests in between say what has
+    # changed.
     built = digests()
     train(used, others)
     after_others = digests()
     again = train(used, one)
     after_one = digests()
     now = flat_vectors.parameters_of(used.module)
+    # 3. Parameters must be trained, or not, from the first round to the last.
     if moved := [key for key, _ in used.module.named_parameters() if (key in now) != (key in sent)]:
         return f"{moved[0]} changes its requires_grad in training, but what trains is as it was built"
     changed = [name for name, digest in after_one.items() if digest != after_others.get(name)]
-    # A single number may be a counter that nothing reads: it is tried below, as other numbers are.
+    # 4. Larger tensors that change, or other results: name the likeliest cause. If a fresh module too gives
+    # other results, it is not the memory but an unseeded draw.
     named = [name for name, tensor in _tensors(used.module).items() if name in changed and tensor.numel() > 1]
     if named or again != expected:
         first = [name for name, digest in after_others.items() if digest != built.get(name)]
@@ -286,6 +314,7 @@ def _of_training(of_model: OfModel) -> str | None:
         if found[0] in flat_vectors.buffers_of(used.module):
             return _made_late(found[0])
         return _not_sent(found[0], unsent())
+    # 5. Counters and lists that change: set them as after long training, and see whether results change.
     for number in AGES:
         aged = [item for name, item in unsent().items() if name in changed and item.age(number)]
         if not aged:
@@ -301,6 +330,7 @@ def _of_training(of_model: OfModel) -> str | None:
 
 
 def _not_sent(name: str, items: Mapping[str, Item]) -> str:
+    """Describe what changes in training and is not sent, and what to do."""
     draws_itself = name in items and isinstance(items[name].value, GENERATORS)
     return (
         f"{name} changes in training, but is not sent, so that a client's numbers would depend on who "

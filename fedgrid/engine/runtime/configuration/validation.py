@@ -1,4 +1,4 @@
-"""What pydantic found wrong in a configuration, as one line that names the key and what is allowed."""
+"""Errors of pydantic in a configuration, as one line that names the key and what is allowed."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,10 +16,12 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def explain(error: ValidationError, model: Model, inner: Mapping[str, str] = NOTHING) -> ConfigError:
-    """Return pydantic's first finding in one line, in terms of the configuration's keys.
+    """Convert pydantic's first finding to one line, in terms of the configuration's keys.
 
-    `model` is what was validated: a class, or an instance where a part may be one of several classes.
-    `inner` are keys of other sections, which one that is unknown here may mean.
+    Args:
+        error: What pydantic raised.
+        model: What was validated: a class, or an instance where a part may be one of several classes.
+        inner: Keys of other sections, which one that does not exist here may mean; none by default.
     """
     finding = _first(error)
     location = _location(error)
@@ -51,7 +53,7 @@ SectionType.explain = explain
 
 
 def key_of(error: ConfigError) -> Key:
-    """Return the key for which a run's configuration was refused, empty if it is not known.
+    """Find the key for which a run's configuration was refused, empty if the error names none.
 
     An algorithm's settings are validated on their own, so their locations lack the key `algorithm`.
     """
@@ -66,7 +68,7 @@ def key_of(error: ConfigError) -> Key:
 
 
 def is_of_one_value(error: ConfigError) -> bool:
-    """Return whether a configuration was refused because a list stands where one value is expected."""
+    """Check whether a configuration was refused because a list stands where one value is expected."""
     match error.__cause__:
         case ValidationError() as cause:
             finding = _first(cause)
@@ -76,9 +78,9 @@ def is_of_one_value(error: ConfigError) -> bool:
 
 
 def inner_keys(model: Model) -> dict[str, str]:
-    """Return key of a section -> the same with its section, as `rounds` -> `training.rounds`.
+    """Map each key of a section to the same with its section, as `rounds` -> `training.rounds`.
 
-    Of two keys of one name it is that of the first section.
+    For two keys of one name it is that of the first section.
     """
     places: dict[str, str] = {}
     for key in _keys(model):
@@ -89,7 +91,7 @@ def inner_keys(model: Model) -> dict[str, str]:
 
 
 def _first(error: ValidationError) -> ErrorDetails:
-    """Return the first finding; an unknown key comes before the key that is missing in its place."""
+    """Find the first finding; an unknown key comes before the key that is missing in its place."""
     findings = error.errors(include_url=False, include_context=False)
     first, *others = findings
     unknown = (other for other in others if other["type"] == "extra_forbidden")
@@ -97,10 +99,12 @@ def _first(error: ValidationError) -> ErrorDetails:
 
 
 def _location(error: ValidationError) -> Key:
+    """Find the place of the first finding."""
     return tuple(str(part) for part in _first(error)["loc"])
 
 
 def _unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> ConfigError:
+    """Build the error of a key that does not exist."""
     *sections, key = location
     section = find_section(model, tuple(sections))
     if section is None:
@@ -109,14 +113,17 @@ def _unknown_key(location: Key, model: Model, inner: Mapping[str, str]) -> Confi
 
 
 def _fields(model: Model) -> dict[str, FieldInfo]:
+    """List the fields of a section."""
     return (model if isinstance(model, type) else type(model)).model_fields
 
 
 def _keys(model: Model) -> list[str]:
+    """List the keys of a section."""
     return list(_fields(model))
 
 
 def _may_be_null(model: Model, location: Key) -> bool:
+    """Check whether a key may be null."""
     *sections, key = location
     section = find_section(model, tuple(sections))
     field = None if section is None else _fields(section).get(key)
@@ -124,7 +131,7 @@ def _may_be_null(model: Model, location: Key) -> bool:
 
 
 def find_section(model: Model, location: Key) -> Model | None:
-    """Return the section of a configuration at `location`, None if there is a plain value."""
+    """Find the section of a configuration at `location`, None if there is a plain value."""
     for name in location:
         if isinstance(model, BaseModel):
             inner = getattr(model, name, None)

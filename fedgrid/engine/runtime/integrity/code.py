@@ -1,7 +1,7 @@
 """The digest of the code on which a run's numbers depend: derived from imports, never listed.
 
 It covers the modules that the functions which make numbers import, directly or through others, inside
-functions too, and data files that lie beside them. Comments, docstrings and blank lines do not count.
+functions too, and data files in the same folders. Comments, docstrings and blank lines do not count.
 """
 
 import ast
@@ -18,7 +18,7 @@ ROOTS = (
     "fedgrid.engine.federation.clients.worker",
     "fedgrid.engine.federation.round.next_round",
 )
-"""Modules of the functions that make the numbers of any run; those of its algorithm come to these."""
+"""Modules of the functions that make the numbers of any run; those of its algorithm are added to these."""
 
 
 class Module:
@@ -31,7 +31,7 @@ class Module:
 
     @property
     def imported(self) -> Iterator[str]:
-        """The full names that it imports, `a.b.c` of `from a.b import c`; not those for types only."""
+        """The full names that it imports, `a.b.c` of `from a.b import c`; without those for types only."""
         for node in self._statements:
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
@@ -46,6 +46,7 @@ class Module:
             if _is_text(node):
                 end = node.end_lineno or node.lineno
                 lines[node.lineno - 1 : end] = [""] * (end - node.lineno + 1)
+        # Tokens are slow; most modules have no # outside of their docstrings.
         if "#" in "\n".join(lines):
             for token in tokenize.generate_tokens(io.StringIO(self._source).readline):
                 if token.type == tokenize.COMMENT:
@@ -62,7 +63,7 @@ class Sources:
         self._modules: dict[str, Module | None] = {}
 
     def digest(self, names: Iterable[str]) -> str:
-        """Return the digest of modules and of all that they import; 64 hexadecimal digits.
+        """Compute the digest of modules and of all that they import; 64 hexadecimal digits.
 
         `names` are full, as `fedgrid.algorithms.averaging.fedopt`; those of other packages are left out.
         """
@@ -77,7 +78,7 @@ class Sources:
         return digest.hexdigest()
 
     def closure(self, names: Iterable[str]) -> set[str]:
-        """Return the modules of the package among `names`, and all that they import, also through others."""
+        """Find the modules of the package among `names`, and all that they import, also through others."""
         reached: set[str] = set()
         new = {name for name in names if self._module(name) is not None}
         while new:
@@ -86,6 +87,7 @@ class Sources:
         return reached
 
     def _imports(self, name: str) -> Iterator[str]:
+        """Yield the modules of the package that a module imports, or imports something from."""
         module = self._module(name)
         for imported in module.imported if module is not None else ():
             owner = imported if self._module(imported) is not None else imported.rpartition(".")[0]
@@ -93,7 +95,7 @@ class Sources:
                 yield owner
 
     def _module(self, name: str) -> Module | None:
-        """Return a module of the package by its full name; None for packages, and for other names."""
+        """Find a module of the package by its full name; None for packages, and for other names."""
         if name not in self._modules:
             package, _, below = name.partition(".")
             path = self._folder.joinpath(*below.split(".")).with_suffix(".py")
@@ -103,11 +105,11 @@ class Sources:
 
 
 SOURCES = Sources(Path(__file__).parents[3])
-"""Of the package that runs."""
+"""The modules of the package that runs."""
 
 
 def _statements(node: ast.AST) -> Iterator[ast.stmt]:
-    """Yield the statements below a node, inner ones too; not those below `if TYPE_CHECKING:`."""
+    """Yield the statements below a node, inner ones too, except those below `if TYPE_CHECKING:`."""
     for field in ("body", "orelse", "handlers", "finalbody", "cases"):
         if field == "body" and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
@@ -118,6 +120,7 @@ def _statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _is_text(node: ast.stmt) -> bool:
+    """Check whether a statement is a text alone, as a docstring is."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

@@ -1,4 +1,4 @@
-"""What a run's rounds were made with, beside its configuration: images, code, versions and machine.
+"""What a run's rounds were made with, in addition to its configuration: images, code, versions and machine.
 
 A run's manifest lists parts: from which round on, and with what. A run whose images have changed is refused.
 Other code, versions or machines may give other bits, so that a run goes on with them only if the user accepts
@@ -30,16 +30,19 @@ IMAGES, PYTHON = "images", "python"
 PACKAGES = ("fedgrid", "torch", "numpy", "scipy", "scikit-learn", "hdbscan")
 """Distributions whose version a run's numbers may depend on."""
 ACCEPT = "--accept-changes continues and notes it, --fresh starts over"
+"""The choices of a user whose run was made with something else."""
 
 MadeWith = Mapping[str, str]
-"""Name -> digest, version or model: `images`, `code`, `python`, packages, and those of a `Machine`."""
+"""Digest, version or model by name: `images`, `code`, `python`, packages, and those of a `Machine`."""
 
 
 def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str, str]] = ({},)) -> MadeWith:
-    """Return the images, code, versions and machine that a round computed here would have.
+    """Collect the images, code, versions and machine that a round computed here would have.
 
-    `images` is the digest of the run's data set. `machines` are those that train, each kind once; without
-    them only what this process knows.
+    Args:
+        algorithm: The run's algorithm.
+        images: Digest of the run's data set.
+        machines: Those that train, each kind once; by default only what this process can see.
     """
     names = sorted({name for machine in machines for name in machine})
     of_machines = {
@@ -55,10 +58,14 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
 def changes(
     run: str, before: Parts, now: MadeWith, rounds_done: int, *, accept: bool
 ) -> tuple[Parts, list[str]]:
-    """Return the parts of a run that goes on with `now`, and what to note in its log.
+    """Extend the parts of a run that goes on with `now`; return them, and what to note in its log.
 
-    `before` are the parts of the rounds so far, empty if they are not known. With `accept`, changes other
-    than of the images are accepted.
+    Args:
+        run: The run's name, for messages.
+        before: The parts of the rounds so far; empty if they are missing.
+        now: What the next rounds are made with.
+        rounds_done: Number of rounds so far.
+        accept: Whether changes other than of the images are accepted.
 
     Raises:
         DataError: the images have changed.
@@ -76,6 +83,7 @@ def changes(
         check_images(run, before[-1].made_with, now)
     if not accept:
         raise ConfigError(f"{what}: {ACCEPT}")
+    # Parts of rounds that are run again, as after damage, go.
     earlier = tuple(part for part in before if part.from_round <= rounds_done)
     return (*earlier, Part(rounds_done + 1, now)), [f"{what}: accepted"]
 
@@ -95,7 +103,7 @@ def check_images(run: str, before: MadeWith, now: MadeWith) -> None:
 
 
 def differing(before: MadeWith, now: MadeWith) -> list[str]:
-    """Return in words the differences between entries that both have."""
+    """Describe the differences between entries that both have."""
     return [
         f"made with other {name}"
         if name in (IMAGES, CODE)
@@ -106,7 +114,7 @@ def differing(before: MadeWith, now: MadeWith) -> list[str]:
 
 
 def parts_of(folder: Path) -> Parts:
-    """Return what the run in a folder was made with, none if there is no run.
+    """Load what the run in a folder was made with, empty if there is no run.
 
     Raises:
         OtherVersion, DamagedFile, UnreadableFile: its manifest cannot be used.
@@ -119,7 +127,7 @@ def parts_of(folder: Path) -> Parts:
 
 @cache
 def versions(*packages: str) -> dict[str, str]:
-    """Return the versions of Python, without its last number, and of distributions, `none` if not here."""
+    """Find the versions of Python, without its last number, and of distributions, `none` for missing ones."""
     numbers = {PYTHON: ".".join(python_version_tuple()[:2])}
     for name in packages or PACKAGES:
         try:
@@ -131,14 +139,15 @@ def versions(*packages: str) -> dict[str, str]:
 
 @cache
 def code_of(*classes: type) -> str:
-    """Return the digest of the code of ours that a run executes: of its algorithm, of parts of settings."""
+    """Compute the digest of the code of ours that a run executes: of its algorithm, of parts of settings."""
     return SOURCES.digest({*ROOTS, *modules_of(*classes)})
 
 
 def modules_of(*classes: type) -> set[str]:
-    """Return the names of the modules in which classes and their bases are written.
+    """Find the names of the modules in which classes and their bases are written.
 
-    The imports of a plugin's module are not followed: modules of ours of which it takes something come to it.
+    The imports of a plugin's module are not followed; modules of ours from which it takes something are
+    added.
     """
     names = {base.__module__ for kind in classes for base in kind.__mro__}
     plugins = [sys.modules[name] for name in names if name.startswith(PLUGIN_MODULE)]

@@ -1,4 +1,4 @@
-"""Tables in Parquet: whether their columns are those that this code knows, and those that stand alone.
+"""Tables in Parquet: whether their columns are those of this code, and tables that stand alone.
 
 A run's tables are listed in its manifest with their checksums. A table that nothing lists, such as that of an
 imported grid, carries its own: of its pages, by Parquet, and of its columns' names.
@@ -22,23 +22,23 @@ from fedgrid.engine.runtime.storage.format import (
 from fedgrid.parquet_files import read_parquet
 
 COLUMNS = "fedgrid_columns"
-"""Checksum of the columns' names: Parquet's own checksums do not cover them."""
+"""Key of the checksum of the columns' names: Parquet's own checksums do not cover them."""
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """Return a table, `stamped`, as a file with checksums."""
+    """Encode a table, `stamped`, as a file with checksums."""
     data = BytesIO()
     pq.write_table(stamped(table), data, write_page_checksum=True)
     return data.getvalue()
 
 
 def stamped(table: pa.Table) -> pa.Table:
-    """Return a table with the metadata that its file is to have."""
+    """Add the metadata that the file of a table is to have."""
     return table.replace_schema_metadata({METADATA: str(FORMAT), COLUMNS: _digest(table.column_names)})
 
 
 def read_table(path: Path, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a file that stands alone, with the columns of `schema`; see `fit`.
+    """Read the rows of a file that stands alone, with the columns of `schema`; see `fit`.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -48,6 +48,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
     """
 
     def written(stored: pa.Schema) -> list[str]:
+        """Check the file's metadata, and choose all of its columns."""
         about = stored.metadata or {}
         version = about.get(METADATA.encode())
         check_format(None if version is None else version.decode("ascii", "replace"), path)
@@ -61,7 +62,7 @@ def read_table(path: Path, schema: pa.Schema) -> pa.Table:
 
 
 def fit(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a file with the columns of `schema`; one that the file lacks is null.
+    """Fit the rows of a file to the columns of `schema`; one that the file lacks is null.
 
     Raises:
         OtherVersion: it has a column that `schema` lacks.
@@ -82,4 +83,5 @@ def fit(path: Path, table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _digest(names: list[str]) -> str:
+    """Compute the checksum of columns' names."""
     return sha256("\n".join(names).encode()).hexdigest()
