@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FILE = re.compile(r"(?P<stem>.+?)(?:-\d{5}-of-(?P<number>\d{5}))?\.arrow")
 OF_OTHERS = re.compile(r"(?:cache|tmp)-?[0-9a-z_]*\.arrow")
-"""What `datasets` leaves beside them."""
+"""Names of files that `datasets` leaves next to them."""
 CLASSES, PICTURES = "ClassLabel", "Image"
 """What `datasets` calls such columns."""
 DATA, WHOLE = "data", "train"
@@ -33,12 +33,12 @@ DATA, WHOLE = "data", "train"
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files that are read in a folder."""
+    """List the files that are read in a folder."""
     return [file for of_split in splits_in(folder).values() for file in of_split]
 
 
 def splits_in(folder: Path) -> dict[str, list[Path]]:
-    """Return the files of each split.
+    """Find the files of each split.
 
     Raises:
         DataError: there are none, or not all.
@@ -68,7 +68,7 @@ def splits_in(folder: Path) -> dict[str, list[Path]]:
 
 
 def read_splits(source: str, splits: Sequence[Sequence[Path]]) -> "tuple[pa.Table, list[int]]":
-    """Return some splits' files as one table, one split after the other, and the rows of each split.
+    """Read some splits' files as one table, one split after the other; return it, and the rows of each split.
 
     Raises:
         DataError: files are damaged, or splits differ in their columns.
@@ -84,7 +84,7 @@ def read_splits(source: str, splits: Sequence[Sequence[Path]]) -> "tuple[pa.Tabl
 
 
 def read_columns(source: str, table: "pa.Table") -> dict[str, Column]:
-    """Return the columns of such a table.
+    """Build the columns of such a table.
 
     Raises:
         DataError: a text is not UTF-8.
@@ -98,6 +98,11 @@ def read_columns(source: str, table: "pa.Table") -> dict[str, Column]:
 
 
 def _read(of_split: Sequence[Path]) -> "pa.Table":
+    """Read the files of a split as one table, mapped from disk.
+
+    Raises:
+        DataError: one is damaged.
+    """
     import pyarrow as pa
 
     parts = []
@@ -111,6 +116,7 @@ def _read(of_split: Sequence[Path]) -> "pa.Table":
 
 
 def _column(column: "pa.ChunkedArray", feature: Mapping[str, Any]) -> Column:
+    """Build a column from its Arrow type and from what `datasets` says about it."""
     import pyarrow as pa
 
     kind, stored = feature.get("_type", ""), column.type
@@ -135,31 +141,34 @@ def _column(column: "pa.ChunkedArray", feature: Mapping[str, Any]) -> Column:
 
 
 def _is_number(kind: "pa.DataType") -> bool:
+    """Check whether values of a type are numbers or true and false."""
     from pyarrow import types
 
     return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
 
 
 def _is_list(kind: "pa.DataType") -> bool:
+    """Check whether values of a type are lists."""
     from pyarrow import types
 
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def _class_names(column: "pa.ChunkedArray", class_names: Sequence[str]) -> list[str]:
-    """Return the class of each row, empty where it is missing, for which -1 stands too."""
+    """Find the class of each row, empty where it is missing, for which -1 stands too."""
     classes = dict(enumerate(class_names))
     return [classes.get(label, "") for label in column.to_pylist()]
 
 
 def _image(column: "pa.ChunkedArray", row: int) -> bytes | Path | None:
-    """Return what is in the file of an image, or its path, where images of a hub's folder are."""
+    """Read what is in the file of an image, or its path, where images of a hub's folder are."""
     value = column[row].as_py() or {}
     content, path = value.get("bytes"), value.get("path")
     return Path(path) if content is None and path else content
 
 
 def _lists(column: "pa.ChunkedArray") -> Lists:
+    """Read nested lists as one flat array, and the lengths of the lists at each depth."""
     import pyarrow.compute as pc
 
     values, lengths = [], []

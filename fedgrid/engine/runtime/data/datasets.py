@@ -1,7 +1,8 @@
-"""How a run finds and loads its images, a data set of the registry or the user's own; and their digest.
+"""The data sets of runs, of the registry or the user's own: where they are, how they are loaded, their
+digest.
 
 The digest covers all images as they are loaded, so it is the same for every copy, wherever it lies. Loading
-takes minutes for large image folders: it is remembered until a file changes.
+takes minutes for large image folders: the digest is stored until a file changes.
 """
 
 import os
@@ -29,15 +30,15 @@ from fedgrid.engine.runtime.storage import user_files
 from fedgrid.engine.runtime.storage.user_files import absolute, cache
 
 READER = 3
-"""Version of how files become images: digests of what another one has read are not recalled."""
+"""Version of how files become images: digests of what another one has read are not used."""
 ROWS = 1 << 16
-"""Of an array that are digested at a time."""
+"""Rows of an array that are digested at a time."""
 MAKERS = ("scikit-learn", "numpy", "scipy")
 """Packages that data sets without files come from, or are drawn and filtered by."""
 
 
 def find(name: str, data_dir: Path) -> Dataset:
-    """Return a data set by name, or the user's own by its path or by what a run calls it.
+    """Find a data set by name, or the user's own by its path or by what a run calls it.
 
     Of the images in a file or folder only sizes and digests of the files are read.
 
@@ -56,6 +57,7 @@ def find(name: str, data_dir: Path) -> Dataset:
     named = names.on_hub(name)
     called = f"{names.HUB}:{named[0]}" if named else ""
     facts = find_facts(kind, path, mark, called)
+    # The user's own data have no defaults of their own, so they get those of their kind of inputs.
     model, training = default_of(facts.inputs)
     if not names.is_name(name):
         name = own_images.name(kind, path, mark, files_of(kind, path))
@@ -73,14 +75,14 @@ def find(name: str, data_dir: Path) -> Dataset:
 
 
 def files_of(kind: str, place: Path) -> list[Path]:
-    """Return the files of the user's own data at a place: those read in a folder, or the file itself."""
+    """List the files of the user's own data at a place: those read in a folder, or the file itself."""
     if kind == names.HUB:
         return arrow_folders.files(place)
     return image_folders.files(place) if place.is_dir() else [place]
 
 
 def name_by_content(value: Any, data_dir: Path) -> Any:
-    """Return a value with the user's own images in it, such as an encoder's public set, named by content.
+    """Replace the user's own images in a value, such as an encoder's public set, by their names with digests.
 
     Raises:
         ConfigError, DataError: as `find`.
@@ -92,7 +94,7 @@ def name_by_content(value: Any, data_dir: Path) -> Any:
 
 
 def load(name: str, data_dir: Path, download: bool = True) -> Pair:
-    """Return (pool, server's test set); missing files are downloaded into the data folder first.
+    """Load (pool, server's test set); missing files are downloaded into the data folder first.
 
     Raises:
         ConfigError: the name is unknown.
@@ -101,6 +103,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
     """
     dataset = find(name, data_dir)
     if dataset.fetch:
+        # Before the download, which may take an hour.
         check_memory(dataset.name, dataset.num_bytes)
     if not (download and dataset.fetch):
         _require(dataset, data_dir)
@@ -118,7 +121,7 @@ def load(name: str, data_dir: Path, download: bool = True) -> Pair:
 
 
 def is_here(name: str, data_dir: Path) -> bool:
-    """Return whether the files of a data set exist; does not check their content."""
+    """Check whether the files of a data set exist, without their content."""
     kind, _, path = name.partition(":")
     if kind in OWN_FORMATS and path:
         return _located(name)[1].exists()
@@ -131,11 +134,11 @@ ALSO_CALLED = {
     **dict.fromkeys(("cifar-100", "cifar_100"), "cifar100"),
     "emnist": "emnist-balanced",
 }
-"""What others call data sets, in small letters -> name here, for messages."""
+"""Name of each data set by what others call it, in small letters, for messages."""
 
 
 def default_data_dir() -> Path:
-    """Return FEDGRID_DATA, or fedgrid/data in the user's cache folder.
+    """Find FEDGRID_DATA, or fedgrid/data in the user's cache folder.
 
     Raises:
         ConfigError: the user has no home folder, or there can be no such folder.
@@ -145,7 +148,7 @@ def default_data_dir() -> Path:
 
 
 def image_folder(given: Path | str, what: str = "--data-dir") -> Path:
-    """Return the absolute path of the folder of images that a user names.
+    """Make the path of the folder of images that a user names absolute, and check it.
 
     Raises:
         ConfigError: there can be no such folder.
@@ -157,7 +160,7 @@ def image_folder(given: Path | str, what: str = "--data-dir") -> Path:
 
 
 def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
-    """Return a data set with the sizes of its file, if these vary and the file is here.
+    """Add the sizes of a data set's file, if these vary and the file is here.
 
     Raises:
         DataError: it is a plugin's, and cannot be read.
@@ -182,7 +185,7 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
 
 
 def _located(name: str) -> tuple[str, Path, str]:
-    """Return name, path and mark of the user's own data; those of the hub have the name of a run."""
+    """Find name, path and mark of the user's own data; those of the hub have the name of a run."""
     path = None
     if names.on_hub(name):
         name, path = hub.locate(name)
@@ -193,6 +196,7 @@ def _located(name: str) -> tuple[str, Path, str]:
 
 
 def _missing(dataset: Dataset, data_dir: Path) -> list[str]:
+    """List the files of a data set that are missing."""
     return [name for name in dataset.files if not (data_dir / name).is_file()]
 
 
@@ -211,7 +215,7 @@ def _require(dataset: Dataset, data_dir: Path) -> None:
 
 
 def digest_of(pair: Pair) -> str:
-    """Return the digest of a data set's images, classes and, if it has them, groups and clients."""
+    """Compute the digest of a data set's images, classes and, if it has them, groups and clients."""
     digest = sha256()
     arrays = [array for part in pair for array in (part.images, part.labels, part.groups)]
     if (assigned := pair[0].assigned) is not None:
@@ -220,12 +224,13 @@ def digest_of(pair: Pair) -> str:
         digest.update(f"{array.dtype.str} {array.shape}\n".encode())
         for start in range(0, len(array), ROWS):
             digest.update(np.ascontiguousarray(array[start : start + ROWS]).data)
+            # Images of a mapped file would otherwise stay in memory, all of them, just for the digest.
             release(array)
     return digest.hexdigest()
 
 
 def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
-    """Load a data set; return it with its digest, which is remembered.
+    """Load a data set; return it with its digest, which is stored.
 
     Raises:
         ConfigError, DataError: as `datasets.load`.
@@ -234,13 +239,14 @@ def load_known(name: str, data_dir: Path) -> tuple[Pair, str]:
     pair = load(name, data_dir)
     digest = digest_of(pair)
     dataset = find(name, data_dir)
+    # A file that changed while it was read has a digest of neither content.
     if before and before == fingerprint(dataset, data_dir):
         user_files.remember_digest(_key(dataset, data_dir), before, digest)
     return pair, digest
 
 
 def digest_of_dataset(name: str, data_dir: Path) -> str:
-    """Return the digest of a data set; loads it only if its files have changed since that was last done.
+    """Find the digest of a data set; load it only if its files have changed since that was last done.
 
     Raises:
         ConfigError, DataError: as `datasets.load`.
@@ -251,9 +257,9 @@ def digest_of_dataset(name: str, data_dir: Path) -> str:
 
 
 def fingerprint(dataset: Dataset, data_dir: Path) -> str:
-    """Return a digest of names, sizes, times and inodes of a data set's files; their content is not read.
+    """Compute a digest of names, sizes, times and inodes of a data set's files; their content is not read.
 
-    Empty for a plugin's: no file tells whether what its code makes has changed.
+    Empty for a plugin's: no file shows whether what its code makes has changed.
     """
     if dataset.is_own:
         return ""
@@ -265,4 +271,5 @@ def fingerprint(dataset: Dataset, data_dir: Path) -> str:
 
 
 def _key(dataset: Dataset, data_dir: Path) -> str:
+    """Build the key under which a data set's digest is stored."""
     return f"{dataset.name} {(data_dir / dataset.location).absolute()} {READER}"

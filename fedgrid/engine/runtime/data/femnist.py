@@ -1,4 +1,4 @@
-"""Make FEMNIST's npz file out of what others publish: LEAF's json files, or Parquet files.
+"""The conversion of FEMNIST to its npz file, from what others publish: LEAF's json files, or Parquet files.
 
 FEMNIST is the letters and digits of EMNIST by writer: 62 classes, 3,550 writers, 805,263 images of 28x28
 pixels, dark on white as in LEAF. Every tenth image of a writer, in the order of the files, is the server's.
@@ -29,9 +29,9 @@ SIDE, NUM_CLASSES = 28, 62
 WRITER, LABEL = ("writer", "writer_id"), ("label", "character")
 """Names that the columns of a Parquet file may have."""
 TEST_EVERY = 10
-"""Images of a writer for one in the server's test set."""
+"""Number of a writer's images of which one is in the server's test set."""
 LARGEST_JSON = 1 << 30
-"""Bytes of one of LEAF's files; those of FEMNIST have a hundred million."""
+"""Bytes of one of LEAF's files at most; those of FEMNIST have a hundred million."""
 BATCH = 256
 """Rows of a Parquet file that are in memory at a time."""
 EXPECTED = "expected a folder with LEAF's *.json or train/*.json and test/*.json, or *.parquet"
@@ -42,7 +42,7 @@ Part = tuple[str, Images, list[int]]
 
 @dataclass(frozen=True)
 class Converted:
-    """What a file holds."""
+    """Counts of a converted file: writers, images of the pool, and test images."""
 
     writers: int
     pool: int
@@ -53,9 +53,9 @@ def convert(source: Path, target: Path) -> Converted:
     """Write the npz file that the data set `femnist` is read from, with each image's writer as its group.
 
     Args:
-        source: a folder with LEAF's json files, or a Parquet file or a folder of them, with the columns
+        source: A folder with LEAF's json files, or a Parquet file or a folder of them, with the columns
             `writer`, `label` and `image` (784 grey values, or an encoded image).
-        target: the npz file.
+        target: The npz file.
 
     Raises:
         DataError: the source is not of these formats, or too small for a test set of all classes.
@@ -75,7 +75,7 @@ def convert(source: Path, target: Path) -> Converted:
 
 
 def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of the npz file; writers are numbered in the order of their names."""
+    """Build the arrays of the npz file; writers are numbered in the order of their names."""
     arrays: dict[str, list[NDArray[Any]]] = defaultdict(list)
     for number, writer in enumerate(sorted(by_writer)):
         images = np.concatenate([part[1] for part in by_writer[writer]])
@@ -97,7 +97,7 @@ def _split(by_writer: dict[str, list[Part]], source: Path) -> dict[str, NDArray[
 
 
 def _files(source: Path) -> list[Path]:
-    """Return the files to read, of one kind."""
+    """List the files to read, all of one kind."""
     if not source.is_dir():
         files = [source]
     else:
@@ -119,12 +119,14 @@ def _of_leaf(file: Path) -> Iterator[Part]:
             values = np.array(data["x"], np.float64).reshape(-1, SIDE, SIDE)
             if not ((values >= 0) & (values <= 1)).all():
                 raise ValueError("a pixel outside 0 to 1")
+            # LEAF divided bytes by 255; rounding gives the very bytes back.
             yield _checked(writer, np.rint(255 * values).astype(np.uint8), data["y"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{file} is not one of LEAF's files for FEMNIST: {_cause(error)}") from error
 
 
 def _of_parquet(file: Path) -> Iterator[Part]:
+    """Yield the images of a Parquet file, each with its writer."""
     # Imported here because only this command needs it.
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -147,6 +149,11 @@ def _of_parquet(file: Path) -> Iterator[Part]:
 
 
 def _column(names: list[str], accepted: tuple[str, ...]) -> str:
+    """Find the column that has one of the accepted names.
+
+    Raises:
+        ValueError: there is none.
+    """
     for name in accepted:
         if name in names:
             return name
@@ -154,7 +161,7 @@ def _column(names: list[str], accepted: tuple[str, ...]) -> str:
 
 
 def _image(given: Any) -> Images:
-    """Return an image from 784 grey values, or from an encoded image, alone or as `bytes` of a mapping."""
+    """Decode an image from 784 grey values, or from an encoded image, alone or as `bytes` of a mapping."""
     encoded = given["bytes"] if isinstance(given, dict) else given
     if not isinstance(encoded, bytes):
         values = np.array(given)
@@ -168,6 +175,11 @@ def _image(given: Any) -> Images:
 
 
 def _checked(writer: str, images: Images, labels: list[int]) -> Part:
+    """Check that each image has a class, and return the part.
+
+    Raises:
+        ValueError: one has not.
+    """
     if len(labels) != len(images):
         raise ValueError(f"{len(labels)} labels for {len(images)} images of writer {writer}")
     for label in labels:
@@ -177,5 +189,6 @@ def _checked(writer: str, images: Images, labels: list[int]) -> Part:
 
 
 def _cause(error: Exception) -> str:
+    """Describe an error in one line, with what was expected."""
     missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return f"{' '.join(missing.split())[:200]}; {EXPECTED}"

@@ -21,15 +21,15 @@ from fedgrid.engine.runtime.data import own_images
 
 PACKAGE = 'pip install "fedgrid[hf]"'
 DEFAULT = "default"
-"""The configuration of data sets that have one only; it is left out of names."""
+"""Configuration of data sets that have one only; it is left out of names."""
 CAUSE = 300
-"""Characters of an error's text."""
+"""Characters of an error's text at most."""
 SCRIPT = "scripts are no longer supported"
-"""Is said of a data set that is a program."""
+"""Part of the error of a data set that is a program."""
 
 
 def locate(dataset: str) -> tuple[str, Path]:
-    """Return what a run calls a data set on the hub, and the folder with its files, fetched if need be.
+    """Find what a run calls a data set on the hub, and the folder with its files, fetched if need be.
 
     Raises:
         DataError: the hub does not have it, or it is not in the cache and cannot be fetched.
@@ -53,7 +53,7 @@ def locate(dataset: str) -> tuple[str, Path]:
 
 @lru_cache(maxsize=8)
 def commit_of(repository: str, revision: str) -> str:
-    """Return the commit that a revision is now, empty: the newest; without a network that of the cache.
+    """Find the commit that a revision is now, empty: the newest; without a network that of the cache.
 
     Raises:
         DataError: the hub does not have it, or cannot be reached.
@@ -69,6 +69,7 @@ def commit_of(repository: str, revision: str) -> str:
     if COMMIT.fullmatch(revision):
         return revision
     try:
+        # The smallest file that every data set has; the folder of a snapshot has the commit as its name.
         folder = snapshot_download(
             repository, repo_type="dataset", revision=revision or None, allow_patterns="README.md"
         )
@@ -80,7 +81,7 @@ def commit_of(repository: str, revision: str) -> str:
 
 @lru_cache(maxsize=8)
 def _folder(repository: str, commit: str, config: str) -> Path:
-    """Return the folder of a configuration, empty: the default one; its name is the commit."""
+    """Find the folder of a configuration, empty: the default one; its name is the commit."""
     import datasets
 
     if cached := _cached(repository, config or DEFAULT, commit):
@@ -101,7 +102,7 @@ def _folder(repository: str, commit: str, config: str) -> Path:
 
 
 def _cached(repository: str, config: str, commit: str) -> list[Path]:
-    """Return the folders of a data set's configurations in the cache of `datasets`."""
+    """List the folders of a data set's configurations in the cache of `datasets`."""
     from datasets import config as settings
     from datasets.naming import camelcase_to_snakecase
 
@@ -111,6 +112,7 @@ def _cached(repository: str, config: str, commit: str) -> list[Path]:
 
 
 def _not_fetched(name: str, repository: str, error: Exception) -> DataError:
+    """Build the error of a data set that could not be fetched, with what the cache has."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     cause = " ".join(str(error).split())

@@ -1,8 +1,7 @@
-"""The user's own data, by their format: what is known of what lies at a path, and how it is read.
+"""The user's own data, by their format: the facts about what lies at a path, and how it is read.
 
 Opening data begins to read them: a folder's list and its first image, an npz file's labels, all of a table.
-That gives what is known of them, which the process remembers until a file changes; reading the examples goes
-on from there.
+That gives the facts, which the process stores until a file changes; reading the examples goes on from there.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -31,13 +30,17 @@ if TYPE_CHECKING:
 
 
 FOLDER = "folder"
-"""The format of which each image is a file."""
+"""The format in which each image is a file."""
 
 
 def find_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
-    """Return what is known of data in one of `OWN_FORMATS`; `mark` is as in `names.place_and_mark`.
+    """Find the facts about data in one of `OWN_FORMATS`.
 
-    Messages call them by their path, or, those of the hub, as they are `called`.
+    Args:
+        kind: The format.
+        path: Where they are.
+        mark: The options after the path, as in `names.place_and_mark`.
+        called: What messages call them: those of the hub by their name; by default their path.
 
     Raises:
         ConfigError, DataError: the mark is not of this format, or the data cannot be read.
@@ -51,7 +54,14 @@ def find_facts(kind: str, path: Path, mark: str, called: str = "") -> Facts:
 
 
 def read_examples(kind: str, mark: str, called: str, path: Path) -> Pair:
-    """Return the examples of such data, pool and server's test set; raises what `find_facts` raises."""
+    """Read the examples of such data, pool and server's test set; raises what `find_facts` raises.
+
+    Args:
+        kind: The format.
+        mark: The options after the path.
+        called: What messages call them.
+        path: Where they are.
+    """
     if kind == FOLDER:
         return _open(kind, path, mark, called)[1]()
     _, read = _open_once(kind, path, mark, called, _stamp(kind, path))
@@ -61,21 +71,24 @@ def read_examples(kind: str, mark: str, called: str, path: Path) -> Pair:
 
 
 def _stamp(kind: str, path: Path) -> str:
-    """Return what is new once a file is replaced."""
+    """Compute what is new once a file is replaced."""
     return fingerprint(arrow_folders.files(path) if kind == names.HUB else [path])
 
 
 @lru_cache(maxsize=8)
 def _remember_facts(kind: str, path: Path, mark: str, called: str, stamp: str) -> Facts:
+    """Find the facts about data, or take those of an earlier call for the same files."""
     return _open_once(kind, path, mark, called, stamp)[0]
 
 
 @lru_cache(maxsize=1)
 def _open_once(kind: str, path: Path, mark: str, called: str, stamp: str) -> DataSource:
+    """Open data, or take them from the last call: facts are needed first, then the examples."""
     return _open(kind, path, mark, called)
 
 
 def _open(kind: str, path: Path, mark: str, called: str) -> DataSource:
+    """Open data by their format; return their facts, and what reads the examples."""
     if kind == names.HUB:
         options = Options.parse(called or f"{path}", mark, is_saved=True, is_on_hub=bool(called))
         return _open_saved(path, options)
@@ -129,7 +142,17 @@ def _make_table(
     index: Collection[str] = (),
     is_test_R: Bools | None = None,
 ) -> Table:
+    """Make a table of stored rows, whose columns are read when they are needed.
+
+    Args:
+        stored: The rows.
+        read_columns: Reads the columns of rows.
+        index: Names of the columns that pandas wrote as the index.
+        is_test_R: Which rows are test rows; None: a split decides.
+    """
+
     def take(is_left_R: Bools) -> Table:
+        """Make the table of some rows."""
         left_R = None if is_test_R is None else is_test_R[is_left_R]
         return _make_table(stored.filter(is_left_R), read_columns, index, left_R)
 
@@ -137,7 +160,7 @@ def _make_table(
 
 
 def _read_plain(stored: "pa.Table") -> dict[str, Column]:
-    """Return the columns of a csv or Parquet file: numbers, texts, or what nothing learns from."""
+    """Read the columns of a csv or Parquet file: numbers, texts, or what nothing learns from."""
     columns = dict(zip(stored.column_names, stored.columns, strict=True))
     others = others_in(columns)
     return {
@@ -152,11 +175,12 @@ def _read_plain(stored: "pa.Table") -> dict[str, Column]:
 
 
 def _written(column: "pa.ChunkedArray", row: int) -> str:
+    """Read a cell as text."""
     return str(column[row].as_py() or "")
 
 
 def _open_saved(folder: Path, options: Options) -> DataSource:
-    """Return what the package `datasets` has saved in a folder."""
+    """Open what the package `datasets` has saved in a folder."""
     splits = arrow_folders.splits_in(folder)
     held, tested = options.splits(list(splits))
     chosen = (*held, *tested)

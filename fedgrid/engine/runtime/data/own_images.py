@@ -1,7 +1,7 @@
-"""Where the user's own images lie that a run names by content (`federation.data.names`).
+"""Places of the user's own images that a run names by content (`federation.data.names`).
 
-Their place stands beside the configuration, in `images.json`. A process knows the places of the images that
-it has named itself, and those that it was given with `know`.
+The place is stored next to the configuration, in `images.json`. A process can find the images that it has
+named itself, and those whose places `know` has registered.
 """
 
 from collections import Counter
@@ -20,15 +20,15 @@ from fedgrid.engine.runtime.storage.user_files import fingerprint, recall_digest
 from fedgrid.sealed_json import seal
 
 PLACES = "images.json"
-"""File beside configurations, with the places of the images that they name."""
+"""File next to configurations, with the places of the images that they name."""
 
 LOOKED_AT = 500
-"""Images that are compared with one another."""
+"""Number of images that are compared with one another."""
 EQUAL_SHARE = 0.9
-"""From which share on equal images are told."""
+"""Share of equal images from which on there is a note."""
 
 Places = Mapping[str, str]
-"""Name, as in a run's configuration -> absolute path."""
+"""Absolute path by name, as in a run's configuration."""
 
 OWN_FORMATS = {
     "folder": "image folder: train/<class>/* and test/<class>/*, or <group>/<class>/*",
@@ -37,17 +37,21 @@ OWN_FORMATS = {
     "parquet": "Parquet file",
     "hf": "Hugging Face hub, or a folder that datasets has saved",
 }
-"""`folder:PATH`, `folder:PATH#WIDTHxHEIGHT`, `npz:PATH`, `csv:PATH#label=COLUMN`, `hf:NAME` and so on."""
+"""Formats, given as `folder:PATH`, `folder:PATH#WIDTHxHEIGHT`, `npz:PATH`, `csv:PATH#label=COLUMN`, `hf:NAME`
+and so on."""
 
 _known: dict[str, Path] = {}
-"""Name -> place: what this process can find."""
+"""Places by name, as far as this process can find them."""
 
 
 def name(kind: str, place: Path, mark: str, files: Sequence[Path]) -> str:
-    """Return what a run calls the data at a place, and know where they are from now on.
+    """Build what a run calls the data at a place, and register the place.
 
-    `kind` is a format such as `folder`, `place` an absolute path, `mark` as in `names.place_and_mark`,
-    `files` those of the folder that are images, or the file itself.
+    Args:
+        kind: A format such as `folder`.
+        place: An absolute path.
+        mark: The options after the path, as in `names.place_and_mark`.
+        files: Those of the folder that are images, or the file itself.
 
     Raises:
         DataError: one of them cannot be read.
@@ -56,21 +60,21 @@ def name(kind: str, place: Path, mark: str, files: Sequence[Path]) -> str:
 
 
 def keep(dataset: str, place: Path) -> str:
-    """Know from now on where the data are that a run calls `dataset`; return that name."""
+    """Register where the data are that a run calls `dataset`; return that name."""
     _known[dataset] = place
     return dataset
 
 
 def known(dataset: str) -> Path | None:
-    """Return where the data are that a run names, None if that is not known here."""
+    """Find where the data are that a run names, None if that is not registered here."""
     return _known.get(dataset)
 
 
 def place(dataset: str) -> Path:
-    """Return where the images are that a run names.
+    """Find where the images are that a run names.
 
     Raises:
-        DataError: that is not known here.
+        DataError: that is not registered here.
     """
     if dataset not in _known:
         kind = dataset.partition(":")[0]
@@ -83,9 +87,9 @@ def place(dataset: str) -> Path:
 
 
 def content_notes(dataset: str, images: Images) -> list[str]:
-    """Return in one line each what images look like that were read or saved in a wrong way.
+    """Describe in one line each what shows that images were read or saved in a wrong way.
 
-    `images` are as in `ImageSet`; of many, some hundred spread over all are looked at.
+    `images` are as in `ImageSet`; of many, some hundred spread over all are compared.
     """
     notes = []
     looked_at = images[:: max(1, len(images) // LOOKED_AT)]
@@ -101,24 +105,24 @@ def content_notes(dataset: str, images: Images) -> list[str]:
 
 
 def know(places: Places) -> None:
-    """Let runs find images whose places came from elsewhere: another process, or a file beside them."""
+    """Let runs find images whose places came from elsewhere: another process, or a file next to them."""
     for dataset, path in places.items():
         _known.setdefault(dataset, Path(path))
 
 
 def places(datasets: Iterable[str]) -> Places:
-    """Return the places of those data sets that are the user's own, by their names."""
+    """List the places of those data sets that are the user's own, by their names."""
     return {dataset: str(_known[dataset]) for dataset in sorted(set(datasets)) if dataset in _known}
 
 
 def seal_places(datasets: Iterable[str]) -> str:
-    """Return the content of `images.json` beside runs with these data sets, empty if it needs none."""
+    """Build the content of `images.json` next to runs with these data sets, empty if it needs none."""
     images = places(datasets)
     return seal({"images": images}) if images else ""
 
 
 def know_from(folder: Path) -> None:
-    """Know the places that stand in a folder's `images.json`; a folder without the file has none.
+    """Register the places that stand in a folder's `images.json`; a folder without the file has none.
 
     Raises:
         DamagedFile: the file is not what was written.
@@ -128,7 +132,7 @@ def know_from(folder: Path) -> None:
 
 
 def digest_of(place: Path, files: Sequence[Path]) -> str:
-    """Return twelve hexadecimal digits of the names below a place, and of the bytes, of files.
+    """Compute twelve hexadecimal digits of the names below a place, and of the bytes, of files.
 
     Raises:
         DataError: one of them cannot be read.
@@ -145,6 +149,11 @@ def digest_of(place: Path, files: Sequence[Path]) -> str:
 
 
 def _content(file: Path) -> str:
+    """Compute the digest of a file's bytes.
+
+    Raises:
+        DataError: it cannot be read.
+    """
     check_is_file(file, "an image file")
     try:
         with file.open("rb") as opened:

@@ -1,4 +1,4 @@
-"""Files that say who holds what, csv or Parquet: who reads them, and how a run names them.
+"""Files that list which client holds what, csv or Parquet: how they are read, and how a run names them.
 
 The columns are `client` and, if the file has them, `group`, `part` and `example` (`assign` of
 `federation.data.partition` says what they mean). As with the user's own images a run has a file by short name
@@ -26,7 +26,7 @@ CLIENT, GROUP, PART, EXAMPLE = COLUMNS = ("client", "group", "part", "example")
 
 
 def name_of_file(given: str) -> str:
-    """Return what a run calls a file that is given by its path, or by such a name.
+    """Build what a run calls a file that is given by its path, or by such a name.
 
     Raises:
         ConfigError: there is none.
@@ -43,7 +43,7 @@ def name_of_file(given: str) -> str:
 
 
 def assigned_in(name: str | None) -> Partition | None:
-    """Return what the file says that a run calls `name`; None for what is no such name.
+    """Load the partition in the file that a run calls `name`; None for what is no such name.
 
     Raises:
         DataError: the file is not as it must be, or not the one that the run was made with.
@@ -60,19 +60,19 @@ def assigned_in(name: str | None) -> Partition | None:
 
 
 def with_file(pair: Pair, split: Split) -> Pair:
-    """Return a data set's pool and official test set, the pool with what the file of a split says."""
+    """Add the partition in a split's file, if it has one, to the pool of a data set."""
     pool, official = pair
     return pair if split.path is None else (replace(pool, assigned=assigned_in(split.path)), official)
 
 
 def facts_of(dataset: Dataset, split: Split) -> Facts:
-    """Return what is known of a data set with what the file of a split says, if it has one."""
+    """Add the partition in a split's file, if it has one, to the facts about a data set."""
     return dataset if split.path is None else replace(dataset, assigned=assigned_in(split.path))
 
 
 @lru_cache(maxsize=8)
 def read(path: Path, name: str) -> Partition:
-    """Return what a file says; `name` has a digest of its content.
+    """Read the partition in a file; `name` has a digest of its content.
 
     Raises:
         DataError: a column or a value is missing or wrong.

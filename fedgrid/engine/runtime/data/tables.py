@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PARQUET = ".parquet"
-"""The suffix of a Parquet file."""
+"""Suffix of a Parquet file."""
 DELIMITERS = (",", ";", "\t", "|")
-"""Of columns."""
+"""Characters that may stand between columns."""
 SEPARATOR = re.compile(r"sep=([,;\t])[\r\n]*")
-"""The line in which Excel says what stands between columns."""
+"""The line in which Excel names the character between columns."""
 ROWS = 20
-"""Lines of a csv file that are looked at before it is read."""
+"""Lines of a csv file that decide on its delimiter."""
 BLOCK = 1 << 26
 """Bytes of a csv file that are read at a time."""
 AS_UTF8 = "save it as UTF-8 (in Excel: CSV UTF-8; in pandas: encoding='utf-8')"
 END = 64
-"""Bytes at the end of a csv file in which its last quote is looked for."""
+"""Bytes at the end of a csv file in which its last quote is searched."""
 TEXT = 4
-"""To read a csv file takes about four times its size."""
+"""Memory that reading a csv file takes, in multiples of its size."""
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
-"""How files write that there is no value."""
+"""Texts by which files write that there is no value."""
 WHOLE = re.compile(r"(-?\d+)\.0*")
 """A whole number as pandas writes it if the column has missing values too."""
 
 
 def read_table(path: Path, is_parquet: bool) -> "pa.Table":
-    """Return a table: of csv, which is UTF-8, with a byte-order mark or without, all texts.
+    """Read a table: from csv, which is UTF-8, with a byte-order mark or without, all texts.
 
     Raises:
         DataError: the file cannot be read as such, or has two columns of a name.
@@ -72,7 +72,7 @@ def read_table(path: Path, is_parquet: bool) -> "pa.Table":
 
 
 def check_texts(source: str, name: str, column: "pa.ChunkedArray") -> "pa.ChunkedArray":
-    """Return a column of a table that was read, of a type that can be computed with; texts are UTF-8.
+    """Convert a column of a table to a type that can be computed with, and check that texts are UTF-8.
 
     Raises:
         DataError: a text is not UTF-8.
@@ -90,6 +90,7 @@ def check_texts(source: str, name: str, column: "pa.ChunkedArray") -> "pa.Chunke
         for chunk in column.chunks:
             (chunk.dictionary if pa.types.is_dictionary(stored) else chunk).validate(full=True)
     except pa.ArrowInvalid as error:
+        # Arrow does not say which row is wrong; only now is the slow search worth it.
         for row, value in enumerate(column):
             try:
                 value.as_py()
@@ -103,14 +104,15 @@ def check_texts(source: str, name: str, column: "pa.ChunkedArray") -> "pa.Chunke
 
 
 def is_text(kind: "pa.DataType") -> bool:
-    """Return whether values of a type are texts."""
+    """Check whether values of a type are texts."""
     from pyarrow import types
 
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def others_in(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:
-    """Return what columns have that have neither numbers nor texts, nor dates, which are written as texts."""
+    """Find the types of columns that have neither numbers nor texts, nor dates, which are written as
+    texts."""
     from pyarrow import types
 
     kinds = {
@@ -125,19 +127,20 @@ def others_in(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:
 
 
 def index_of(table: "pa.Table") -> list[str]:
-    """Return the columns that pandas has written as the index of the rows."""
+    """Find the columns that pandas has written as the index of the rows."""
     about = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
     return [name for name in about.get("index_columns", ()) if isinstance(name, str)]
 
 
 def numbers(column: "pa.ChunkedArray") -> NDArray[np.float64] | None:
-    """Return the values of a column as numbers, NaN where one is missing; None if it has others."""
+    """Parse the values of a column as numbers, NaN where one is missing; None if it has others."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if pa.types.is_boolean(column.type):
         return None
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        # Unsafe: integers above 2^53 are rounded, where a safe cast would refuse the column.
         cast = column.cast(pa.float64(), safe=False)
     else:
         written = column if is_text(column.type) else column.cast(pa.string())
@@ -155,13 +158,15 @@ def numbers(column: "pa.ChunkedArray") -> NDArray[np.float64] | None:
 
 
 def texts(column: "pa.ChunkedArray") -> list[str]:
-    """Return the values of a column as texts, empty where one is missing; whole numbers have no point."""
+    """Format the values of a column as texts, empty where one is missing; whole numbers have no point."""
+    # Each distinct value is formatted once: columns of a million rows mostly have few.
     encoded = column.combine_chunks().dictionary_encode()
     names = [_text(value) for value in encoded.dictionary.to_pylist()]
     return ["" if index is None else names[index] for index in encoded.indices.to_pylist()]
 
 
 def _read_parquet(path: Path) -> "pa.Table":
+    """Read a Parquet file, after a check that its table fits the memory."""
     import pyarrow.parquet as pq
 
     from fedgrid.parquet_files import check_fits
@@ -172,6 +177,7 @@ def _read_parquet(path: Path) -> "pa.Table":
 
 
 def _read_csv(path: Path) -> "pa.Table":
+    """Read a csv file, all columns as texts."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
@@ -190,7 +196,11 @@ def _read_csv(path: Path) -> "pa.Table":
 
 
 def _check_last_quote(path: Path, table: "pa.Table") -> None:
-    """Check that no quote is open at the end of a csv file, where all lines behind it are one text."""
+    """Check that no quote is open at the end of a csv file, where all lines behind it are one text.
+
+    Raises:
+        DataError: one is.
+    """
     import pyarrow as pa
 
     if not table.num_rows or not pa.types.is_string(table.columns[-1].type):
@@ -206,7 +216,7 @@ def _check_last_quote(path: Path, table: "pa.Table") -> None:
 
 
 def _header_of(path: Path) -> tuple[str, list[str], int]:
-    """Return what stands between the columns of a csv file, their names, and the lines above these.
+    """Find the delimiter of a csv file, the names of its columns, and the number of lines above these.
 
     It is what cuts the first rows into as many cells as the header, and into most; Excel writes it in a line
     of its own, `sep=;`.
@@ -226,7 +236,7 @@ def _header_of(path: Path) -> tuple[str, list[str], int]:
 
 
 def _count_columns(lines: Sequence[str], delimiter: str) -> int:
-    """Return how many cells each of the lines has, 0 if not all have as many.
+    """Count the cells of each line, 0 if not all have as many.
 
     The last line does not count, which may be cut within quotes.
     """
@@ -240,6 +250,7 @@ def _count_columns(lines: Sequence[str], delimiter: str) -> int:
 
 
 def _text(value: Any) -> str:
+    """Format a value as text, without spaces around it."""
     text = str(value).strip()
     if text in MISSING:
         return ""
@@ -248,6 +259,6 @@ def _text(value: Any) -> str:
 
 
 def _bytes_in(error: UnicodeDecodeError) -> str:
-    """Return the bytes that cannot be read, and what they are in cp1252, as Windows writes."""
+    """Describe the bytes that cannot be read, and what they are in cp1252, as Windows writes."""
     found = bytes(error.object[max(0, error.start - 10) : error.end + 10])
     return f"but has {found!r}, in cp1252 {found.decode('cp1252', 'replace')!r}"
