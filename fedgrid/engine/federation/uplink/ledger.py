@@ -176,6 +176,8 @@ class Ledger:
         if budget is None:
             return orders
         after = self._after_updates(orders)
+        # Only in round 1 is it a mistake of the user's: later rounds end with clients that have spent their
+        # budget.
         if self._before_K is None and min(after.values(), default=0.0) > budget:
             least = min(after.values())
             before = min(self._after(client, 0.0) for client in after)
@@ -269,6 +271,7 @@ class Ledger:
         budget = self._privacy.epsilon
         if budget is None:
             return
+        # The next round's orders are not drawn yet, so those of this round stand for them.
         if last := sum(after > budget for after in self._after_updates(orders).values()):
             yield (
                 f"{last} of the {len(orders)} clients asked have spent their budget of epsilon "

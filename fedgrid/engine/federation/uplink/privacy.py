@@ -91,6 +91,7 @@ def _first_buffer(model: str, inputs: Inputs, num_classes: int) -> str | None:
     # load.
     from fedgrid.engine.federation.models.flat_vectors import layout
 
+    # Buffers come after all parameters in a state vector.
     of_model = layout(model, inputs, num_classes)
     return next((name for name, part, _ in of_model.slices() if part.start >= of_model.num_parameters), None)
 

@@ -117,7 +117,7 @@ class Client:
         active.know(plugins)
         active.activate(setup.plugins)
         setup = replace(setup, server_set=server_set, reference_set=reference_set, clients=clients)
-        # First the run before: its models and images would take the device's memory beside the new ones.
+        # Drop the models and images of the run before first: the device may not hold both.
         self._worker = None
         with name_share(self._gpu_share):
             self._worker = self._hosting(setup, self._device)

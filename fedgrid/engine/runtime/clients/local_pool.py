@@ -65,7 +65,7 @@ class InProcessPool(_Passing):
         # Imports torch, which takes seconds; commands that only read results do without.
         from fedgrid.engine.federation.clients.worker import ClientWorker
 
-        # First the run before: its models and images would take the device's memory beside the new ones.
+        # Drop the models and images of the run before first: the device may not hold both.
         self._worker = None
         self._worker = ClientWorker(setup, self.device)
 

@@ -75,7 +75,7 @@ def _kernels() -> str:
     """Find this processor's extensions for bfloat16, as in `amx_bf16, avx512_bf16`."""
     import torch
 
-    # Older versions of torch do not tell.
+    # Older versions of torch lack this function.
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     has = sorted(name for name, is_here in capabilities.items() if is_here and KERNELS.search(name))
     return (", ".join(has) or EMULATED) if capabilities else UNKNOWN

@@ -77,6 +77,7 @@ def _fill_defaults(values: Mapping[str, Any], dataset: Dataset, data_dir: Path) 
         raise ConfigError(
             f"training = {training!r}: expected keys such as rounds, batch_size, learning_rate", ("training",)
         )
+    # `local_steps` takes the place of epochs: more than one by default would contradict it.
     instead = {"local_epochs": 1} if training.get("local_steps") is not None else {}
     return {
         **values,

@@ -30,6 +30,7 @@ def check_parts(config: RunConfig, dataset: Dataset, data_dir: Path) -> None:
         ConfigError: two of them do not.
     """
     of_model = config.model, dataset.inputs, dataset.num_classes
+    # Cheap checks come first: a model of a plugin is built and trained below, which imports torch.
     _check_kinds(config, dataset)
     _check_stop(config)
     check_size(config.model, dataset.inputs)

@@ -62,6 +62,7 @@ class Item:
         """Set a number to `number`, or make a list as long; return whether the value is a number or a
         list."""
         value = self.value
+        # A bool is an int for Python, but no counter; items of a tuple cannot be set.
         if isinstance(value, NUMBERS) and not isinstance(value, bool) and not isinstance(self.place, tuple):
             self.place[self.key] = type(value)(number)
         elif isinstance(value, Tensor) and value.numel() == 1:

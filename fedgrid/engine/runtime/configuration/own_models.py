@@ -357,6 +357,7 @@ def _of_stack(module: nn.Module, alone: nn.Module, images: Tensor) -> str | None
         cause = str(error).partition(". ")[0]
         return f"{entered[-1]} cannot be part of a stack of clients: {cause}; set training.stacked=1"
     outputs = _pass(alone, images[:2], training=True)
+    # A stack adds up in another order, so its numbers are equal up to the rounding of float32.
     is_same = np.allclose(stack.read()[0], flat_vectors.read_vector(alone), atol=1e-4)
     if not is_same or not torch.allclose(logits[0, :2], outputs, atol=1e-4):
         return "its images depend on others of their batch, which a stack fills up; set training.stacked=1"

@@ -108,6 +108,7 @@ def _read(of_split: Sequence[Path]) -> "pa.Table":
     parts = []
     for file in of_split:
         try:
+            # Mapped, not read: the files of image data sets may be larger than the memory.
             parts.append(pa.ipc.open_stream(pa.memory_map(str(file))).read_all())
         except (OSError, pa.ArrowException) as error:
             cause = str(error).partition("\n")[0]
@@ -171,6 +172,7 @@ def _lists(column: "pa.ChunkedArray") -> Lists:
     """Read nested lists as one flat array, and the lengths of the lists at each depth."""
     import pyarrow.compute as pc
 
+    # Level by level, in Arrow: lists of Python would take many times the memory.
     values, lengths = [], []
     for chunk in column.chunks:
         of_chunk = []

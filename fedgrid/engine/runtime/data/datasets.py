@@ -167,6 +167,7 @@ def _measure(dataset: Dataset, data_dir: Path) -> Dataset:
     """
     if dataset.is_own:
         _require(dataset, data_dir)
+        # Only the plugin's code can tell the sizes, so all of it is read.
         pool, test = dataset.read(data_dir)
         model, training = default_of(pool.inputs)
         return replace(

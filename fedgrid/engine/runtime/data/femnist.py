@@ -103,7 +103,7 @@ def _files(source: Path) -> list[Path]:
     else:
         patterns = (("*.json",), ("train/*.json", "test/*.json"), ("*.parquet",))
         kinds = ([path for pattern in kind for path in sorted(source.glob(pattern))] for kind in patterns)
-        # Finder writes a file `._NAME` beside each on some disks.
+        # Finder writes a file `._NAME` next to each on some disks.
         visible = ([path for path in paths if not path.name.startswith(".")] for paths in kinds)
         files = next(filter(None, visible), [])
     if not files or any(file.suffix not in (".json", ".parquet") for file in files):

@@ -45,6 +45,8 @@ def locate(dataset: str) -> tuple[str, Path]:
     of_config = [item for item in items if item.startswith(f"{CONFIG}=")]
     config = of_config[0].partition("=")[2] if of_config else ""
     folder = _folder(repository, commit_of(repository, revision), config)
+    # Folders of the cache are DATASET/CONFIGURATION/VERSION/COMMIT. A run names the configuration even if the
+    # user left it out, because the default may change.
     if not of_config and (config := folder.parent.parent.name) != DEFAULT:
         items.append(f"{CONFIG}={config}")
     mark = f"#{','.join(sorted(items))}" if items else ""

@@ -45,6 +45,7 @@ def made_with(algorithm: Algorithm, images: str, machines: Sequence[Mapping[str,
         machines: Those that train, each kind once; by default only what this process can see.
     """
     names = sorted({name for machine in machines for name in machine})
+    # Several kinds of machines train only with `--accept-changes`.
     of_machines = {
         name: " and ".join(sorted({machine.get(name, "none") for machine in machines})) for name in names
     }

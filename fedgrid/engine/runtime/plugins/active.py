@@ -137,6 +137,7 @@ def activate(digests: Sequence[str]) -> None:
     Raises:
         ConfigError: if one is missing here, or cannot be loaded.
     """
+    # Called for every run, of which most find their plugins in use.
     if set(digests) <= _digests(_active):
         return
     plugins = [_plugin(digest) for digest in digests]

@@ -71,6 +71,7 @@ def check_code(code: bytes, path: Path) -> None:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names = ["." * node.level + (node.module or "")]
+        # By the ends of calls, which are the same however the function was imported.
         elif isinstance(node, ast.Call) and ast.unparse(node).endswith(UNSEEDED):
             raise ConfigError(
                 f"plugin {path}, line {node.lineno}: {ast.unparse(node)} draws other numbers each time; draw "

@@ -175,7 +175,7 @@ class RoundCache:
             try:
                 self._put(file, data)
             except OSError as error:
-                # Others have filled the disk meanwhile, or it is a quota, which no look at the disk shows.
+                # Others have filled the disk meanwhile, or it is a quota, which the free space does not show.
                 if not (is_full(error) and evict(self._storage, len(data))):
                     raise
                 self._put(file, data)
@@ -188,7 +188,7 @@ class RoundCache:
 
     def _put(self, file: str, data: bytes) -> None:
         """Write a file without flushing it."""
-        # Not flushed: the checksum tells what a power cut leaves of it.
+        # Not flushed: the checksum shows whether a power cut has left all of it.
         self._storage.put({file: data}, is_flushed=False)
 
     def write_later(self, write: Callable[[], None]) -> None:

@@ -32,9 +32,12 @@ class RoundLock(HeldFile):
             return True
         try:
             with suppress(FileNotFoundError):
+                # 1. If there is a file whose holder is gone, delete it. That its holder lives may take a
+                # minute to see.
                 if not self._observer.is_gone(str(self.path), self.path.read_bytes()):
                     return False
                 self.path.unlink()
+            # 2. Create the file. Of several processes that got here, exactly one does.
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # Not flushed: a power cut ends the holder too.
             if not create_file(self.path, self.text(), flushed=False):

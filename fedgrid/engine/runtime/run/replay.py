@@ -123,6 +123,7 @@ def observe(
     setup, truth_K = prepare(config, data_dir)
     federation = Federation.of(config, algorithm_of(config), setup, truth_K, encoder=encoder)
     if before is None and after.rounds_done == 1:
+        # The state before round 1 is stored nowhere, but follows from the seed.
         before = federation.begin(fresh_models(setup))
     sent = {}
     if federation.algorithm.traits.sends_updates and before is not None:

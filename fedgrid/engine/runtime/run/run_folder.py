@@ -289,6 +289,8 @@ class RunFolder:
             return replace(base, is_finished=True)
 
         with disk_errors(self.path):
+            # A finished run never goes back to a round before, so files that only the manifest before lists
+            # go too.
             self._sweep(self._update(change).files)
             self._remove_failure()
             self.log("finished")

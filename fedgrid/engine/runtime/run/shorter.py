@@ -70,6 +70,8 @@ def take_rounds(folder: RunFolder, storage: Storage) -> bool:
     shorter = RunFolder(storage, config)
     storage.pull(shorter.path.name)
     try:
+        # Rounds that were made with other code, versions or machines may have other bits than this run would
+        # give them.
         if parts_of(shorter.path) != parts_of(folder.path) or shorter.damage():
             return False
         taken = _read(shorter, common)

@@ -55,8 +55,8 @@ class Storage:
     **What a storage guarantees, and what not**
 
     *Atomicity.* Every file of `put` is written under a temporary name (`atomic.PARTIAL`), then renamed. So
-    each name has its old content or its new one, complete, whatever process is killed and whoever reads
-    meanwhile. Object stores replace objects atomically too. On other remote file systems a process that is
+    each name has its old content or its new one, complete, whichever process is killed and whenever it is
+    read. Object stores replace objects atomically too. On other remote file systems a process that is
     killed while it sends a file may leave a truncated one, which its checksum reveals. Several files of one
     `put` are no transaction: after a kill the first of them may be new and the others old.
 
@@ -137,6 +137,7 @@ class Storage:
                 raise ConfigError(f"--storage {text}: a file is on this host; write file:///PATH, or PATH")
             return cls(Path(unquote(parts.path)).absolute())
         uri = parts.scheme + str(text)[len(parts.scheme) :].rstrip("/")  # S3:// is s3://.
+        # A digest, since a URI has characters that a folder's name cannot have.
         return cls(cache_folder() / "storage" / sha256(uri.encode()).hexdigest()[:16], uri)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -32,6 +32,7 @@ def expand_path(given: str | Path, what: str) -> Path:
         raise ConfigError(f"{what} is empty; name a place, or leave it out")
     if "://" in text:
         raise ConfigError(f"{what} {text}: expected a path on this machine, and this is an address")
+    # A file may have a $ in its name.
     if "$" in text and not os.path.exists(text):
         text = os.path.expandvars(text)
         if unset := VARIABLE.search(text):
@@ -50,6 +51,7 @@ def absolute(given: str | Path, what: str) -> Path:
     """
     try:
         path = expand_path(given, what).absolute()
+        # Raises OSError for a name that is too long for a file.
         path.exists()
         str(path).encode()
     except UnicodeEncodeError as error:
