@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EncoderTraining:
-    """The training of one encoder: on a public set at the server, among the clients, or both in this
-    order."""
+    """The training of one encoder: on a public set at the server, then among the clients, or one of both."""
 
     settings: EncoderSettings
     setup: Setup
@@ -92,8 +91,7 @@ class EncoderTraining:
         return _move(vector, [reply], "the public set"), _losses_by_epoch(reply, self.settings.epochs)
 
     def _among_clients(self, pool: Pool, vector: Vector) -> tuple[Vector, tuple[float, ...], int]:
-        """Train the model in federated rounds; return it, the rounds' losses, and the bytes of one
-        direction."""
+        """Train the model in federated rounds; return it, the losses, and the bytes of one direction."""
         pool.prepare(self.federated_setup())
         losses, num_bytes = [], 0
         for index in range(self.settings.federated):

@@ -44,8 +44,9 @@ def deal(config: RunConfig, pair: Pair, num_classes: int) -> Partition:
 
 
 def deal_again(config: RunConfig, pair: Pair, num_classes: int, partition: Partition) -> Partition:
-    """Deal images again to the clients of `config.drift`, which move to another hidden group; a pure
-    function.
+    """Deal images again to the clients of `config.drift`, which move to another hidden group.
+
+    A pure function, so that every process finds the same images.
 
     Args:
         config: The run's configuration.

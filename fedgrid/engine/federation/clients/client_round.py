@@ -100,8 +100,10 @@ class ClientRound:
         return [self._replies[client].report for client in self._tasks]
 
     def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
-        """Fetch the updates of clients, or another output of their replies; clients that have not trained do
-        so."""
+        """Fetch the updates of clients, or another output of their replies.
+
+        Clients that have not trained in this round do so now.
+        """
         self._train(clients)
         replies = [self._replies[client] for client in clients]
         return [reply.update if output == UPDATE else reply.outputs[output] for reply in replies]

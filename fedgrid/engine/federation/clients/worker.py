@@ -170,8 +170,7 @@ class ClientWorker:
         return described
 
     def _train(self, turns: Sequence[Turn]) -> tuple[list[LocalResult], float]:
-        """Train clients that are in one stack, or one client; return the results and the seconds of one
-        client."""
+        """Train the clients of one stack, or one client; return the results and one client's seconds."""
         if self._stacks is not None:
             return self._stacks.train(turns)
         (turn,) = turns
@@ -219,8 +218,10 @@ class ClientWorker:
         )
 
     def _reply(self, turn: Turn, result: LocalResult, train_seconds: float) -> Reply:
-        """Build a client's reply: its update through the uplink, and its report with tests of the trained
-        model."""
+        """Build a client's reply: its update through the uplink, and its report.
+
+        The report has the tests of the trained model.
+        """
         started = perf_counter()
         task = turn.task
         order = turn.task.order
@@ -274,8 +275,7 @@ class ClientWorker:
         return generator(self._setup.seed, purpose, client=task.client, round_index=task.round_index)
 
     def _infer(self, model: Vector) -> np.ndarray:
-        """Predict the server's reference images with a model, as the server can from the update that it
-        gets."""
+        """Predict the server's reference images with the model that the server can build from the update."""
         reference = self._holdings.reference
         assert reference is not None, "there are no reference images: set split.reference_images"
         self._flat.write(model)

@@ -106,8 +106,10 @@ class DeviceSets:
 
 
 def _merge(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
-    """Map each client to one object for sets that are equal: on its way to an actor each set becomes its
-    own."""
+    """Map each client to one object for sets that are equal.
+
+    On its way to an actor each set becomes an object of its own.
+    """
     objects = {id(images): images for images in held.values()}
     first: dict[bytes, HeldImages] = {}
     shared = {}
@@ -120,8 +122,10 @@ def _merge(held: Mapping[Key, HeldImages]) -> dict[Key, HeldImages]:
 
 
 class Holdings:
-    """The images that each client trains on and is tested on; for a client that moves, before and after
-    that."""
+    """The images that each client trains on and is tested on.
+
+    A client that moves has other ones from a later round on.
+    """
 
     def __init__(self, setup: Setup, device: str) -> None:
         """Put the clients' images on a device, or prepare to copy them when they are used."""

@@ -67,8 +67,9 @@ class Changes:
         return any(moved.round_index == round_index for moved in self.moved.values())
 
     def note(self, rows: Sequence[dict[str, Any]], round_index: int) -> None:
-        """Put movers' groups and image counts, attackers' faults and groups' names into rows of
-        `clients.parquet`.
+        """Add what is unusual about clients to their rows of `clients.parquet`.
+
+        That is the group and the image counts of movers, the faults of attackers, and the names of groups.
 
         Args:
             rows: The rows of one round, changed in place.
@@ -271,8 +272,11 @@ class Federation:
         return check_state(self.algorithm, method, state, self.layout.size, len(self.truth_K))
 
     def is_over(self, run_state: RunState) -> bool:
-        """Check whether a run has no further round: it has done all, or its validation score no longer
-        improves."""
+        """Check whether a run has no further round.
+
+        It has none once all are done, or once its validation score no longer improves
+        (`training.stop_after`).
+        """
         done = run_state.rounds_done
         best = run_state.best
         # A round without tests has no score, so it cannot end the run early.

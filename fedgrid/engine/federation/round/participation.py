@@ -98,8 +98,10 @@ class Participation:
         return tuple(sorted(rng.choice(present, size, replace=False).tolist()))
 
     def _drops_out(self, client: int, *, round_index: int) -> bool:
-        """Check whether a client drops out of a round, by a draw of its own that no other client's depends
-        on."""
+        """Check whether a client drops out of a round.
+
+        Each client has a draw of its own, which does not depend on the others of the round.
+        """
         if not self.dropout:
             return False
         rng = generator(self.seed, "dropout", client=client, round_index=round_index)
@@ -140,7 +142,9 @@ def encoder_clients(settings: EncoderSettings, seed: int, present: Sequence[int]
 
 
 def updates_sent(settings: EncoderSettings, seed: int, present: Sequence[int]) -> Mapping[int, int]:
-    """Count the updates of the encoder that each client sends in all its rounds; clients that send none are
-    left out."""
+    """Count the updates of the encoder that each client sends in all its rounds.
+
+    Clients that send none are left out.
+    """
     rounds = range(settings.federated)
     return Counter(client for index in rounds for client in encoder_clients(settings, seed, present, index))

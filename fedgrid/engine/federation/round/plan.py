@@ -105,8 +105,10 @@ class Meeting:
         )
 
     def seconds(self, trained: Sequence[TrainReport]) -> dict[str, float | None]:
-        """Average the seconds of a message, and of a local epoch of the clients that this run trained
-        itself."""
+        """Average the seconds of a message, and those of a local epoch.
+
+        Epochs are those of the clients that this run has trained itself.
+        """
         epochs = [report.epoch_seconds for report in trained]
         return {
             "message_seconds": fmean(self.durations) if self.durations else None,
@@ -163,10 +165,9 @@ def _reveal(federation: Federation, state: State, round_index: int) -> State:
 def _meet(
     federation: Federation, state: State, attendance: Attendance, ledger: Ledger, pool: Pool, round_index: int
 ) -> tuple[State, Meeting]:
-    """Collect the messages of newcomers, or of all who can pay if the algorithm meets again, and give them to
-    it.
+    """Collect the round's messages and give them to the algorithm; return its state, and the messages.
 
-    Returns the algorithm's state after that, and the messages.
+    Newcomers send one in their first round; if the algorithm meets again, all send one that can pay for it.
     """
     algorithm = federation.algorithm
     message = federation.algorithm.message()

@@ -215,8 +215,7 @@ class Ledger:
         return {EPSILON: epsilon(float(self.spent_K.max()), self._privacy.delta)}
 
     def of_clients(self, labels_K: Labels) -> Sequence[Mapping[str, float]]:
-        """Build the columns of the clients' rows, after `settle`: a client's epsilon, and that of its cluster
-        as one.
+        """Build the columns of the clients' rows, after `settle`: its epsilon, and that of its cluster.
 
         Members of a cluster that each add noise of their own spend the sum of their squares. Under the
         server's noise their distances add up at most, as they do for members of equal weight that took part
@@ -240,8 +239,11 @@ class Ledger:
                 self.spent_K[client] += squared
 
     def _after(self, client: int, squared: float) -> float:
-        """Compute a client's epsilon if it moves what is released by this many deviations, squared, in
-        clips."""
+        """Compute a client's epsilon after a further release.
+
+        `squared` is the squared distance of the release in deviations of its noise, if neighbours are one
+        clip apart.
+        """
         assert self.spent_K is not None, "a budget needs noise"
         return epsilon(float(self.spent_K[client]) + self._accountant.scale**2 * squared, self._privacy.delta)
 

@@ -134,8 +134,7 @@ class CentralNoise:
         return np.asarray(mean_P + scale * rng.standard_normal(len(mean_P), np.float32), np.float32)
 
     def spent(self) -> dict[int, float]:
-        """Compute how far each client has moved all that was released, in standard deviations of the
-        noise."""
+        """Compute how far each client has moved all that was released, in deviations of the noise."""
         squares: dict[int, float] = {}
         for released in self._released.values():
             for client, distance in released.items():

@@ -30,8 +30,7 @@ def send_reply(
     num_parameters: int,
     rng_of: Callable[[str], np.random.Generator],
 ) -> dict[str, Sent]:
-    """Send a client's reply through the uplink; return what reaches the server: the update as `UPDATE`, each
-    output.
+    """Send a client's reply through the uplink.
 
     Args:
         update: The complete update, float32, shape (P,); what is sent of it is 0 where entries are personal.
@@ -41,6 +40,9 @@ def send_reply(
         uplink: The steps, in their order.
         num_parameters: W.
         rng_of: Makes the generator of a purpose, for this client and round.
+
+    Returns:
+        What reaches the server, by name: the update as `UPDATE`, and each output.
     """
     if not (uplink or rule.personal):  # Most runs: no generator is made.
         received = {name: Sent(array, array.nbytes) for name, array in outputs.items()}

@@ -1,5 +1,4 @@
-"""The machine that trains: the libraries that compute and the hardware, on which a training's last bits
-depend."""
+"""The machine that trains: its libraries and its hardware, on which the last bits of a training depend."""
 
 import os
 import platform

@@ -306,8 +306,10 @@ def pool_of_server(placement: Placement) -> RayPool | InProcessPool:
 
 
 def _deal(sizes: Mapping[int, int], num_actors: int, num_slots: int) -> dict[int, int]:
-    """Map each client to an actor, so that actors have about the same number of images, and a stack one
-    actor."""
+    """Map each client to an actor, so that actors have about the same number of images.
+
+    Clients of one stack are on one actor.
+    """
     stacks: dict[int, int] = {}
     for client, size in sizes.items():
         stacks[client // num_slots] = stacks.get(client // num_slots, 0) + size

@@ -147,8 +147,9 @@ def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> obje
 
 
 def _clients_in(split: object, dataset: Dataset) -> int | None:
-    """Count the clients of a completed section of kind file, by its path or the data set; None for other
-    kinds.
+    """Count the clients of a completed section of kind file; None for other kinds.
+
+    They are in the file at its path, or in the data set.
 
     Raises:
         DataError: the file is not as it must be.

@@ -198,8 +198,7 @@ def check_algorithm(config: RunConfig, dataset: Dataset) -> None:
 
 
 def _inputs_and_layout(model: str, dataset: Dataset) -> "tuple[str, tuple[int, ...], Layout]":
-    """Build the kind and shape of the inputs, and the layout of the model; algorithms call it only if they
-    need it."""
+    """Build the kind and shape of the inputs, and the layout of the model, for algorithms that need them."""
     from fedgrid.engine.federation.models.flat_vectors import layout  # Imports torch.
 
     inputs = dataset.inputs

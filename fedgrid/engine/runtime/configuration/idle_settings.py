@@ -1,5 +1,7 @@
-"""Keys that cannot act: without a check a run would be another one, or two ids would have the same
-numbers."""
+"""Keys of a configuration that cannot act.
+
+Without a check the user would get another run than meant, or two ids would have the same numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The contents of a torch module: tensors, and plain attributes, also in lists, dicts and objects of its
-own."""
+"""The contents of a torch module: tensors, and plain attributes, also within lists, dicts and objects."""
 
 import random
 from collections import deque
@@ -59,8 +58,10 @@ class Item:
         return value if isinstance(value, str | NUMBERS) else None
 
     def age(self, number: int) -> bool:
-        """Set a number to `number`, or make a list as long; return whether the value is a number or a
-        list."""
+        """Make the value as if the module had counted up to `number`; return whether it can be a counter.
+
+        A number becomes `number`, a list as long.
+        """
         value = self.value
         # A bool is an int for Python, but no counter; items of a tuple cannot be set.
         if isinstance(value, NUMBERS) and not isinstance(value, bool) and not isinstance(self.place, tuple):
@@ -87,8 +88,7 @@ def contents(module: nn.Module) -> Iterator[Item]:
 
 
 def _inside(name: str, value: object, seen: set[int]) -> Iterator[Item]:
-    """Yield all that a value holds, and so on within what it holds; `seen` has the ids of objects that were
-    yielded."""
+    """Yield all that a value holds, and what that holds; `seen` has the ids of what was yielded."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -123,10 +123,10 @@ def _members(name: str, value: object) -> Iterator[Item]:
 
 
 def shared_memory(module: nn.Module) -> str | None:
-    """Find a tensor of the module's state that shares memory with another one, or within itself; None: there
-    is none.
+    """Find a tensor of the module's state that shares memory with another one, or within itself.
 
-    A workspace gives each its own place, so that they would no longer follow one another.
+    Returns a line with what to do, None if there is none. A workspace gives each tensor its own place, so
+    that they would no longer follow one another.
     """
     state = {**parameters_of(module), **buffers_of(module)}
     held = [item for item in contents(module) if isinstance(item.value, Tensor) and item.value.numel()]

@@ -1,5 +1,4 @@
-"""The data sets of runs, of the registry or the user's own: where they are, how they are loaded, their
-digest.
+"""The data sets of runs, the registry's or the user's own: where they are, how they load, their digest.
 
 The digest covers all images as they are loaded, so it is the same for every copy, wherever it lies. Loading
 takes minutes for large image folders: the digest is stored until a file changes.

@@ -111,8 +111,7 @@ def is_text(kind: "pa.DataType") -> bool:
 
 
 def others_in(columns: "Mapping[str, pa.ChunkedArray]") -> dict[str, str]:
-    """Find the types of columns that have neither numbers nor texts, nor dates, which are written as
-    texts."""
+    """Find the types of columns that are neither numbers nor texts; dates count as texts."""
     from pyarrow import types
 
     kinds = {

@@ -28,8 +28,10 @@ LATE = 10.0
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys that a driver holds, as with a readers-writer lock; keys are words such as `the grid
-    paper`."""
+    """The keys that a driver holds, as with a readers-writer lock.
+
+    Keys are words such as `the grid paper`, which messages show.
+    """
 
     exclusive: AbstractSet[str] = frozenset()
     """Keys for this driver alone, such as the training of each run that is not finished."""

@@ -30,14 +30,18 @@ def algorithm_of(config: RunConfig) -> Algorithm:
 
 @lru_cache
 def _create_once(entry: AlgorithmEntry | None, section: AlgorithmSection) -> Algorithm:
-    """Create the algorithm, or take that of an earlier call; `entry` is of the version of the plugin that is
-    active."""
+    """Create the algorithm, or take that of an earlier call.
+
+    `entry` distinguishes versions of a plugin that define the same name.
+    """
     return create(section.name, section.settings)
 
 
 def own_columns(config: RunConfig) -> frozenset[str]:
-    """List the columns of a run that not all records have; those of a plugin that is not loaded are left
-    out."""
+    """List the columns of a run that not all records have.
+
+    Those of a plugin that is not loaded are left out.
+    """
     entry = ALGORITHMS.get(config.algorithm.name)
     traits = None if entry is None else _create_once(entry, config.algorithm).traits
     return config.columns(traits) | set(own_numbers(config))

@@ -86,8 +86,10 @@ def _is_class(item: object, base: type) -> bool:
 
 
 def _is_analysis(item: object) -> bool:
-    """Check whether an item is an analysis, by its name and its method `compute`: their class is of another
-    package."""
+    """Check whether an item is an analysis, by its name and its method `compute`.
+
+    The class of analyses is in a layer above this one.
+    """
     named = not isinstance(item, type) and isinstance(getattr(item, "name", None), str)
     return named and callable(getattr(item, "compute", None))
 

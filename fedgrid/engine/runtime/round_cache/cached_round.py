@@ -74,13 +74,21 @@ class CachedRound(ClientRound):
         super().__init__(tasks, models, memories, pool, round_index, watch)
         self._cache = cache
         self._arrays: dict[str, Arrays] = {}
+        """Arrays of this round that were looked up or computed, by the name of the result."""
         self._checksums: dict[int, int] = {}
+        """Checksum of each client's update; empty until the reports are there."""
         self._hits: dict[str, CacheEntry] = {}
+        """Entries that were read, by the name of the result."""
         self._new: dict[str, CacheEntry] = {}
+        """Entries to be written at the round's end, by their names."""
         self._training_cost = 0.0
+        """Seconds that training all clients of the round costs."""
         self._groups_read: set[str] = set()
+        """Names of the groups of replies that have been looked up."""
         self._starts: dict[int, tuple[str, ...]] = {}
+        """Digests of the models that each client may train."""
         self._keys = self._task_keys()
+        """Digest of each client's training."""
         self._name = self._numbered(digest(list(self._keys.values())))
         self._lock = cache.lock(self._name)
 
@@ -198,8 +206,10 @@ class CachedRound(ClientRound):
         return {name: clients for name, clients in clients_of.items() if name not in self._arrays}
 
     def _lock_or_wait(self, missing: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-        """Take the lock or wait for its holder; return what is missing then, nothing if another run has
-        computed it."""
+        """Take the lock, or wait until its holder lets go; return what is missing then.
+
+        That is nothing, if the other run has computed all of it.
+        """
         if not self._lock.take():
             pause = 0.01
             with self._watch.wait():
@@ -225,8 +235,10 @@ class CachedRound(ClientRound):
             )
 
     def _updates_of(self, clients: Sequence[int]) -> str:
-        """Compute a digest of clients' updates; empty for reports, which come first, and for tests of
-        models."""
+        """Compute a digest of clients' updates.
+
+        Empty for reports, which come before any update is used, and for tests of models, which need none.
+        """
         if not self._checksums or not clients:
             return ""
         return digest([self._checksums[client] for client in clients])[:24]

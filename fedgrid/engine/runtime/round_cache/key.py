@@ -46,8 +46,7 @@ class Digests:
 
 
 def of_task(task: TrainTask, models: Sequence[str], payload: Mapping[str, str], memory: Memory | None) -> str:
-    """Compute the digest of a client's training: every field of its task and its order, and what it
-    remembers.
+    """Compute the digest of a client's training: all of its task, its order, and what it remembers.
 
     Args:
         task: The client's training.

@@ -214,8 +214,10 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _join(tables: list[pa.Table]) -> pa.Table:
-    """Concatenate the rows of all tables, and empty the list; column by column: memory has no column
-    twice."""
+    """Concatenate the rows of all tables, and empty the list.
+
+    Column by column, so that no column is in memory twice.
+    """
     parts = pa.concat_tables(tables)
     schema = parts.schema
     tables.clear()

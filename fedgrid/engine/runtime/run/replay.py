@@ -70,8 +70,7 @@ class Observed:
 
     @property
     def alone_K(self) -> NDArray[np.bool_]:
-        """Whether a client's cluster has no other client, so that the cluster's model is the client's own,
-        shape (K,)."""
+        """Whether a client is alone in its cluster, so that the cluster's model is its own, shape (K,)."""
         _, inverse_K, counts = np.unique(self.labels_K, return_inverse=True, return_counts=True)
         return np.asarray(counts[inverse_K] == 1)
 

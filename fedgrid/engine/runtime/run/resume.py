@@ -1,5 +1,4 @@
-"""The point at which a run goes on: its newest complete state, with the records of a manifest that are
-complete.
+"""The point at which a run goes on: its newest undamaged state, with all records up to it.
 
 Its manifest and the one before it each list two states. A damaged state costs its round; damaged records or a
 damaged manifest cost the rounds since the manifest before.
@@ -84,8 +83,11 @@ def find_resume_point(folder: Path) -> ResumePoint:
 
 
 def _read_manifests(folder: Path) -> tuple[list[Manifest], list[str]]:
-    """Read a run's manifest and that of before, if they are complete; return them, and what is wrong with the
-    first."""
+    """Read a run's manifest and the one before it, if they are undamaged.
+
+    Returns:
+        Those manifests, the newest first; and what is wrong with the newest.
+    """
     try:
         now, why = [manifest_of(folder)], list[str]()
     except FileNotFoundError:

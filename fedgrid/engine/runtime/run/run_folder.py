@@ -177,8 +177,7 @@ class RunFolder:
         return point.run_state
 
     def _go_on_from(self, point: ResumePoint) -> None:
-        """Load the records of a resume point; if files are damaged, set them aside, and list those that are
-        left."""
+        """Load the records of a resume point; set damaged files aside, and list those that are left."""
         manifest, run_state = point.manifest, point.run_state
         self._records.begin(1)
         if manifest is not None and run_state is not None:

@@ -182,8 +182,7 @@ class Session:
         machines: Sequence[Machine],
         rounds_done: int,
     ) -> Pretraining | None:
-        """Record what the next rounds are made with; return the training of the run's encoder, None
-        without."""
+        """Record what the next rounds are made with; return the training of the run's encoder, if any."""
         algorithm = algorithm_of(config)
         (_, official), images = images_of(config, self._data_dir)
         pretraining = pretraining_of(config, algorithm, setup, truth_K, machines, official, self._data_dir)
@@ -212,8 +211,10 @@ class Session:
     def _open_cache(
         self, config: RunConfig, storage: Storage, setup: Setup, machines: Sequence[Machine]
     ) -> RoundCache | None:
-        """Open the round cache for a run; None if it is off, or clients train on machines of several
-        kinds."""
+        """Open the round cache for a run.
+
+        None if the cache is off, or clients train on machines of several kinds.
+        """
         # On several kinds of machines a round depends on which client is where: nothing is shared.
         if self._cache is None or len(machines) > 1:
             return None

@@ -120,8 +120,10 @@ def link(temporary: Path, path: Path) -> None:
 
 
 def unlink_copies(path: Path) -> None:
-    """Replace a file that has other hard links by a copy, before it is written in place: `cp -al` copies by
-    links."""
+    """Replace a file that has other hard links by a copy, before it is written in place.
+
+    `cp -al` copies a storage by links: without this the copy would change too.
+    """
     if path.exists() and path.stat().st_nlink > 1:
         with replacing(path) as (temporary,):
             copyfile(path, temporary)

@@ -13,8 +13,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Clock:
-    """A source of time and pauses, in seconds of this machine; no other machine's clock is ever compared with
-    it."""
+    """A source of time and pauses, in seconds of this machine.
+
+    No other machine's clock is ever compared with it.
+    """
 
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep

@@ -14,8 +14,10 @@ VARIABLE = "FEDGRID_STORAGE"
 
 
 def command(storage: Storage, *words: str) -> str:
-    """Format a `fedgrid` command with these words; `--storage` is added if it would open another storage
-    without."""
+    """Format a `fedgrid` command with these words, for a message.
+
+    `--storage` is added if the command would open another storage without it.
+    """
     at = ["--storage", str(storage)]
     with suppress(ConfigError):
         usual = Storage.of(os.environ.get(VARIABLE) or USUAL)

@@ -150,8 +150,11 @@ class Storage:
     def patient(
         self, warn: Callable[[str], None] = lambda _: None, is_stopped: Callable[[], bool] = lambda: False
     ) -> "Storage":
-        """Copy this storage for a launched grid: its calls are retried for five minutes, or until
-        `is_stopped`."""
+        """Copy this storage for a launched grid.
+
+        Calls of the copy are retried for five minutes, or until `is_stopped`; `warn` gets a line for the
+        first failure.
+        """
         return replace(self, patience=Patience(GIVE_UP_AFTER, warn, is_stopped=is_stopped))
 
     def patiently(self, call: Callable[[], T]) -> T:

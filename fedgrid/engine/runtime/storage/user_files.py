@@ -127,8 +127,7 @@ def fingerprint(paths: Iterable[Path]) -> str:
 
 
 def recall_digest(what: str, files: str) -> str | None:
-    """Look up the stored digest of `what`; None if it was stored for files of another fingerprint, or not at
-    all."""
+    """Look up the stored digest of `what`, None if there is none for files of this fingerprint."""
     values = recall(IMAGES, what)
     return str(values[DIGEST]) if values.get(FILES) == files and DIGEST in values else None
 
