@@ -108,7 +108,7 @@ def in_round(number: int, seed: int) -> Iterator[None]:
 
 
 def served_after(algorithm: Algorithm, state: State, size: int, seed: int, round_index: int) -> Served:
-    """Ask the algorithm which models it serves after a round, and check its answer.
+    """Find which models the algorithm serves after a round, and check what it returns.
 
     Args:
         algorithm: The run's algorithm.
@@ -118,7 +118,7 @@ def served_after(algorithm: Algorithm, state: State, size: int, seed: int, round
         round_index: The round, from 0.
 
     Raises:
-        BrokenContract: the answer is no valid `Served`.
+        BrokenContract: that is no valid `Served`.
     """
     with own_code(algorithm, "served", generator(seed, "own served", round_index=round_index)):
         return check_served(algorithm, state, size)

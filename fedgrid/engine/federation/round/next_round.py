@@ -156,6 +156,7 @@ def _collect_updates(
     """
 
     def around(compute: Callable[..., object], name: str) -> AbstractContextManager[None]:
+        """Seed the process's generators around the computation of a statistic by a plugin's code."""
         # Statistics are computed only where the cache lacks them. If a plugin's code drew from a generator
         # that goes on, what it draws would depend on what other runs have cached: each gets its own seed.
         if not is_own(compute):
@@ -204,7 +205,7 @@ def _cluster_and_aggregate(federation: Federation, plan: Plan, updates: Updates)
         stepped = federation.algorithm.step(plan.state, plan.round_index, updates, rng)
     state, diagnostics = check_step(federation.algorithm, "step", stepped, len(plan.state.labels_K))
     state = federation.checked("step", state)
-    metrics = {**_means_of_outputs(federation, plan, updates), **diagnostics.metrics}
+    metrics = {**_average_outputs(federation, plan, updates), **diagnostics.metrics}
     diagnostics = replace(diagnostics, metrics=metrics)
     if diagnostics.silhouette is None:
         labels = state.labels_K[list(updates.clients)]
@@ -226,10 +227,11 @@ def _charge_privacy(plan: Plan, reports: Sequence[TrainReport], diagnostics: Dia
     return replace(diagnostics, warnings=(*diagnostics.warnings, *unpaid))
 
 
-def _means_of_outputs(federation: Federation, plan: Plan, updates: Updates) -> dict[str, float]:
+def _average_outputs(federation: Federation, plan: Plan, updates: Updates) -> dict[str, float]:
     """Average the declared numbers of the round that are outputs of every client's rule; NaN if empty."""
 
     def mean(outputs: Sequence[NDArray[Any]]) -> Arrays:
+        """Average over the clients the mean of each one's array."""
         means = [output.mean(dtype=np.float64) for output in outputs if output.size]
         return {"mean": np.array([np.mean(means) if means else nan])}
 
@@ -399,12 +401,12 @@ def _update_best_round(
     Returns:
         None if no round has a score yet, or the run does not stop early.
     """
-    if federation.stop_after is None or (score := _mean_validation_score(federation, tests)) is None:
+    if federation.stop_after is None or (score := _average_validation_score(federation, tests)) is None:
         return before
     return np.array([number, score]) if before is None or score > before[1] else before
 
 
-def _mean_validation_score(federation: Federation, tests: ModelTests) -> float | None:
+def _average_validation_score(federation: Federation, tests: ModelTests) -> float | None:
     """Average the clients' accuracy in a round, or minus their loss where numbers are predicted.
 
     None if no client has tested a model in it.

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.uplink.steps import UplinkStep, clip_of, noise_of
 
 
 class Privacy(Section):
-    """What an epsilon means, and noise that the server adds. Without noise nothing of it may be set."""
+    """What an epsilon means, each client's budget, and the server's noise; none may be set without noise."""
 
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
     """Of (epsilon, delta)-differential privacy."""

@@ -54,7 +54,7 @@ class UplinkStep(Section):
 
 
 class Clip(UplinkStep):
-    """Scale the parameters' update down to a Euclidean norm; BatchNorm's buffers are sent as they are."""
+    """Scales the parameters' update down to a Euclidean norm; BatchNorm's buffers are sent as they are."""
 
     clip: Annotated[float, Field(gt=0)]
     """The largest norm that passes unchanged."""
@@ -73,7 +73,7 @@ class Clip(UplinkStep):
 
 
 class Noise(UplinkStep):
-    """Add independent Gaussian noise to each parameter: the Gaussian mechanism, at the client.
+    """Adds independent Gaussian noise to each parameter: the Gaussian mechanism, at the client.
 
     Source: McMahan, Ramage, Talwar, Zhang, Learning Differentially Private Recurrent Language Models, ICLR
     2018, arXiv:1710.06963, Algorithm 1, whose noise the server adds to a sum. What it costs: `ledger`.
@@ -98,7 +98,7 @@ class Noise(UplinkStep):
 
 
 class TopK(UplinkStep):
-    """Send the parameters of the largest magnitude; what is not sent is added to the next round's update.
+    """Sends the parameters of the largest magnitude; what is not sent is added to the next round's update.
 
     Source: Stich, Cordonnier, Jaggi, Sparsified SGD with Memory, NeurIPS 2018, arXiv:1809.07599, Algorithm 1.
     """
@@ -127,7 +127,7 @@ class TopK(UplinkStep):
 
 
 class Quantise(UplinkStep):
-    """Round the parameters that are sent to a few levels, at random and without bias."""
+    """Rounds the parameters that are sent to a few levels, at random and without bias."""
 
     quantise: Annotated[int, Field(ge=1, le=8, strict=True)]
     """Bits of a parameter. Each 512 of them have their own levels, which take 8 bytes more."""
