@@ -269,6 +269,7 @@ class StackTraining:
             slot = task.client % self._stack.num_slots
             members[slot] = Member(turn.start, held.images, held.labels, rng, turn.memory)
         begun = perf_counter()
+        # Slots without a client stay empty: the bits of a client do not depend on who else is in its stack.
         results = train_together(self._stack, members, training)
         return [results[slot] for slot in members], (perf_counter() - begun) / len(turns)
 

@@ -130,6 +130,7 @@ def _complete_split(given: object, dataset_given: str, dataset: Dataset) -> obje
     name = str(split.get("kind", dataset.split))
     kind = kind_of(name)
     sizes = split.get("sizes")
+    # `sizes` has one size for each cluster, and so their number.
     counted = {"num_clusters": len(sizes)} if isinstance(sizes, list | tuple) and sizes else {}
     complete = {"kind": name, **kind.DEFAULTS, **counted, **split}
     if isinstance(kind, OwnKind):

@@ -93,6 +93,7 @@ def _check_split(config: RunConfig, dataset: Dataset) -> None:
     split = config.split
     kind = kind_of(config.split.kind)
     facts = facts_of(dataset, config.split)
+    # Kinds of split have defaults of their own, which a configuration always writes out.
     usual = {name: field.get_default() for name, field in Split.model_fields.items()} | dict(kind.DEFAULTS)
     changed = {name: getattr(split, name) for name in usual if getattr(split, name) != usual[name]}
     for option in idle_options(split.kind):

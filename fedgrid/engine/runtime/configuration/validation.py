@@ -74,6 +74,7 @@ def is_of_one_value(error: ConfigError) -> bool:
             finding = _first(cause)
             is_type = finding["type"].endswith("_type") or finding["type"] == "literal_error"
             return is_type and isinstance(finding["input"], list)
+    # A list of models was looked up as one name, before pydantic saw it.
     return error.key == ("model",)
 
 

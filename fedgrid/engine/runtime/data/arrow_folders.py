@@ -58,6 +58,7 @@ def splits_in(folder: Path) -> dict[str, list[Path]]:
             "without a path, is a data set of the Hugging Face hub"
         )
     for split, of_split in splits.items():
+        # Each file's name says how many there are, so that a missing one is noticed.
         numbers = {int(match["number"] or 1) for file in of_split if (match := FILE.fullmatch(file.name))}
         if numbers != {len(of_split)}:
             raise DataError(

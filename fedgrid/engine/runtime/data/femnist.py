@@ -61,6 +61,7 @@ def convert(source: Path, target: Path) -> Converted:
         DataError: the source is not of these formats, or too small for a test set of all classes.
         StorageError: the target cannot be written.
     """
+    # A writer's images may be in several files.
     by_writer: dict[str, list[Part]] = defaultdict(list)
     for path in _files(source):
         for part in _of_parquet(path) if path.suffix == ".parquet" else _of_leaf(path):

@@ -35,6 +35,7 @@ def locate(dataset: str) -> tuple[str, Path]:
         DataError: the hub does not have it, or it is not in the cache and cannot be fetched.
     """
     known = own_images.known(dataset)
+    # The cache may have been emptied since.
     if known is not None and known.exists():
         return dataset, known
     named = on_hub(dataset)

@@ -97,6 +97,7 @@ def read(path: Path, name: str) -> Partition:
         parts_R=columns.get(PART),
         examples_R=columns.get(EXAMPLE),
     )
+    # Clients that are numbers keep them in the records, so none may be left out.
     if are_numbers(assigned.client_names):
         for number, client in enumerate(assigned.client_names):
             if int(client) != number:

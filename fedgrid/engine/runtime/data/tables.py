@@ -188,6 +188,7 @@ def _read_csv(path: Path) -> "pa.Table":
         arrow.ReadOptions(use_threads=False, skip_rows=skipped, block_size=max(1, min(size, BLOCK))),
         # An empty line of a file with one column is a missing value.
         arrow.ParseOptions(delimiter=delimiter, ignore_empty_lines=len(header) > 1),
+        # UTF-8 is checked by `check_texts`, which finds the row.
         arrow.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), check_utf8=False),
     )
     _check_last_quote(path, table)
@@ -220,6 +221,7 @@ def _header_of(path: Path) -> tuple[str, list[str], int]:
     It is what cuts the first rows into as many cells as the header, and into most; Excel writes it in a line
     of its own, `sep=;`.
     """
+    # A byte-order mark is skipped. Bytes that are not UTF-8 are refused later, with their row.
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         first = file.readline()
         told = SEPARATOR.fullmatch(first)

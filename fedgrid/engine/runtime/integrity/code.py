@@ -73,6 +73,7 @@ class Sources:
             data = (path for path in folder.iterdir() if path.is_file() and path.suffix != ".py")
             contents |= {path: path.read_text(encoding="utf-8") for path in data}
         digest = sha256()
+        # By path, since a folder lists its files in any order.
         for path in sorted(contents):
             digest.update(f"{path.relative_to(self._folder).as_posix()}\n{contents[path]}\n".encode())
         return digest.hexdigest()
@@ -90,6 +91,7 @@ class Sources:
         """Yield the modules of the package that a module imports, or imports something from."""
         module = self._module(name)
         for imported in module.imported if module is not None else ():
+            # `from a.b import c` imports the module a.b.c, or something that a.b defines.
             owner = imported if self._module(imported) is not None else imported.rpartition(".")[0]
             if self._module(owner) is not None:
                 yield owner

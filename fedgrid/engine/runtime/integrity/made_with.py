@@ -72,6 +72,7 @@ def changes(
         DataError: the images have changed.
         ConfigError: something else has, and is not accepted.
     """
+    # There are no rounds, so what an earlier attempt noted does not matter.
     if rounds_done == 0:
         return (Part(1, now),), []
     differences = (

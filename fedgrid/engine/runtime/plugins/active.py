@@ -90,8 +90,10 @@ def use(files: Iterable[Path | str] = (), *, trust: bool = False) -> None:
     """
     global _is_trusting
     _is_trusting = trust
+    # Nothing of an earlier call stays, also if one of these cannot be loaded.
     _register(())
     for plugin in installed():
+        # One by one, so that each is checked against those before it.
         _register((*_active, _check(_plugin(plugin.source.digest))))
     for file in files:
         add(file)
@@ -105,6 +107,7 @@ def add(file: Path | str) -> None:
     """
     path = expand_path(file, "plugin")
     source = read_source(path)
+    # Before anything of it is executed.
     check_code(source.code or b"", path)
     if source.digest not in _digests(_active):
         _sources[source.digest] = source
@@ -160,6 +163,7 @@ def plugin_digests(config: RunConfig) -> tuple[str, ...]:
         ("algorithm", config.algorithm.name),
         ("model", config.model),
         ("dataset", config.dataset),
+        # The public images that an encoder is trained on may be a plugin's too.
         ("dataset", (settings.get("encoder") or {}).get("public")),
         ("split", config.split.kind),
     }
@@ -324,6 +328,7 @@ def _digest_of_package(name: str, version: str, roots: Sequence[str]) -> str:
 def _modules(root: str) -> list[tuple[Path, Path]]:
     """List the Python files of a top-level module, each with the folder that its name is relative to."""
     try:
+        # Finds a top-level module without importing it.
         spec = find_spec(root)
     except (ImportError, ValueError):
         spec = None

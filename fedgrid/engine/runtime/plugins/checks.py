@@ -15,6 +15,7 @@ MANIFEST, RUNS, PRESET = "bundle.json", "runs.jsonl", "preset.yaml"
 MANIFEST_KEYS = (b'"fedgrid"', b'"files"')
 """Keys of a bundle's manifest, near its beginning; other programs may have a file of this name."""
 BEGINNING = 1 << 16
+"""Bytes of a file in which those keys are searched: manifests of large bundles have many megabytes."""
 UNSEEDED = "default_rng()", "RandomState()", "random.Random()", "SystemRandom()"
 """Ends of calls that return a generator of other numbers each time."""
 
@@ -107,6 +108,7 @@ def check_algorithm(entry: AlgorithmEntry, plugin: str) -> None:
     if not (isinstance(kind, type) and issubclass(kind, Algorithm)):
         given = f"the class {kind.__name__}" if isinstance(kind, type) else f"a {type(kind).__name__}"
         raise ConfigError(f"{where} is {given}; expected one derived from FedOpt, as class Mine(FedOpt)")
+    # By the nearest class of ours, since its methods read these settings.
     expected = next(annotation for base in kind.__mro__ if (annotation := _settings_of(base)))
     if not isinstance(entry.settings, expected):
         raise ConfigError(
@@ -140,6 +142,7 @@ def _check_methods(kind: type[Algorithm], plugin: str) -> None:
         ConfigError: one does not.
     """
     ours: dict[str, object] = {}
+    # From the base on, so that the definition in the nearest class wins.
     for base in filter(_is_ours, reversed(kind.__mro__)):
         ours |= vars(base)
     for name, method in ours.items():

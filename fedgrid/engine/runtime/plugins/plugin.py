@@ -68,7 +68,9 @@ def digest_of(code: bytes) -> str:
 
 
 PLAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+"""Names that plugins may give: they become parts of folders' names and of command lines."""
 NUMBER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""Names of numbers that plugins may declare: they become columns of the records."""
 RECORDED = frozenset(column.name for columns in EVERY_COLUMN.values() for column in columns)
 """Names of the columns that records have, which no plugin may use."""
 TITLE_LENGTH = 60
@@ -133,6 +135,7 @@ KINDS: Mapping[str, Kind] = {
         lambda item: _is_class(item, Clusterer), "classes derived from Clusterer", "clusterer", default_name
     ),
     "MODELS": Kind(
+        # Exactly one of the two functions.
         lambda item: isinstance(item, ModelEntry) and callable(item.build) != callable(item.module),
         "ModelEntry with one function, module or build",
         "model",
@@ -213,6 +216,7 @@ def load(source: PluginSource) -> Plugin:
             with seeded(device, generator(0, "plugin")):
                 exec(compile(source.code, source.name, "exec", dont_inherit=True), vars(module))
         except (Exception, SystemExit) as error:
+            # The next attempt has to execute the file again.
             del sys.modules[name]
             cause = f"{error}" if isinstance(error, FedgridError) else f"{type(error).__name__}: {error}"
             raise ConfigError(f"plugin {source.name}{_line(error, source.name)}: {cause}") from error

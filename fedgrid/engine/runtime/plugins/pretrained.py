@@ -45,6 +45,7 @@ def pretrained(path: str | Path, digest: str) -> dict[str, Tensor]:
     file = Path(path).expanduser()
     if not file.is_absolute():
         raise ConfigError(f"weights {path}: clients run in other folders; give an absolute path, or ~/{path}")
+    # Read once, so that what is loaded is what was digested.
     content = file.read_bytes()
     if (actual := sha256(content).hexdigest()) != digest:
         raise ConfigError(
