@@ -121,8 +121,8 @@ class ClientWorker:
                         if number not in tested:
                             tested[number] = self._test(self._holdings.test(*at))
                         own[task.client] = tested[number]
+            # 3. Adaptation changes the module, so adapted models come last, each alone.
             for task in tasks:
-                # 3. Adaptation changes the module, so adapted models come last, each alone.
                 if task.adaptation is not None and task.own is not None:
                     with of_client(task.client, task.round_index):
                         result = self._adapt(task, models, memories.get(task.client, {}))

@@ -229,9 +229,9 @@ def _fit(runs: int, placement: Placement, nodes: Sequence[Node]) -> bool:
     servers = runs
     actors = 0
     rests = []
+    # 1. Each node holds as many actors as it can, and servers in what is left of it.
     for node in nodes:
         count = _actors_on(node, placement)
-        # 1. Each node holds as many actors as it can, and servers in what is left of it.
         more, rest = divmod(_units(node.cpus) - count * share, server)
         servers -= more
         actors += count
