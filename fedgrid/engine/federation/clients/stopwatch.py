@@ -29,10 +29,10 @@ class Stopwatch:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Record the seconds of the block under `steps`."""
+        """Add the seconds of the block to those of its name in `steps`: a step may have several blocks."""
         before = self.own
         yield
-        self.steps[name] = self.own - before
+        self.steps[name] = self.steps.get(name, 0.0) + self.own - before
 
     @contextmanager
     def train(self) -> Iterator[None]:
