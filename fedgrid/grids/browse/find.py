@@ -1,4 +1,4 @@
-"""What a name on the command line means: a grid, or a run by its name, its id or the beginning of one."""
+"""Find the run that a name on the command line refers to: a run's name, its id or the beginning of its id."""
 
 import json
 from collections.abc import Sequence
@@ -15,11 +15,21 @@ from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.manifest import CONFIG
 
 SHORTEST_ID = 4
-"""Digits of the beginning of an id."""
+"""Least number of hexadecimal digits that are accepted as the beginning of an id.
+
+With fewer, a short name of a run would often match an id by chance.
+"""
 
 
 def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
-    """Return the run that `what` names (name, id, folder, or the beginning of its id), and the grids with it.
+    """Find the one run that `what` names, and the grids that contain it.
+
+    Args:
+        what: a run's name, its id, its folder or path, or the first digits of its id.
+        storage: where grids and runs are looked up.
+
+    Returns:
+        The run's configuration and the names of its grids; no name if the run is in no grid.
 
     Raises:
         ConfigError: if there is none, or several; names them.
@@ -31,6 +41,8 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
         for run in GridFolder(storage, grid).read().every:
             runs[run.run_id] = run
             grids.setdefault(run.run_id, []).append(grid)
+    # Folders are read only if no grid has the run: that parses one file for each run of the storage, where a
+    # grid is a single file.
     if not any(_is_named(run, name) for run in runs.values()):
         # A run of `fedgrid.run`, or of a grid that was deleted, is in no grid.
         runs |= {run.run_id: run for run in _read_stored(storage) if run.run_id not in runs}
@@ -51,12 +63,16 @@ def find_run(what: str, storage: Storage) -> tuple[RunConfig, Sequence[str]]:
 
 
 def _is_named(run: RunConfig, name: str) -> bool:
+    """Check whether `name` is the run's name, its folder's name or the beginning of its id."""
     is_id = len(name) >= SHORTEST_ID and run.run_id.startswith(name)
     return is_id or name in (run.name, f"{run.name}-{run.run_id}")
 
 
 def _read_stored(storage: Storage) -> list[RunConfig]:
-    """Return the runs that have a folder, but those of another format; a warning names damaged ones."""
+    """Read the configurations of all run folders of a storage, also of runs that are in no grid.
+
+    Folders of another format are skipped silently; a warning names each damaged one.
+    """
     configs = []
     for path in sorted(storage.root.glob(f"*/{CONFIG}")):
         if not OWN.fullmatch(path.parent.name):
@@ -66,6 +82,8 @@ def _read_stored(storage: Storage) -> list[RunConfig]:
             if values["format"] == FORMAT:
                 del values["format"]
                 configs.append(RunConfig.model_validate(values))
+                # A run on the user's own images names only their digest. The folder says where the images
+                # are.
                 own_images.know_from(path.parent)
         except (OSError, ValueError, LookupError, TypeError, RecursionError, FedgridError) as error:
             warn(f"{path} is not read ({str(error).partition(chr(10))[0]}); its run is left out")

@@ -1,4 +1,4 @@
-"""`fedgrid show GRID`: what a grid is, and its runs as a table of any columns; also as CSV and JSON."""
+"""Print a grid for `fedgrid show GRID`: its state, its axes, and its runs as a table, CSV or JSON."""
 
 import csv
 import json
@@ -32,40 +32,52 @@ from fedgrid.tracking.scoring.run import FINISHED, IDENTITY, NOTE, TAG, TIMES, R
 from fedgrid.tracking.scoring.selection import Condition, sort_places, text_of
 
 ALL = "all"
-"""Stands for every column whose value is known without reading a run's records."""
+"""The word in `--columns` that stands for every column whose value is available without a run's records."""
 VALUES_SHOWN = 8
-"""Values of a column in a message, and of an axis; of more, the first, the last and their number."""
+"""Number of values of a column that a message lists, and of an axis; an axis with more shows the first ones,
+the last and their number."""
 ON_ONE_LINE = str.maketrans({"\n": "\\n", "\t": "\\t"})
+"""Translation that keeps a cell on one line of the table: a note may contain line breaks and tabs."""
 
 
 @dataclass(frozen=True)
 class RunList:
-    """Which runs of a grid are listed, and how."""
+    """Options of `fedgrid show GRID`: which runs are listed, in which order, with which columns."""
 
     where: Sequence[str] = ()
-    """Conditions on columns, all of which must hold."""
+    """Conditions as typed (`dataset=digits`), all of which a run must meet; default: none."""
     sort: str | None = None
-    """A column: largest number first, text from A to Z; None: as they were launched."""
+    """Column to sort by, largest number first and text from A to Z; default None: the order of the grid."""
     reverse: bool = False
+    """Whether the order is reversed; default False."""
     columns: str | None = None
-    """Names with commas between them; None: what the runs differ in, and the scores of the results table."""
+    """Column names separated by commas; default None: what the runs differ in, and the scores of the results
+    table."""
     superseded: bool = False
-    """Whether superseded runs are listed too; a column tells them apart then."""
+    """Whether superseded runs are listed too, with a column that marks them; default False."""
     as_csv: bool = False
+    """Whether the runs are written as CSV to standard output, without anything else; default False."""
 
 
 EVERY = RunList()
-"""All runs of a grid, as `fedgrid show GRID` lists them."""
+"""Options that list all runs of a grid: those of `fedgrid show GRID` without further options."""
 
 
 def read_rows(
     configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
 ) -> tuple[Run, ...]:
-    """Return runs of a grid with their states, scores, times and notes; `old` ones are superseded.
+    """Read states, scores, times and notes of runs.
+
+    Args:
+        configs: the runs, in the order of the rows.
+        storage: where their folders are; from a storage behind a URI, only what the rows need is downloaded.
+        old: those of `configs` that are superseded.
 
     Raises:
         RunError: if the storage cannot be read.
     """
+    # What a finished run's rows need was already downloaded with its marks, except its times. An unfinished
+    # run has no stored scores, so its records are needed; its states, which are large, never are.
     for config in configs if storage.uri else ():
         folder = folder_of(storage.root, config).name
         if is_finished(storage, config):
@@ -76,17 +88,19 @@ def read_rows(
 
 
 def _add_notes(run: Run) -> Run:
+    """Add the note and tags of a run's folder, which its user may have changed after the run ended."""
     written = annotations_of(run.folder)
     tags = {f"{TAG}{key}": value for key, value in written.tags.items()}
     return replace(run, notes={**({NOTE: written.note} if written.note else {}), **tags})
 
 
 def usual_columns(rows: Sequence[Run]) -> list[str]:
-    """Return state, what the runs differ in, and the scores of the results table."""
+    """List the default columns: state, axes with several values, and the scores of the results table."""
     further = dict.fromkeys(axis for row in rows for axis, _ in row.axes if not axis.startswith(SETTING))
     differing = [
         axis
         for axis in (*AXES, *further)
+        # The algorithm is named even if there is only one: nothing else in the table says it.
         if len({str(row.value(axis)) for row in rows}) > 1 or axis == ALGORITHM
     ]
     variant = ["variant"] if any(row.variant for row in rows) else []
@@ -97,9 +111,11 @@ def usual_columns(rows: Sequence[Run]) -> list[str]:
 
 
 def all_columns(rows: Sequence[Run]) -> list[str]:
-    """Return every column of which some run has a value, without those of the records."""
+    """List every column for which some run has a value, except those that need a run's records."""
     notes = {name: None for row in rows for name in row.notes}
     settings = {key for row in rows for key, value in row.values.items() if value is not None}
+    # Known keys come first, in the order of `fedgrid list keys`; then those of plugins, which only the runs
+    # name.
     keys = (*axis_keys(), *(key for row in rows for key in row.values))
     scores = (name for row in rows for name in row.scores)
     columns = [
@@ -113,7 +129,12 @@ def all_columns(rows: Sequence[Run]) -> list[str]:
 
 
 def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> None:
-    """Check that there are such columns; `option` is what named them.
+    """Check that the columns exist.
+
+    Args:
+        columns: names given by the user.
+        rows: the runs; a score or a key of a plugin exists if one of them has it.
+        option: the option that named the columns, for the message.
 
     Raises:
         ConfigError: if one is unknown; names the nearest, and how to see all.
@@ -121,6 +142,7 @@ def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> N
     allowed = {*IDENTITY, *TIMES, NOTE, *axis_keys()}
     allowed |= {name for row in rows for part in (row.values, row.scores, row.notes) for name in part}
     for column in columns:
+        # Recorded numbers are looked up last: this opens files of runs.
         if column in allowed or any(column in row.recorded for row in rows):
             continue
         names = {*allowed, *(name for row in rows for name in row.recorded)}
@@ -135,7 +157,7 @@ def check_columns(columns: Sequence[str], rows: Sequence[Run], option: str) -> N
 
 
 def _select(rows: Sequence[Run], conditions: Sequence[Condition], options: RunList) -> list[Run]:
-    """Return the runs that meet the conditions, sorted; a condition that none meets is a warning."""
+    """Select the runs that meet all conditions, and sort them; warn of a condition that no run meets."""
     check_columns([condition.column for condition in conditions], rows, "--where")
     chosen = [row for row in rows if all(rule.holds([row.value(rule.column)]) for rule in conditions)]
     for rule in conditions:
@@ -149,7 +171,7 @@ def _select(rows: Sequence[Run], conditions: Sequence[Condition], options: RunLi
 
 
 def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
-    """Return that no run meets a condition, and what the values of its column are."""
+    """Describe a condition that no run meets, with the values that its column has."""
     distinct = list(dict.fromkeys(row.value(rule.column) for row in rows))
     places = sort_places(distinct, reverse=False)
     values = ", ".join(cell(distinct[place]) for place in places[:VALUES_SHOWN]) + ", ..." * (
@@ -160,6 +182,7 @@ def _no_run(rule: Condition, rows: Sequence[Run]) -> str:
 
 
 def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
+    """Parse `--columns`, with `all` replaced by every column; without it, list the default columns."""
     if given is None:
         return usual_columns(rows)
     names = split_at_commas(given, f"--columns {given}")
@@ -169,31 +192,35 @@ def _columns(given: str | None, rows: Sequence[Run]) -> list[str]:
 
 
 def _add_used(columns: list[str], sort: str | None, conditions: Sequence[Condition]) -> list[str]:
-    """Return the columns with those by which runs are sorted or selected, unless one value is left."""
+    """Add the columns by which runs are sorted or selected, except those left with a single value."""
     several = [one.column for one in conditions if one.operator != "=" or len(one.values) > 1]
     used = [*([sort] if sort else []), *several]
     return [*columns, *(name for name in dict.fromkeys(used) if name not in columns)]
 
 
 def _add_names(columns: list[str]) -> list[str]:
-    """Return the columns with the runs' names in front, unless they tell runs apart."""
+    """Add the runs' names as first column, unless another column already identifies a run."""
     return columns if {"run", "run_id", "folder"} & {*columns} else ["run", *columns]
 
 
 def _write_csv(rows: Sequence[Run], columns: Sequence[str]) -> None:
+    """Write a header and a row for each run to standard output."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_plain(row.value(column)) for column in columns] for row in rows)
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for a cell of a CSV file; nothing is an empty cell."""
+    """Format a value for a CSV cell; None gives an empty cell."""
     return value if value is None or isinstance(value, int | float) else text_of(value)
 
 
 def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> None:
+    """Print the table of runs, without columns that are empty for all of them."""
     every = {column: [row.value(column) for row in rows] for column in columns}
     shown = {name: values for name, values in every.items() if any(value is not None for value in values)}
+    # Into a file or pipe go the names that `--columns` and `--sort` accept; a terminal gets headings for
+    # people.
     headings = [RESULT_COLUMNS.get(name, name) if console.is_terminal else name for name in shown]
     are_numbers = [
         all(isinstance(value, int | float | None) for value in column) for column in shown.values()
@@ -201,11 +228,19 @@ def _print(rows: Sequence[Run], columns: Sequence[str], console: Console) -> Non
     cells = [[cell(value).translate(ON_ONE_LINE) for value in values] for values in shown.values()]
     numbers = [place for place, is_number in enumerate(are_numbers) if is_number]
     table = TextTable(headings, list(zip(*cells, strict=True)), numbers=numbers)
+    # Without a terminal a row stays on one line whatever its width, so that `grep` and `awk` can read it.
     console.print(table, soft_wrap=not console.is_terminal)
 
 
 def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, console: Console) -> None:
-    """Print what is known of a grid, and its runs; as CSV the runs alone.
+    """Print a grid: state, axes, runs and next commands; with `as_csv` only the runs.
+
+    Args:
+        name: the grid.
+        options: which runs are listed, and how.
+        storage: where the grid is.
+        as_json: whether one JSON object is printed in place of text.
+        console: where text is printed; CSV and JSON go to standard output.
 
     Raises:
         ConfigError: if it is damaged, there is no such column, or a condition is malformed.
@@ -218,6 +253,8 @@ def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, cons
         stored = folder.read()
         old = stored.superseded
         every = read_rows((*stored.runs, *old) if options.superseded else stored.runs, storage, old)
+    # Conditions and columns are checked before anything is printed: half a page followed by an error is worse
+    # than an error.
     conditions = [condition for text in options.where for condition in read_where(text)]
     columns = _columns(options.columns, every)
     rows = _select(every, conditions, options)
@@ -270,6 +307,7 @@ def show_grid(name: str, options: RunList, storage: Storage, as_json: bool, cons
 
 
 def _join_values(values: list[str]) -> str:
+    """Join the values of an axis with commas, abbreviated if there are many."""
     if len(values) <= VALUES_SHOWN:
         return ", ".join(values)
     return f"{values[0]}, {values[1]}, ... {values[-1]} ({len(values)} values)"

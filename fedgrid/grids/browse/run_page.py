@@ -1,7 +1,8 @@
-"""`fedgrid show RUN`: what is known of a run as plain values, and as a page with charts of characters.
+"""Collect what is stored of a run for `fedgrid show RUN`, and print it with charts made of characters.
 
-The charts are a sparkline, and the map of clusters: each block is a character that names its cluster, black
-on its colour; without colours, as in a file, the characters are read. Shapes: R rounds, K clients.
+The charts are a sparkline and the map of clusters: each block of the map is a character that names its
+cluster, black on the cluster's colour; in a file, which has no colours, the characters remain. Shapes: R
+rounds, K clients.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,22 +44,22 @@ from fedgrid.tracking.scoring.scores import curves, own_numbers
 from fedgrid.tracking.scoring.selection import text_of
 
 ROUNDS_SHOWN = 12
-"""Rows of the table of rounds, if this many tell all that happened."""
+"""Number of rows of the table of rounds; rounds with an event come first, others fill up."""
 LOG_LINES = 5
-"""Lines of a run's log at most, beside those that say that it started and ended."""
+"""Most lines of a run's log that are shown; lines that only say that it started or finished do not count."""
 CURVES = ("temperature", "clusters", "ari", "personalised_accuracy", "generalised_accuracy", "bytes")
 """Columns of the table of rounds, before numbers of the algorithm's own; R2 stands in place of accuracy where
 numbers are predicted."""
 BARS = "▁▂▃▄▅▆▇█"
 MARKS = digits + ascii_letters
 OTHER = "#"
-"""Of a cluster beyond the `MARKS`."""
+"""Character of every cluster beyond the first `MARKS`."""
 COLOURS = (25, 214, 36, 176, 74, 166, 220, 99, 65, 131, 244, 30)
-"""Of the 256 colours of a terminal."""
+"""Colours of clusters, numbers in a terminal's palette of 256; neighbours in the list differ clearly."""
 MOST_CLIENTS = 40
-"""Clients that have a line each."""
+"""Most clients that get a line each in the map of clusters."""
 LONGEST = 20
-"""Letters of a group's name."""
+"""Most letters of a group's name in the map of clusters."""
 EVERY_COLUMN = {**RESULT_COLUMNS, **OF_NUMBERS}
 HEADINGS = {
     "temperature": "temp.",
@@ -66,17 +67,24 @@ HEADINGS = {
     **{name: heading.replace("-\n", "").replace("\n", " ") for name, heading in EVERY_COLUMN.items()},
 }
 SPARKS = ("temperature", "personalised_accuracy", "personalised_r2")
-"""Curves that are drawn, beside numbers of the algorithm's own."""
+"""Curves that are drawn as sparklines; numbers of the algorithm's own are drawn too."""
 WIDTH = 60
-"""Characters of a sparkline at most."""
+"""Most characters of a sparkline."""
 
 
 def run_facts(config: RunConfig, grids: Sequence[str], storage: Storage, data_dir: Path) -> dict[str, Any]:
-    """Return what is known of a run, finished or not, ready for JSON.
+    """Collect what is stored of a run, finished or not, as values ready for JSON.
+
+    Args:
+        config: the run.
+        grids: names of the grids that contain it.
+        storage: where its folder is.
+        data_dir: where data sets are; defaults of a user's own images depend on them.
 
     Raises:
         RunError: if the storage cannot be read.
     """
+    # States are large, and no fact needs one.
     storage.pull(folder_of(storage.root, config).name, skip=("state-",))
     [row] = read_rows([config], storage)
     rounds, unread = _read_rounds(row.folder, config)
@@ -106,10 +114,10 @@ def run_facts(config: RunConfig, grids: Sequence[str], storage: Storage, data_di
 
 
 def _find_changes(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
-    """Return key -> value and default of the settings that differ from the defaults.
+    """Find the settings that differ from their defaults, as key -> value and default.
 
-    Of a plugin's algorithm all settings, without defaults: to show a run executes no plugin. None if the
-    user's own images are not at hand.
+    For a plugin's algorithm all settings are listed, without defaults, because showing a run must not execute
+    a plugin. None if the user's own images are not on this machine: the defaults depend on them.
     """
     name = config.algorithm.name
     is_known = name in ALGORITHMS
@@ -127,13 +135,14 @@ def _find_changes(config: RunConfig, data_dir: Path) -> dict[str, Any] | None:
 
 
 def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str | None]:
-    """Return curves, events and partitions by round, and why they are not read.
+    """Read curves, events and partitions by round, and the reason if they cannot be read.
 
-    Lists are empty before the first round, and of damaged records.
+    The lists are empty before the first round, and for damaged records.
     """
     try:
         records = read_records(folder)
     except RecordsError as error:
+        # A damaged file must not hide the rest of the page: state, settings and folder help to mend it.
         nothing: dict[str, Any] = {name: [] for name in ("round", "clients", "clusters", "hidden_groups")}
         nothing |= {name: {} for name in ("curves", "events", "group_names")}
         return nothing, None if isinstance(error, NoRecords) else str(error)
@@ -158,7 +167,8 @@ def _read_rounds(folder: Path, config: RunConfig) -> tuple[dict[str, Any], str |
 
 
 def events(records: Records, config: RunConfig) -> dict[int, str]:
-    """Return round -> what happened in it, of the rounds in which something did."""
+    """Describe round -> what happened in it, for the rounds in which something did."""
+    # All clients share one model, hence one cluster, before the first round.
     before, scheduled = 1, _schedule(config)
     by_round: dict[int, str] = {}
     for place, number in enumerate(records.round_R.tolist()):
@@ -177,7 +187,7 @@ def events(records: Records, config: RunConfig) -> dict[int, str]:
 
 
 def _schedule(config: RunConfig) -> dict[int, list[str]]:
-    """Return round -> which clients the configuration has join in it, and whose data change."""
+    """Describe round -> which clients the configuration has join, and whose data move to another group."""
     by_round: dict[int, list[str]] = {}
     for number in sorted(set(config.joins.values())):
         joining = [client for client, at in config.joins.items() if at == number]
@@ -191,22 +201,25 @@ def _schedule(config: RunConfig) -> dict[int, list[str]]:
 
 
 def choose_rounds(round_R: Array, scheduled: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the rounds for a short table: first, last, eventful, some between."""
+    """Choose the rounds for a short table: the first, the last, those with an event, and some in between."""
+    # Two rows are left for the first and the last round.
     eventful = [number for number in round_R.tolist() if number in scheduled][: ROUNDS_SHOWN - 2]
     spaced = np.linspace(0, len(round_R) - 1, min(len(round_R), ROUNDS_SHOWN - len(eventful)))
     return sorted({*(int(round_R[round(place)]) for place in spaced), *eventful})
 
 
 def _count(number: float, what: str) -> list[str]:
+    """Format a count with its noun in singular or plural, as a list; an empty list for zero."""
     return [f"{int(number)} {what}{'' if number == 1 else 's'}"] if number > 0 else []
 
 
 def _numbers(values_R: Array) -> list[float | None]:
+    """Replace values that are not finite by None, since JSON has no NaN."""
     return [float(value) if np.isfinite(value) else None for value in values_R]
 
 
 def _notes(log: Path) -> list[str]:
-    """Return the last lines of a run's log that say more than that it started or ended."""
+    """Read the last lines of a run's log, without those that only say that it started or finished."""
     try:
         lines = log.read_bytes().decode(errors="replace").splitlines()
     except FileNotFoundError:
@@ -218,7 +231,7 @@ def _notes(log: Path) -> list[str]:
 
 
 def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> None:
-    """Print what is known of a run."""
+    """Print the page of a run from the facts of `run_facts`."""
     say = partial(print_plain, console)
     in_grids = f"; in {', '.join(facts['grids'])}" if facts["grids"] else ""
     say(f"{facts['run']}  ({facts['run_id']}{in_grids})")
@@ -257,16 +270,20 @@ def print_run(facts: Mapping[str, Any], storage: Storage, console: Console) -> N
 
 
 def _pace(facts: Mapping[str, Any]) -> str:
+    """Describe a run's state, its rounds and time, and its time without the round cache if that differs."""
     if facts["seconds"] is None:
         return str(facts["state"])
     length = facts["stopped"] or f"{facts['rounds']} rounds"
     time = f"{facts['state']}, {length} in {duration(facts['seconds'])}"
+    # Both are rounded to a tenth of a second when shown; a smaller difference would print the same number
+    # twice.
     if facts["uncached_seconds"] > facts["seconds"] + 0.05:
         return f"{time} ({duration(facts['uncached_seconds'])} without the round cache)"
     return time
 
 
 def _print_settings(facts: Mapping[str, Any], console: Console) -> None:
+    """Print the model and the settings that differ from their defaults."""
     changed = facts["changed"]
     if changed is None:
         line = "Its images are not on this machine, so defaults are unknown; config.json has all settings."
@@ -284,6 +301,7 @@ def _print_settings(facts: Mapping[str, Any], console: Console) -> None:
 
 
 def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
+    """Print a sparkline with the first, last, least and greatest value of each drawn curve."""
     for name in (name for name in facts["curves"] if name in SPARKS or name not in HEADINGS):
         values_R = np.array([np.nan if value is None else value for value in facts["curves"][name]])
         measured = values_R[~np.isnan(values_R)]
@@ -294,6 +312,7 @@ def _print_curves(facts: Mapping[str, Any], console: Console) -> None:
 
 
 def _rounds_table(facts: Mapping[str, Any]) -> TextTable:
+    """Build the table of chosen rounds: numbers of the curves, and what happened."""
     places = {number: place for place, number in enumerate(facts["round"])}
     rows, curves = [], facts["curves"]
     for number in choose_rounds(np.array(facts["round"]), facts["events"]):
@@ -304,21 +323,26 @@ def _rounds_table(facts: Mapping[str, Any]) -> TextTable:
 
 
 def _cell(name: str, value: float | None) -> str:
+    """Format a number of the table of rounds: bytes with a unit, clusters without decimals."""
     if value is not None and name == "bytes":
         return readable_size(int(value))
     return cell(int(value) if value is not None and name == "clusters" else value)
 
 
 def sparkline(values_R: Array, width: int) -> str:
-    """Return a character for each value, or for the mean of neighbours if there are more than `width`.
+    """Draw a curve as characters of eight heights.
 
     A value that is NaN is a space.
+
+    One character for each value, or for the mean of neighbours if there are more than `width`. The least
+    value is lowest, the greatest highest; NaN is a space.
     """
     means = [_mean(part) for part in np.array_split(values_R, min(len(values_R), width))]
     measured = [value for value in means if value == value]
     if not measured:
         return ""
     low, high = min(measured), max(measured)
+    # A constant curve has no range to divide by: all its characters are the lowest.
     step = (high - low) / (len(BARS) - 1) or 1.0
     return "".join(BARS[round((value - low) / step)] if value == value else " " for value in means)
 
@@ -331,11 +355,21 @@ def cluster_map(
     names: Mapping[int, str],
     client_K: Array | None = None,
 ) -> Iterator[Text]:
-    """Yield the lines of a map: a line a client, by hidden group, and a block a round.
+    """Draw the partitions of a run: a line for each client, by hidden group, and a block for each round.
 
-    With more than `MOST_CLIENTS` clients, or a single round: the last round, a line a hidden group. `names`
-    is what the data set calls the groups, if it has any; `client_K` are the clients' numbers, from 0 on if
-    they are not given.
+    With more than `MOST_CLIENTS` clients, or a single round, draw only the last round, with a line for each
+    hidden group.
+
+    Args:
+        labels_RK: cluster of each client in each round, shape (R, K).
+        truth_K: hidden group of each client, shape (K,).
+        round_R: numbers of the rounds, shape (R,).
+        width: width of the terminal in characters.
+        names: hidden group -> name, if the data set names its groups.
+        client_K: numbers of the clients, shape (K,); default None: 0 to K - 1.
+
+    Yields:
+        The lines, with colours.
     """
     groups = {int(group): names.get(int(group), str(group))[:LONGEST] for group in np.unique(truth_K)}
     longest = max(len("group"), *map(len, groups.values()))
@@ -344,6 +378,7 @@ def cluster_map(
         return
     room = width - longest - len(" client  ")
     places = _places(len(round_R), room)
+    # Two characters make a block about square.
     wide = 2 if 2 * len(places) <= room else 1
     yield Text(f"{'group':>{longest}} {'client':>6}  rounds {round_R[places[0]]} to {round_R[-1]}", "bold")
     before = None
@@ -360,9 +395,11 @@ def cluster_map(
 def _final(
     labels_K: Array, truth_K: Array, width: int, groups: Mapping[int, str], longest: int
 ) -> Iterator[Text]:
+    """Draw the partition of the last round: a line for each hidden group, a block for each of its clients."""
     yield Text(f"{'group':>{longest}}  clients by their cluster in the last round", "bold")
     room = width - longest - 2
     for group, name in groups.items():
+        # Sorted, so that a group split into two clusters shows as two runs of colour.
         labels = np.sort(labels_K[truth_K == group])
         for first in range(0, len(labels), room):
             line = Text(f"{'' if first else name:>{longest}}  ")
@@ -372,17 +409,19 @@ def _final(
 
 
 def _places(num: int, width: int) -> Sequence[int]:
-    """Return at most `width` of `num` indices, evenly spaced, the last one among them."""
+    """Choose at most `width` of `num` indices, evenly spaced, the last one among them."""
     chosen = np.linspace(0, num - 1, min(num, max(1, width)))
     return [int(place) for place in np.round(chosen)]
 
 
 def _block(label: int, wide: int) -> Text:
+    """Draw one block of the map: the cluster's character on its colour."""
     mark = MARKS[label] if 0 <= label < len(MARKS) else OTHER
     colour = COLOURS[label % len(COLOURS)]
     return Text(mark * wide, f"color(16) on color({colour})")
 
 
 def _mean(values: Array) -> float:
+    """Compute the mean of the values that are not NaN; NaN if there are none."""
     measured = values[~np.isnan(values)]
     return float(measured.mean()) if len(measured) else float("nan")

@@ -1,4 +1,4 @@
-"""`fedgrid show`: a grid, or a run."""
+"""Run `fedgrid show`: print a grid or a run, annotate a run, or draw its figure."""
 
 import json
 from collections.abc import Sequence
@@ -43,13 +43,18 @@ def show(
     tags: Sequence[str] = (),
     note: str | None = None,
 ) -> None:
-    """Print what is known of a grid or of a run; a grid's name comes before a run's.
+    """Print a grid or a run; a grid's name takes precedence over a run's.
 
     Args:
         what: a grid, or a run as for `find_run`.
-        runs: which runs of a grid are listed, and how.
-        figure: the file that a run's figure is written to; None: none is drawn.
-        tags, note: are written on a run first, as for `Annotations.changed`.
+        storage: where grids and runs are.
+        data_dir: where data sets are.
+        as_json: whether one JSON object is printed in place of text.
+        console: where text is printed.
+        runs: which runs of a grid are listed, and how; default: all.
+        figure: file for a run's figure; default None: none is drawn.
+        tags, note: changes to a run's tags and note, as for `Annotations.changed`, written before it is
+            shown.
 
     Raises:
         ConfigError: there is neither, several runs have that name, or an option is for the other of them.
@@ -58,6 +63,8 @@ def show(
     """
     if figure is not None:
         figure_file.check_format(figure)
+        # Before anything is read: a wrong file name is reported at once, and before note and tags are
+        # changed.
         check_output(figure, "--figure")
     storage.pull_marks()
     if what in list_grids(storage):
@@ -82,10 +89,12 @@ def show(
         if not as_json:
             print_plain(console, f"Written to {figure}")
     if as_json:
+        # After the figure, so that a failure to draw leaves no JSON that looks like success.
         print(json.dumps(facts))
 
 
 def _figure(run_folder: Path) -> "Figure":
+    """Draw the figure of a run from its records."""
     from fedgrid.tracking import figures
 
     try:
@@ -102,12 +111,18 @@ def annotate(
     storage: Storage,
     console: Console,
 ) -> None:
-    """Change the note and tags of a run of these grids.
+    """Change the note and tags of a run, on disk and in the MLflow experiments of its grids.
 
     Also of a run that is under way: whichever process ends it logs them too.
 
+    A run that is in progress can be annotated too: the process that ends it logs its annotations.
+
     Args:
+        run: the run, which must have started.
+        grids: the grids whose experiments are updated.
         tags, note: as for `Annotations.changed`.
+        storage: where the run's folder is.
+        console: where the progress is shown.
 
     Raises:
         ConfigError: the run has not started, or what is given is malformed.
@@ -117,6 +132,7 @@ def annotate(
     if not folder.is_dir():
         raise ConfigError(f"{run.name} ({run.run_id}) has not started; there is nothing to tag yet")
     now = annotations_of(folder).changed(tags, note)
+    # The disk comes first: it is what counts. A failure of MLflow below is only a warning.
     now.write(folder, storage)
     with Steps(console) as steps:
         steps.say("Logging to MLflow")
@@ -125,7 +141,7 @@ def annotate(
 
 
 def _log(run: RunConfig, grid: str, storage: Storage) -> None:
-    """Log a run's note and tags to a grid's experiment, if it has the run; if the store fails, warn."""
+    """Log a run's note and tags to its run in a grid's experiment, if it has one; warn if the store fails."""
     try:
         if not is_missing(tracking_uri(storage.root)):
             MlflowTracker(TrackedGrid(grid, storage)).annotate(TrackedRun.of(run, storage))
