@@ -1,6 +1,7 @@
-"""Class counts of each client: a table, and a csv file in the OCFL authors' format (a dataset blueprint).
+"""Count the images of each class at each client, as a table and as a csv file (a dataset blueprint).
 
-A header, one row for the server's test set, then two rows per client:
+The file has the format of OCFL's authors: a header, one row for the server's test set, then two rows for each
+client:
 
     client_id,partition,total_samples,0,1,2
     orchestrator,central_test_set,30,10,10,10
@@ -42,7 +43,7 @@ class Blueprint:
     """L column titles: class numbers, or the names of the classes."""
 
     def to_csv(self) -> str:
-        """Return the text of the file; `read_blueprint` returns the same counts and titles."""
+        """Format the csv file's text, from which `read_blueprint` reads the same counts and titles."""
         of_clients = (
             [client, partition, counts_L.sum(), *counts_L]
             for client, parts in enumerate(zip(self.train_KL, self.test_KL, strict=True))
@@ -66,7 +67,7 @@ class Blueprint:
 def count_classes(
     held_K: Sequence[tuple[ClassLabels, ClassLabels]], server_labels: ClassLabels, classes: Sequence[str]
 ) -> Blueprint:
-    """Count the classes that each client has for training and for tests, and those of the server."""
+    """Count the images of each class that clients have for training and tests, and the server's."""
 
     def counts_L(labels: ClassLabels) -> NDArray[np.int64]:
         return np.bincount(labels, minlength=len(classes))
@@ -95,6 +96,7 @@ def read_blueprint(path: Path) -> Blueprint:
     except (OSError, ValueError, OverflowError, IndexError, KeyError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as a blueprint csv file: {error}") from error
     classes = tuple(header[len(COLUMNS) :])
+    # The first number of each row is its total, which the file repeats and the counts must match.
     totals_R, counts_RL = counts_RL[:, 0], counts_RL[:, 1:]
     if (
         header[: len(COLUMNS)] != COLUMNS
@@ -112,9 +114,12 @@ def read_blueprint(path: Path) -> Blueprint:
 
 
 def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Sequence[str]) -> TextTable:
-    """Return the number of images per class in every client's training and test set, by hidden group.
+    """Build a table of the images per class in every client's training and test set, ordered by hidden group.
 
-    `names_K` is what the group of each client is called.
+    Args:
+        blueprint: the counts.
+        groups_K: hidden group of each client.
+        names_K: name of the group of each client.
     """
     headings = ("client", "group", "set", "images", *blueprint.classes)
     rows: list[list[str]] = []
@@ -130,4 +135,5 @@ def class_count_table(blueprint: Blueprint, groups_K: Sequence[int], names_K: Se
 
 
 def _counts(counts_L: NDArray[np.int64]) -> list[str]:
+    """Format a row's total and counts; a class without images is a dot, so that gaps are visible."""
     return [str(counts_L.sum()), *(str(count) if count else "·" for count in counts_L)]

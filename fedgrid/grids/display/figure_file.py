@@ -1,4 +1,4 @@
-"""The file of `--figure`."""
+"""Write the figure of `--figure`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ FORMATS = (".pdf", ".png", ".svg")
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file whose name says no format of figures.
+    """Check that a file's suffix is one of `FORMATS`.
 
     Raises:
         ConfigError: it is none of `FORMATS`.
@@ -23,7 +23,11 @@ def check_format(path: Path) -> None:
 
 
 def draw(path: Path, figure: "Callable[[], Figure]") -> None:
-    """Write a figure to a file.
+    """Draw a figure and write it to a file.
+
+    Args:
+        path: the file; its suffix decides the format.
+        figure: draws the figure; called after matplotlib is imported.
 
     Raises:
         DataError: the file cannot be written.

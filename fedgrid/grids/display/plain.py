@@ -1,4 +1,4 @@
-"""Text on the terminal is shown as it is: names, titles, errors and paths are not markup."""
+"""Print text on the terminal literally: names, titles, errors and paths are not markup."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ class PlainConsole(Console):
     """
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return a string as text, in a table's cell too."""
+        """Convert a string to text without interpreting markup or emoji codes, in table cells too."""
         return super().render_str(text, **{**options, "markup": False, "emoji": False})
 
 
 def print_plain(console: Console, text: str = "") -> None:
-    """Print text as it is, without secrets; long paths are not wrapped."""
+    """Print text literally and without secrets; long lines are not wrapped, so that a path can be copied."""
     console.print(redacted(text), soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 

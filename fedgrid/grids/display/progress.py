@@ -1,4 +1,4 @@
-"""Progress of a grid as it runs: a live table on a terminal, lines in a log, JSON for programs."""
+"""Show the progress of a running grid: a live table on a terminal, lines in a log, JSON for programs."""
 
 import json
 import sys
@@ -20,18 +20,19 @@ from fedgrid.grids.results.axes import name_of
 from fedgrid.tracking.scoring.run import Run
 
 NUMBERS_WIDTH = 64
-"""Columns of a narrow bar and the numbers beside it, right of a run's name."""
+"""Columns that a narrow bar and the numbers to its right need; what is left is for the run's name."""
 ROOMY = 106
-"""From this many columns on, bars are twice as long."""
+"""Width of the terminal from which bars are twice as long."""
 
 STOPPING = "stopping after the rounds under way; Ctrl-C again stops at once"
+"""Line that is shown after the first Ctrl-C."""
 
 
 class View:
-    """Shows the user what happens in a launch, within a `with`."""
+    """Shows what happens in a launch, within a `with`; subclasses differ in the form."""
 
     shows_rounds = True
-    """Whether the scores of rounds are shown."""
+    """Whether scores of rounds are shown; if not, they are not even read."""
 
     def __enter__(self) -> Self:
         return self
@@ -40,11 +41,11 @@ class View:
         """Do nothing: there is no live view to end."""
 
     def tally(self, tally: Tally) -> None:
-        """Do nothing: every event has been shown."""
+        """Show the progress of the whole grid; called about once a second. Does nothing by default."""
 
 
 class Bars(View):
-    """A line for the whole grid and a bar for each run under way; finished runs are listed above."""
+    """Live view: a line for the whole grid and a bar for each run in progress, finished runs above."""
 
     def __init__(self, console: Console, runs: Sequence[RunConfig], varied: Sequence[str] = ()) -> None:
         self._progress = Progress(
@@ -75,12 +76,13 @@ class Bars(View):
         self._live.stop()
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
-        """Add a bar that says that the run's encoder comes first."""
+        """Add a bar which says that the run's encoder is trained first."""
         self.start(config, 0)
         self._progress.update(self._tasks[config.run_id], scores=f"encoder first: {encoder}")
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
         """Add the run's bar."""
+        # The bar of the encoder has no count of rounds; the run's own takes its place.
         if (preparing := self._tasks.pop(config.run_id, None)) is not None:
             self._progress.remove_task(preparing)
         self._tasks[config.run_id] = self._progress.add_task(
@@ -96,14 +98,14 @@ class Bars(View):
         self._end(config, "retry  ", "yellow", f" {self._name(config)}: {cause}")
 
     def finish(self, config: RunConfig, run: Run) -> None:
-        """List the run above, as finished or failed."""
+        """Print the run above the bars, as finished or failed."""
         if run.cause:
             self._end(config, "failed ", "red", f" {self._name(config)}: {run.cause}")
         else:
             self._end(config, "done   ", "green", f" {self._name(config)}  {_final(run)}")
 
     def stop(self, config: RunConfig) -> None:
-        """List the run above, as stopped."""
+        """Print the run above the bars, as stopped."""
         self._end(config, "stopped", "yellow", f" {self._name(config)}")
 
     def stopping(self) -> None:
@@ -115,6 +117,7 @@ class Bars(View):
         self._headline.update(text=Text(headline(tally)))
 
     def _end(self, config: RunConfig, mark: str, style: str, text: str) -> None:
+        """Remove the run's bar, if it has one, and print a line above the bars."""
         task = self._tasks.pop(config.run_id, None)
         if task is not None:
             self._progress.remove_task(task)
@@ -122,7 +125,7 @@ class Bars(View):
 
 
 class Lines(View):
-    """A line for each round, for logs; without `by_round` only for the start and the end of each run."""
+    """View for logs: a line for each round, or without `by_round` only for the start and end of each run."""
 
     def __init__(self, console: Console, varied: Sequence[str] = (), *, by_round: bool = True) -> None:
         self._console = console
@@ -130,7 +133,7 @@ class Lines(View):
         self.shows_rounds = by_round
 
     def prepare(self, config: RunConfig, encoder: str) -> None:
-        """Print that the run's encoder comes first."""
+        """Print that the run's encoder is trained first."""
         self._say(config, f": trains its encoder first, unless the storage has it ({encoder})")
 
     def start(self, config: RunConfig, rounds_done: int) -> None:
@@ -163,7 +166,11 @@ class Lines(View):
 
 
 class JsonLines(View):
-    """A JSON object on each line, for programs. Writes to what is standard output when it is created."""
+    """View for programs: one JSON object on each line.
+
+    It keeps the standard output of the moment when it is created: a launch redirects `sys.stdout` later,
+    because Ray prints there.
+    """
 
     def __init__(self, axes: Sequence[str] = ()) -> None:
         """Write to standard output; `axes` are the grid's further axes, which a `result` event has too."""
@@ -203,7 +210,7 @@ class JsonLines(View):
         self._write({"event": "search", **result})
 
     def event(self, name: str, **details: object) -> None:
-        """Print an event that is of no run."""
+        """Print an event that belongs to no single run."""
         self._write({"event": name, **details})
 
     def _print(self, event: str, config: RunConfig, **details: object) -> None:
@@ -214,7 +221,7 @@ class JsonLines(View):
 
 
 def headline(tally: Tally) -> str:
-    """Return the progress of a grid in one line."""
+    """Format the progress of a grid in one line: counts of runs, pace, time left."""
     counts = f"{tally.done} of {tally.total} runs done, {len(tally.running)} running, {tally.waiting} waiting"
     if tally.failed:
         counts += f", {tally.failed} failed"
@@ -226,7 +233,7 @@ def headline(tally: Tally) -> str:
 
 
 def work_done(tally: Tally) -> str:
-    """Return the work of a launch, as in `105 rounds, 41 of them computed, in 12 s`."""
+    """Describe the work of a launch, as in `105 rounds, 41 of them computed, in 12 s`."""
     computed = (
         f", {tally.rounds_computed:.0f} of them computed," if tally.rounds_computed < tally.rounds else ""
     )
@@ -235,7 +242,7 @@ def work_done(tally: Tally) -> str:
 
 
 def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[RunConfig], str]:
-    """Return a function that names a run by its algorithm and by what differs among `runs`."""
+    """Build a function that names a run by its algorithm and by what differs among `runs`."""
     seeds, scenarios = {run.seed for run in runs}, {run.scenario for run in runs}
 
     def name(run: RunConfig) -> str:
@@ -250,6 +257,7 @@ def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[R
 
 
 def _scores(numbers: Mapping[str, Any]) -> str:
+    """Format the scores that fit a line, without those that the run does not have."""
     shown = {
         "temperature": "temp. {:.3f}",
         "clusters": "clusters {}",
@@ -263,5 +271,6 @@ def _scores(numbers: Mapping[str, Any]) -> str:
 
 
 def _final(run: Run) -> str:
+    """Format a finished run's last scores, its time and why it stopped early, if it did."""
     stopped = f"  {run.stopped}" if run.stopped else ""
     return f"{_scores(run.scores)}  {duration(run.times['seconds'] or 0.0)}{stopped}"

@@ -1,4 +1,7 @@
-"""`fedgrid status` and `fedgrid stop`, for a grid that any process on any machine may be running."""
+"""Show the progress of grids for `fedgrid status`, and stop one for `fedgrid stop`.
+
+A grid may run in another process or on another machine: all that is shown is read from the storage.
+"""
 
 import json
 import time
@@ -26,14 +29,22 @@ from fedgrid.grids.results.grid_folder import SUPERSEDED, GridFolder, list_grids
 from fedgrid.grids.results.outcome import look, trust_times
 
 COUNTS = ("total", "done", "running", "waiting", "failed")
+"""Keys of the counts of runs in a grid's status."""
 WATCH_SECONDS = 2.0
-"""From one look to the next."""
+"""Seconds between two readings of the storage with `--watch`."""
 STOPPED = "stopped_early"
-"""How many runs a search has stopped early; they wait for nothing."""
+"""Key of the number of runs that a search has stopped early; they are done, although they have not finished.
+"""
 
 
 def show_status(name: str, storage: Storage, as_json: bool, console: Console) -> None:
-    """Show the progress of a grid.
+    """Print the progress of a grid.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+        as_json: whether a JSON object is printed in place of text.
+        console: where text is printed.
 
     Raises:
         ConfigError: if no grid of that name was launched in this storage.
@@ -46,7 +57,13 @@ def show_status(name: str, storage: Storage, as_json: bool, console: Console) ->
 
 
 def watch_status(name: str | None, storage: Storage, as_json: bool, console: Console) -> None:
-    """Show the progress of a grid anew, in place, as long as a driver runs it; at the end as `show_status`.
+    """Show the progress of a grid in place while a driver runs it; then print it as `show_status` does.
+
+    Args:
+        name: the grid; None if the user named none, which is an error.
+        storage: where it is.
+        as_json: whether the user wants JSON, which cannot be combined with watching.
+        console: a terminal.
 
     Raises:
         ConfigError: no grid is named, none of that name was launched, or the output is no terminal.
@@ -58,6 +75,8 @@ def watch_status(name: str | None, storage: Storage, as_json: bool, console: Con
         )
     with Live(console=console, transient=True, auto_refresh=False) as live:
         while (now := status(name, storage))["driver"] is not None:
+            # Printed into a text first: `Live` replaces one renderable in place, and the page consists of
+            # many prints.
             page = StringIO()
             _print(now, storage, PlainConsole(file=page, force_terminal=True, width=console.width))
             live.update(Text.from_ansi(page.getvalue()), refresh=True)
@@ -66,6 +85,7 @@ def watch_status(name: str | None, storage: Storage, as_json: bool, console: Con
 
 
 def _print(now: Mapping[str, Any], storage: Storage, console: Console) -> None:
+    """Print the status of a grid: state, runs in progress, damaged files, failures."""
     say = partial(print_plain, console)
     for line in state_lines(now, storage):
         say(line)
@@ -84,7 +104,7 @@ def _print(now: Mapping[str, Any], storage: Storage, console: Console) -> None:
 
 
 def state_lines(now: Mapping[str, Any], storage: Storage) -> list[str]:
-    """Return the first lines on a grid: whether it runs, its counts and pace, and its superseded runs."""
+    """Format the first lines about a grid: whether it runs, its counts and pace, its superseded runs."""
     counts = [f"{now[kind]} {kind}" for kind in COUNTS[1:]]
     # Only a search has such runs.
     counts += [f"{now[STOPPED]} stopped early"] if now[STOPPED] else []
@@ -93,7 +113,7 @@ def state_lines(now: Mapping[str, Any], storage: Storage) -> list[str]:
 
 
 def show_all(storage: Storage, as_json: bool, console: Console) -> None:
-    """Show the progress of every grid of a storage.
+    """Print the progress of every grid of a storage, a row for each.
 
     Raises:
         RunError: if the storage cannot be read.
@@ -114,7 +134,7 @@ def show_all(storage: Storage, as_json: bool, console: Console) -> None:
 
 
 def _brief(name: str, storage: Storage) -> dict[str, Any]:
-    """Return the counts and the state of a grid; one that cannot be read has only the cause."""
+    """Summarise a grid as counts and state; one that cannot be read has only the cause."""
     try:
         now = status(name, storage)
     except ConfigError as error:
@@ -124,13 +144,22 @@ def _brief(name: str, storage: Storage) -> dict[str, Any]:
 
 
 def status(name: str, storage: Storage) -> dict[str, Any]:
-    """Return the state of a grid: counts, runs under way, failures with their causes, pace."""
+    """Read the state of a grid: counts, runs in progress, failures with their causes, pace.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+
+    Raises:
+        ConfigError: no grid of that name was launched, or it is damaged.
+    """
     storage.pull_marks()
     grid = GridFolder(storage, name)
     stored = grid.read()
     runs = stored.runs
     driver = find_driver(storage, name)
     is_running = driver is not None
+    # What a driver that has died wrote last would claim that runs are in progress.
     progress = _read_progress(grid) if is_running else {}
     with trust_times(storage):
         looks = [(run, look(storage, run)) for run in runs]
@@ -141,6 +170,8 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
         if not now.is_finished and (failure := RunFolder(storage, run).failure())
     ]
     under_way = progress.get("running", [])
+    # A run that failed or is in progress again was not stopped for good, whatever the list of the search
+    # says.
     busy = {entry["run_id"] for entry in (*under_way, *failures)}
     stopped = {run.run_id for run, now in looks if not now.is_finished} - busy
     stopped &= grid.stopped_early()
@@ -166,7 +197,7 @@ def status(name: str, storage: Storage) -> dict[str, Any]:
 
 
 def _read_progress(grid: GridFolder) -> dict[str, Any]:
-    """Return what the grid's driver has written last; nothing, with a warning, if that cannot be read."""
+    """Read what the grid's driver wrote last; empty, with a warning, if that cannot be read."""
     try:
         return grid.read_progress() or {}
     except (DamagedFile, UnreadableFile) as error:
@@ -175,12 +206,13 @@ def _read_progress(grid: GridFolder) -> dict[str, Any]:
 
 
 def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
-    """Ask the driver of a grid to stop after the rounds under way.
+    """Request that the driver of a grid stops after the rounds in progress.
 
     Raises:
         ConfigError: if no driver is running it.
     """
     grid = GridFolder(storage, name)
+    # A misspelt name is reported as such, in place of "not running".
     grid.runs()
     driver = find_driver(storage, name)
     if driver is None:
@@ -192,7 +224,7 @@ def ask_to_stop(name: str, storage: Storage, console: Console) -> None:
 
 
 def _add_names(entries: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) -> list[dict[str, Any]]:
-    """Return what was found of some runs, with their further axes in their names."""
+    """Add the values of further axes to the names of runs, by which runs of one algorithm differ."""
     by_id = {run.run_id: run for run in runs} if entries else {}
     keys = naming_keys(runs) if entries else ()
     return [
@@ -202,12 +234,14 @@ def _add_names(entries: Sequence[Mapping[str, Any]], runs: Sequence[RunConfig]) 
 
 
 def _driver(now: Mapping[str, Any]) -> str:
+    """Describe where a grid runs, or whether it is finished."""
     if now["driver"] is None:
         return "finished" if now["done"] + now[STOPPED] == now["total"] else "not running"
     return f"running on {now['driver']}" + (", asked to stop" if now["stopping"] else "")
 
 
 def _pace(now: Mapping[str, Any]) -> str:
+    """Format rounds per second and time left; empty while no driver reports them."""
     if not now["rounds_per_second"]:
         return ""
     left = now["seconds_left"]

@@ -1,4 +1,4 @@
-"""What a command is doing while its user waits: one line on a terminal, in place, with a clock."""
+"""Show what a command is doing while its user waits: one line on a terminal, in place, with a clock."""
 
 from types import TracebackType
 from typing import Self
@@ -10,13 +10,19 @@ from fedgrid.grids.display.plain import print_plain
 
 
 class Steps:
-    """Shows the present step of a command, within a `with`; at the end its line is gone.
+    """Shows the present step of a command, within a `with`; at the end its line disappears.
 
-    On what is no terminal nothing is shown, or a line for each step.
+    Without a terminal nothing is shown, or a line for each step.
     """
 
     def __init__(self, console: Console, *, as_lines: bool = False, quiet: bool = False) -> None:
-        """Show steps on a console; `as_lines` also in a log, `quiet` nowhere, as with `--json`."""
+        """Create the display.
+
+        Args:
+            console: where steps are shown.
+            as_lines: whether each step is printed as a line if the console is no terminal.
+            quiet: whether nothing is shown at all, as with `--json`.
+        """
         self._console = console
         self._is_live = console.is_interactive and not quiet
         self._as_lines = as_lines and not self._is_live and not quiet
@@ -38,7 +44,7 @@ class Steps:
         self.pause()
 
     def say(self, text: str) -> None:
-        """Begin a step: the one before has ended."""
+        """Begin a step; it ends the one before."""
         self._text = text
         if self._as_lines:
             print_plain(self._console, f"{text} ...")
@@ -48,12 +54,12 @@ class Steps:
             self._progress.start()
 
     def count(self, done: int, total: int) -> None:
-        """Show how much of the step is done."""
+        """Show how much of the present step is done."""
         for task in self._progress.task_ids:
             self._progress.update(task, description=f"{self._text}: {done} of {total}")
 
     def pause(self) -> None:
-        """Remove the line, so that something else can be shown in its place; `say` brings it back."""
+        """Remove the line, so that something else can be shown in its place; `say` shows a new one."""
         if self._is_live:
             self._progress.stop()
             self._forget()

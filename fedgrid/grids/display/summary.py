@@ -1,4 +1,4 @@
-"""The summary at the end of a launch: results, failures, speed, and where the files are."""
+"""Print the summary at the end of a launch: results, failures, speed, and where the files are."""
 
 import csv
 from collections.abc import Sequence
@@ -35,8 +35,9 @@ from fedgrid.grids.results.runs import about, read_runs
 from fedgrid.tracking.scoring.run import FINISHED, TIMES, Run
 
 SUMMARY = "summary.csv"
+"""File in a grid's folder with the results table."""
 ROWS_SHOWN = 40
-"""Up to this many runs each has its own row."""
+"""Most runs that are printed with a row each; of more, only means."""
 
 GROUPS = (
     "ARI, AMI: clusters against hidden groups; 1 if equal, about 0 by chance.\n"
@@ -60,10 +61,18 @@ def show(
     tally: Tally | None,
     console: Console,
 ) -> None:
-    """Show the results of a grid's finished runs, its failures, and where the files are.
+    """Print the results of a grid's finished runs, its failures, and where the files are.
 
-    `where` has the lines that say where trackers show it. An algorithm has a row, its mean over the seeds of
-    a scenario; a run has one if there are few, of one seed.
+    Results are a row for each run if there are few runs with the same seed, otherwise a row for each
+    algorithm with means over the seeds of a scenario.
+
+    Args:
+        grid: the grid with all its runs.
+        storage: where its runs are.
+        where: lines that say where trackers show the grid.
+        failures: the runs that failed in this launch.
+        tally: counts of this launch; None if nothing was left to run.
+        console: where the summary is printed.
     """
 
     say = partial(print_plain, console)
@@ -79,6 +88,7 @@ def show(
             say(fill(line, 79))
         if any(run.has_hits for run in done):
             say(_times_line(done))
+        # Not every run of a grid adds noise; the epsilon of one without is meaningless.
         private = {run.run_id for run in grid.runs if EPSILON in own_columns(run)}
         if of_noise := [run for run in done if run.run_id in private]:
             say(_epsilons(of_noise))
@@ -89,6 +99,7 @@ def show(
         say()
     say(_counts(grid, len(done), len(failures), tally))
     folder = GridFolder(storage, grid.name)
+    # Runs given by the files of another grid may have no folder of their own.
     if folder.is_there and (old := folder.read().superseded):
         say(superseded_line(grid.name, len(old), storage))
     say(f"Written to {storage} (a folder a run: config.json, *.parquet)")
@@ -97,16 +108,17 @@ def show(
 
 
 def print_finished(runs: Sequence[RunConfig], storage: Storage, axes: Sequence[str] = ()) -> None:
-    """Print a `result` event for each of these runs, which were finished before this launch."""
+    """Print a `result` event for each run that was finished before this launch."""
     lines = JsonLines(axes)
     for config, run in zip(runs, read_runs(runs, storage), strict=True):
         lines.finish(config, run)
 
 
 def write_summary(runs: Sequence[RunConfig], grid: GridFolder) -> Path:
-    """Write `summary.csv` into a grid's folder: a row for each of its finished runs, as in the results table.
+    """Write `summary.csv` into a grid's folder: the results table, with a row for each finished run.
 
-    It has columns for the settings in which the runs differ, and names folders as in the storage.
+    Further columns are the settings in which the runs differ. Folders are named relative to the storage, so
+    that the file stays valid if the storage moves.
 
     Raises:
         RunError: it cannot be written.
@@ -129,6 +141,7 @@ def write_summary(runs: Sequence[RunConfig], grid: GridFolder) -> Path:
 
 
 def _show_scores(runs: Sequence[Run], storage: Storage, name: str, console: Console) -> None:
+    """Print results as rows of runs, means over seeds, or means over scenarios, whichever is short."""
     if len(runs) <= ROWS_SHOWN and len({run.seed for run in runs}) == 1:
         console.print(result_table(runs, console.width))
     elif len(runs) <= ROWS_SHOWN:
@@ -141,13 +154,13 @@ def _show_scores(runs: Sequence[Run], storage: Storage, name: str, console: Cons
 
 
 def _times_line(runs: Sequence[Run]) -> str:
-    """Return a sentence about the time of all runs together without the round cache."""
+    """Format the time of all runs together, with and without the round cache."""
     total, without = (duration(sum(run.times[name] or 0.0 for run in runs)) for name in TIMES[:2])
     return f"The runs' times add up to {total}; without the round cache (uncached) to {without}."
 
 
 def _epsilons(runs: Sequence[Run]) -> str:
-    """Return a sentence about the epsilons of runs with noise, each the largest of any of its clients."""
+    """Format the range of the epsilons of runs with noise; a run's is the largest of any of its clients."""
     epsilons = [run.table("rounds")[EPSILON][-1].as_py() for run in runs]
     deltas = ", ".join(dict.fromkeys(f"{run.value('privacy.delta'):g}" for run in runs))
     texts = dict.fromkeys("∞" if isinf(value) else f"{value:.3g}" for value in (min(epsilons), max(epsilons)))
@@ -156,6 +169,7 @@ def _epsilons(runs: Sequence[Run]) -> str:
 
 
 def _counts(grid: Grid, done: int, failed: int, tally: Tally | None) -> str:
+    """Format how many runs are finished and failed, the work of this launch and its pace."""
     if tally is None:
         return f"{done} of {len(grid.runs)} runs were already finished"
     failures = f", {failed} failed" if failed else ""

@@ -1,4 +1,4 @@
-"""The results of a grid as tables for the terminal, and numbers as people read them."""
+"""Build the tables of a grid's results for the terminal, and format durations, sizes and numbers."""
 
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
@@ -19,28 +19,32 @@ RESULT_COLUMNS = {
     "clustering_round": "clust\nround",
     **{score.name: score.heading for score in OF_ROUNDS if score.heading},
 }
-"""Score -> heading. Personalised: a cluster's model on its clients' own test sets; generalised: on the
-server's test set."""
+"""Score -> heading in the results table.
+
+Personalised scores are of a cluster's model on its clients' own test sets, generalised ones on the server's
+test set.
+"""
 OWN_COLUMNS = {score.name: score.heading for score in (*FAULTS, *DRIFT, *HELD_OUT) if score.heading}
-"""The same of scores that only runs with attackers, moved or held-out clients have."""
+"""Score -> heading for the scores that only runs with attackers, moved or held-out clients have."""
 OF_NUMBERS = {score.name: score.heading for score in PREDICTED if score.heading}
+"""Score -> heading for the scores of runs that predict numbers."""
 OF_CLASSES = frozenset(score.name for score in CLIENTS)
-"""What runs have that predict numbers, and what others have."""
+"""Scores of runs that predict classes, which make no sense for numbers."""
 SUMMARY_COLUMNS = {
     name: heading for name, heading in RESULT_COLUMNS.items() if name not in ("clustering_round", "clusters")
 }
-"""Scores of which a summary shows the mean."""
+"""Score -> heading for the scores whose mean a summary shows; a mean number of clusters would say little."""
 EXACTLY = "exactly_right"
-"""Score: whether the last partition is that of the hidden groups, None without several of these."""
+"""Score: whether the last partition is the hidden groups; None if there are not several groups."""
 
 WITH_UNCACHED = 92
-"""From this many columns on, the results have a column for a run's time without the round cache."""
+"""Width of the terminal from which the results have a column for a run's time without the round cache."""
 
 
 def columns_for(scores: Set[str], columns: Mapping[str, str] = RESULT_COLUMNS) -> dict[str, str]:
-    """Return score -> heading of `columns`, of runs with these scores.
+    """Select score -> heading from `columns` for runs that have these scores.
 
-    Where numbers are predicted, R2 stands in place of accuracy, F1 and what follows from them.
+    Where numbers are predicted, R2 replaces accuracy, F1 and what follows from them.
     """
     if not scores & OF_NUMBERS.keys():
         return dict(columns)
@@ -73,12 +77,17 @@ def roughly(hours: float) -> str:
 
 
 def readable_size(count: int) -> str:
-    """Return a number of bytes with a decimal unit: 0 B, 41.3 MB, 120.0 GB."""
+    """Format a number of bytes with a decimal unit: 0 B, 41.3 MB, 120.0 GB."""
     return ByteSize(count).human_readable(decimal=True, separator=" ")
 
 
 def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the columns of the results table for one run, by name; `axes` are the grid's further axes."""
+    """Build a run's row of the results table, column -> value.
+
+    Args:
+        run: the run.
+        axes: the grid's further axes, each of which becomes a column; default: none.
+    """
     return {
         "run": run.folder.name.removesuffix(f"-{run.run_id}"),
         "run_id": run.run_id,
@@ -96,12 +105,12 @@ def result_row(run: Run, axes: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def describe_setting(run: Run) -> str:
-    """Return what sets a run's scenario apart, empty if nothing does: `, split.majority 0.5`."""
+    """Describe the axis values that set a run's scenario apart, as in `, split.majority 0.5`."""
     return "".join(f", {axis} {value}" for axis, value in run.setting)
 
 
 def result_table(runs: Sequence[Run], width: int) -> Group:
-    """Return the results of a grid: a table for each scenario and seed, a row for each run, 80 columns wide.
+    """Build a table for each scenario and seed, with a row for each run, 80 columns wide.
 
     With a few more columns, and if any round was a cache hit, a row also has the time without the cache.
     """
@@ -113,6 +122,7 @@ def result_table(runs: Sequence[Run], width: int) -> Group:
 
 
 def _section_table(name: str, runs: Sequence[Run], *, uncached: bool) -> TextTable:
+    """Build the table of one scenario and seed."""
     scores = {score for run in runs for score in run.scores}
     own = {key: name for key, name in OWN_COLUMNS.items() if key in scores}
     columns = {**columns_for(scores), **own}
@@ -126,11 +136,15 @@ def _section_table(name: str, runs: Sequence[Run], *, uncached: bool) -> TextTab
 
 
 def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return a row for each data set, setting and algorithm: number of runs, of exact ones, mean scores.
+    """Build a row for each data set, setting and algorithm: number of runs, of exact ones, mean scores.
 
     Only runs `with_groups` can be exact: their data have several hidden groups. A mean is over the runs that
     have the score; None if no run has it. `spread` has the standard deviations of these means over seeds, as
     `spread_over_seeds`.
+
+    A run counts among `with_groups`, and can be exact, only if its data have several hidden groups. A mean is
+    over the runs that have the score, None if none has it. `spread` has the standard deviations of these
+    means over seeds, as in `spread_over_seeds`.
     """
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     columns = columns_for({score for run in runs for score in run.scores}, SUMMARY_COLUMNS)
@@ -160,7 +174,7 @@ def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def seeds_table(runs: Sequence[Run]) -> Group:
-    """Return a table for each scenario, with the mean over its seeds for each algorithm."""
+    """Build a table for each scenario, with the mean over its seeds for each algorithm."""
     sections: dict[str, list[Run]] = {}
     for run in runs:
         sections.setdefault(f"{run.place}{describe_setting(run)}", []).append(run)
@@ -168,13 +182,14 @@ def seeds_table(runs: Sequence[Run]) -> Group:
 
 
 def _scenario_table(name: str, rows: Sequence[Mapping[str, Any]]) -> TextTable:
+    """Build the table of one scenario, titled with its seeds."""
     seeds = {row["algorithm"]: row["seeds"] for row in rows}
     spread = f", mean ± standard deviation over {seed_words(seeds)}" if max(seeds.values()) > 1 else ""
     return _rows_table(f"Final round, {name}{spread}", rows, datasets=False)
 
 
 def summary_table(rows: Sequence[Mapping[str, Any]]) -> Group:
-    """Return the rows of `summary_rows` for the terminal: a table for each setting, whose axes it shows."""
+    """Build a table of means over scenarios and seeds for each setting, from the rows of `summary_rows`."""
     seeds = {row["algorithm"]: row["seeds"] for row in rows}
     spread = f"{seed_words(seeds)}, ± standard deviation over seeds" if max(seeds.values()) > 1 else "seeds"
     tables: dict[str, list[Mapping[str, Any]]] = {}
@@ -185,6 +200,7 @@ def summary_table(rows: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], *, datasets: bool) -> TextTable:
+    """Build a table from rows of means; with `datasets`, a line separates the data sets."""
     columns = columns_for(rows[0].keys(), SUMMARY_COLUMNS)
     names = ["data set", "algo-\nrithm"] if datasets else ["algo-\nrithm"]
     headings = [*names, "exact", *columns.values()]
@@ -199,22 +215,23 @@ def _rows_table(title: str, rows: Sequence[Mapping[str, Any]], *, datasets: bool
 
 
 def failure_table(runs: Sequence[Run]) -> TextTable:
-    """Return the runs that failed and why."""
+    """Build the table of failed runs with the causes."""
     return TextTable(("run", "cause"), [(run.folder.name, run.cause) for run in runs], "Failed")
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
+    """Compute the mean of the values that are there; None if none is."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) / len(numbers) if numbers else None
 
 
 def _spread(value: float | None) -> str:
-    """Return a standard deviation, no wider than the mean it is written below; empty if there is none."""
+    """Format a standard deviation as a line below its mean, no wider than that; empty for None."""
     return "" if value is None else f"\n±{value:.3f}".replace("±0.", "±.")
 
 
 def cell(value: Any) -> str:
-    """Return a value as it stands in a table."""
+    """Format a value for a table: a dash for None, three decimals for small numbers, none for large ones."""
     if value is None:
         return NONE
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The progress of a grid: runs done, running and waiting, rounds per second, time left."""
+"""Count the progress of a grid: runs done, running and waiting, rounds per second, time left."""
 
 import time
 from collections import Counter
@@ -10,7 +10,7 @@ from fedgrid.grids.results.times import computed_share
 
 
 class Tally:
-    """Counts runs and rounds. Its memory does not grow with the number of finished runs."""
+    """Counts of runs and rounds of a launch. Its memory does not grow with the number of finished runs."""
 
     def __init__(
         self,
@@ -19,15 +19,23 @@ class Tally:
         finished_before: int = 0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Count `runs`, which have `rounds_done` (run id -> rounds) already, and those finished before."""
+        """Count the runs of a launch.
+
+        Args:
+            runs: runs that are not finished.
+            rounds_done: run id -> rounds that are stored already; runs without a round may be left out.
+            finished_before: number of runs of the grid that were finished before; default 0.
+            now: clock in seconds.
+        """
         self.total = self.done = self.finished_before = 0
         self.failed = 0
         self.rounds = 0
-        """Rounds of this launch."""
+        """Rounds done in this launch, computed or from the cache."""
         self.rounds_computed = 0.0
-        """Of these, the rounds that were not cache hits; a partial hit counts by the share of its clients."""
+        """Rounds of this launch that were not cache hits; a partial hit counts by the share of clients it
+        lacked."""
         self.rounds_taken = 0
-        """Rounds with which runs have started, of finished runs with fewer rounds."""
+        """Rounds that runs reused from finished runs that differ only in having fewer rounds."""
         self._client_seconds = 0.0
         self._at_once = 0
         self.running: dict[str, tuple[RunConfig, int]] = {}
@@ -35,7 +43,7 @@ class Tally:
         self._start: float | None = None
         self._rounds_left = Counter[str]()
         self._stored: dict[str, int] = {}
-        """Run id -> rounds that it has already, of those that have not started in this launch."""
+        """Run id -> rounds stored, for runs that have not started in this launch."""
         self._seconds = Counter[str]()
         self._rounds = Counter[str]()
         self.add(runs, rounds_done, finished_before)
@@ -43,7 +51,7 @@ class Tally:
     def add(
         self, runs: Sequence[RunConfig], rounds_done: Mapping[str, int], finished_before: int = 0
     ) -> None:
-        """Count more runs; arguments as in the constructor."""
+        """Count more runs; arguments as for the constructor."""
         self.total += finished_before + len(runs)
         self.done += finished_before
         self.finished_before += finished_before
@@ -54,12 +62,12 @@ class Tally:
 
     @property
     def waiting(self) -> int:
-        """Runs that have not started in this launch."""
+        """Number of runs that have not started in this launch, or have stopped."""
         return self.total - self.done - self.failed - len(self.running)
 
     @property
     def seconds(self) -> float:
-        """Seconds since the first run of this launch started."""
+        """Seconds since the first run of this launch started; 0 before."""
         return 0.0 if self._start is None else self._now() - self._start
 
     @property
@@ -78,24 +86,34 @@ class Tally:
         if not self._seconds.total():
             return None
         overall = self._seconds.total() / self.rounds
+        # Data sets differ in the time of a round by orders of magnitude, so each is extrapolated by its own
+        # mean.
         work = sum(
             left * (self._seconds[name] / self._rounds[name] if self._rounds[name] else overall)
             for name, left in self._rounds_left.items()
         )
+        # `work` adds up the rounds' own times. Runs side by side need less of the clock: it is scaled by the
+        # launch so far.
         return work * self.seconds / self._seconds.total()
 
     @property
     def share_outside_clients(self) -> float | None:
-        """Share of the launch's time, over concurrent runs, that is not spent on training and testing models.
+        """Share of the launch's time, over concurrent runs, that is not spent on training or testing models.
 
-        It includes waiting for a round that another run computes, and reading the round cache.
+        It includes waiting for a round that another run computes, and reading the round cache. None before
+        the first round.
         """
         if not self.rounds:
             return None
         return 1 - self._client_seconds / (self.seconds * self._at_once)
 
     def start(self, config: RunConfig, rounds_done: int) -> int:
-        """Count a run that starts, or resumes; return how many of the rounds that it had are done again."""
+        """Count a run that starts or resumes.
+
+        Returns:
+            Number of stored rounds that are done again, because a file of theirs was damaged.
+        """
+        # Negative if the run starts further than what it had stored, with rounds of a finished, shorter run.
         again = self._stored.pop(config.run_id, rounds_done) - rounds_done
         self._rounds_left[config.dataset] += again
         self.rounds_taken += max(0, -again)
@@ -116,13 +134,14 @@ class Tally:
         self._rounds_left[config.dataset] -= 1
 
     def finish(self, config: RunConfig) -> None:
-        """Count a run that is finished."""
+        """Count a run that has finished."""
         _, rounds_done = self.running.pop(config.run_id, (config, config.training.rounds))
+        # A run that stops early by its own rule leaves rounds that nobody will do.
         self._rounds_left[config.dataset] -= config.training.rounds - rounds_done
         self.done += 1
 
     def leave(self, config: RunConfig) -> None:
-        """Count a run that has stopped before its end: it waits again."""
+        """Count a run that has stopped before its end: it is waiting again."""
         self.running.pop(config.run_id, None)
 
     def fail(self, config: RunConfig) -> None:
@@ -132,7 +151,7 @@ class Tally:
         self.failed += 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the progress that `fedgrid status` shows of a running grid."""
+        """Convert the counts to the progress that `fedgrid status` shows of a running grid."""
         left = self.seconds_left
         return {
             "total": self.total,

@@ -1,4 +1,4 @@
-"""Rows as text for the terminal: one way to print a table, and one to print keys with their values."""
+"""Print rows as text on the terminal: tables that fit its width, and keys with their values."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,39 +14,41 @@ from fedgrid.grids.display.plain import print_plain
 from fedgrid.tracking.tables.table import Table
 
 GAP, NARROW_GAP = 2, 1
-"""Spaces between columns; the second where a table fits the terminal with it alone."""
+"""Spaces between columns; the narrow gap is used where a table fits the terminal only with it."""
 LEAST_HEADING = 14
-"""Width to which headings are wrapped if the table is too wide, unless a cell is wider."""
+"""Width to which headings are wrapped if the table is too wide, unless a cell of the column is wider."""
 LEAST_TEXT, LEAST_NAME = 20, 9
-"""Width to which a column of text, and the first one, are narrowed if the table is too wide."""
+"""Least width of a column of text, and of the first column, when a table is narrowed."""
 CAPTION = 100
-"""Width of the caption's lines at most."""
+"""Most characters of a caption's line."""
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table that a console prints: in parts, one below the other, if it is wider than the terminal.
+    """A table that fits itself to the console: its text columns are wrapped, then it is cut into parts.
 
-    Before it has parts, its columns of text are wrapped. Printed with `soft_wrap`, it has any width.
+    Parts stand one below the other. Printed with `soft_wrap`, the table has any width and none of this
+    happens.
     """
 
     headings: Sequence[str]
-    """One a column; it may have line breaks."""
+    """Heading of each column; it may have line breaks."""
     rows: Sequence[Sequence[str | Text]]
-    """A cell a column; a row without cells is a line across, one of a single cell heads a section."""
+    """A cell for each column; a row without cells is a line across, a row of a single cell heads a section.
+    """
     title: str = ""
-    """Printed above; the headings are underlined then."""
+    """Printed above; the headings are underlined then. Default: none."""
     numbers: Collection[int] = ()
-    """Places of the columns that are aligned on the right, and not wrapped."""
+    """Indices of the columns that are aligned on the right and never wrapped; default: none."""
     groups: Sequence[str] = ()
-    """A heading a column, printed once above neighbours that share it; none if it is empty."""
+    """Heading above each column, printed once above neighbours that share it; default: no such line."""
     names: int = 1
-    """Number of first columns that every part repeats."""
+    """Number of first columns that every part repeats; default 1."""
     caption: str = ""
-    """Printed below."""
+    """Printed below; default: none."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Yield the lines."""
+        """Yield the lines of the table; called by rich when the table is printed."""
         limit = maxsize if options.no_wrap else options.max_width
         if self.title:
             yield Text(self.title, "bold")
@@ -56,6 +58,7 @@ class TextTable:
             max((cell_len(line) for cell in cells for line in _plain(cell).split("\n")), default=0)
             for cells in columns
         ]
+        # First with headings as they are; they are wrapped only if the table is too wide then.
         for least in (limit, LEAST_HEADING):
             headings = [
                 _wrap(heading, max(width, least), break_long_words=False)
@@ -76,10 +79,13 @@ class TextTable:
             yield from map(Text, wrap(self.caption, min(limit, CAPTION)))
 
     def _fit(self, widths: list[int], limit: int) -> tuple[list[int], int]:
-        """Return the widths of columns and the space between them: with one part, if that can be."""
+        """Compute the columns' widths and the gap, so that the table has one part if possible."""
         texts = [place for place in range(len(widths)) if place not in self.numbers]
         names = dict.fromkeys([place for place in texts if place < self.names], LEAST_NAME)
         others = dict.fromkeys([place for place in texts if place >= self.names], LEAST_TEXT)
+        # 1. Narrow the text columns, the widest first. 2. If that does not suffice, narrow the gaps and the
+        # names too. 3. If nothing suffices, the table is cut into parts, and each column may be as wide as a
+        # part has room.
         for gap, floors in ((GAP, others), (NARROW_GAP, others | names)):
             fitted = list(widths)
             while (excess := sum(fitted) + gap * (len(fitted) - 1) - limit) > 0:
@@ -92,7 +98,7 @@ class TextTable:
         return [min(width, max(LEAST_TEXT, limit - widths[0] - GAP)) for width in widths], GAP
 
     def _parts(self, widths: Sequence[int], gap: int, limit: int) -> Iterator[list[int]]:
-        """Yield the places of the columns of each part, those of a group together if they fit."""
+        """Yield the indices of the columns of each part; columns of a group stay together if they fit."""
 
         def fits(places: Sequence[int]) -> bool:
             return sum(widths[place] + gap for place in places) - gap <= limit
@@ -109,11 +115,13 @@ class TextTable:
         yield part
 
     def _group(self, place: int) -> str:
+        """Find the group heading of a column."""
         return self.groups[place] if self.groups else ""
 
     def _part(
         self, places: Sequence[int], headings: Sequence[list[str]], widths: Sequence[int], gap: int
     ) -> Iterator[Text]:
+        """Yield the lines of a part: group headings, headings, rows."""
         shown = [widths[place] for place in places]
         are_numbers = [place in self.numbers for place in places]
         across = Text("─" * (sum(shown) + gap * (len(shown) - 1)))
@@ -141,10 +149,11 @@ class TextTable:
 
 
 def page_table(table: Table) -> TextTable:
-    """Return a table of a report; its cells have room for a note if one of the column has any."""
+    """Build the table for the terminal from a table of a report; a column with notes gets room for them."""
     columns = []
     for place in range(len(table.columns)):
         notes = [", ".join(row.cells[place].notes) for row in table.rows]
+        # Notes are padded to one width within a column, so that the numbers before them stay aligned.
         room = max(map(len, notes), default=0)
         columns.append(
             [
@@ -172,18 +181,19 @@ def page_table(table: Table) -> TextTable:
 
 
 def print_pairs(console: Console, pairs: Mapping[str, str], indent: str = "") -> None:
-    """Print keys with their values, a line each, the values below one another."""
+    """Print keys with their values, one pair on each line, with the values aligned."""
     width = max(map(len, pairs), default=0)
     for key, value in pairs.items():
         print_plain(console, f"{indent}{key:<{width}}  {value}")
 
 
 def _plain(cell: str | Text) -> str:
+    """Convert a cell to a string without styles."""
     return cell if isinstance(cell, str) else cell.plain
 
 
 def _wrap(text: str, width: int, *, break_long_words: bool = True) -> list[str]:
-    """Return a text in lines of at most `width`."""
+    """Break a text into lines of at most `width`."""
     lines = []
     for line in text.split("\n"):
         is_long = cell_len(line) > width
@@ -199,7 +209,7 @@ def _stack(
     *,
     at_bottom: bool = False,
 ) -> Iterator[str]:
-    """Yield the lines of cells side by side; one of fewer lines begins at the top, or ends at the bottom."""
+    """Yield the lines of cells side by side; short ones begin at the top, or end at the bottom."""
     height = max(map(len, cells), default=0)
     for number in range(height):
         parts = []
@@ -212,7 +222,7 @@ def _stack(
 
 
 def _styled(line: str, cells: Sequence[str | Text], widths: Sequence[int], gap: int) -> Text:
-    """Return a line of a row with the styles of its cells."""
+    """Apply the styles of a row's cells to one of its lines."""
     text = Text(line, no_wrap=True, overflow="ignore")
     start = 0
     for cell, width in zip(cells, widths, strict=True):
