@@ -1,4 +1,4 @@
-"""Where the runs of a launch are done: on Ray, as Tune trials, or one after another in this process."""
+"""Execute the runs of a launch: on Ray, as Tune trials, or one after another in this process."""
 
 from __future__ import annotations
 
@@ -31,26 +31,39 @@ if TYPE_CHECKING:
 
 
 class Executor:
-    """Does runs, in the order that is best for it."""
+    """Executes runs, in the order that is best for it."""
 
     @contextmanager
     def started(self, steps: Steps) -> Iterator[None]:
-        """Start what the runs need, for the block of a `with`; `steps` says so."""
+        """Start what the runs need, for the block of a `with`.
+
+        Called once a launch, with the storage's lease already acquired; `steps` shows what is being started.
+        """
         yield
 
     def place(self, runs: Sequence[RunConfig]) -> None:
-        """Decide what each of the runs reserves, before the first of them starts.
+        """Decide what each of the runs reserves.
+
+        Called before the first of them starts, and again when a grid grows.
 
         Raises:
             ConfigError: one can never fit.
         """
 
     def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
-        """Do runs of a grid that have been placed, to their ends or until the launch is stopped."""
+        """Execute runs of a grid that have been placed, to their ends or until the launch is stopped.
+
+        Called after `place`, once for a grid and once more for each grid that it grows to.
+
+        Args:
+            grid: the grid of the runs.
+            runs: runs that are not finished.
+            watch: gets the events of all runs.
+        """
         raise NotImplementedError
 
     def check(self) -> None:
-        """Check that a run can still start.
+        """Check that a run can still start; called when none has been in progress for a minute.
 
         Raises:
             RunError: none can.
@@ -58,13 +71,13 @@ class Executor:
 
 
 class InProcess(Executor):
-    """This process, without Ray: nothing is needed, and any run fits. For debuggers and profilers."""
+    """Executes runs in this process, without Ray, for debuggers and profilers: any run fits."""
 
     def __init__(self, options: LaunchOptions, clock: Clock = CLOCK) -> None:
         self._options, self._clock = options, clock
 
     def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
-        """Do the runs one after another; one that fails is retried after a pause, unless it would fail again.
+        """Execute runs one after another; retry one that fails after a pause, unless it would fail again.
 
         Raises:
             RunError: what `watch` raises, for instance if another driver has taken over the storage.
@@ -87,6 +100,7 @@ class InProcess(Executor):
                 return
 
     def _run_with_retries(self, config: RunConfig, session: Session, watch: Watch, until: int | None) -> None:
+        """Execute one run, up to the number of retries more often if it fails."""
         retries = self._options.retries
         for attempt in range(1, retries + 2):
             events = run_to_end(session, config, watch.storage, lambda: watch.stopping, until)
@@ -101,10 +115,10 @@ class InProcess(Executor):
 
 
 class OnRay(Executor):
-    """A Ray cluster, or one on this machine alone."""
+    """Executes runs on a Ray cluster, or on a Ray of this machine alone."""
 
     def __init__(self, todo: Sequence[RunConfig], options: LaunchOptions) -> None:
-        """Refuse runs that can never fit, before Ray is started, if the cluster's nodes are known.
+        """Refuse runs that can never fit before Ray is started, if the cluster's nodes are known by then.
 
         Raises:
             ConfigError: one can never fit.
@@ -114,6 +128,8 @@ class OnRay(Executor):
         self._shares_rounds = options.cache is not None
         nodes = known_nodes(options.request)
         if nodes is not None:
+            # Only for its errors: the user learns in a second, rather than after Ray has started, that a run
+            # cannot fit. The placements that count are computed when the nodes are known for certain.
             self._placements(todo, nodes, options.request)
 
     @contextmanager
@@ -140,11 +156,12 @@ class OnRay(Executor):
         self._places = self._placements(runs, nodes, request)
 
     def run(self, grid: Grid, runs: Sequence[RunConfig], watch: Watch) -> None:
-        """Do as many runs side by side as fit."""
+        """Execute as many runs side by side as fit."""
         # Importing Ray Tune takes a second.
         from fedgrid.grids.execution.server_trainable import LaunchContext
         from fedgrid.grids.execution.tune import run_trials
 
+        # The order matters only if runs share rounds: those that can reuse rounds of another start after it.
         side_by_side = most_at_once(self._places.values(), cluster_nodes()) if self._shares_rounds else 1
         runs = sort_runs(runs, max(1, side_by_side))
         context = LaunchContext(
@@ -163,6 +180,7 @@ class OnRay(Executor):
     def _placements(
         self, runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request
     ) -> Mapping[int, Placement]:
+        """Compute the placement for each number of clients among the runs."""
         return placements(runs, nodes, request, num_to_place(runs, by_shared_prefix=self._shares_rounds))
 
     def check(self) -> None:
@@ -180,11 +198,15 @@ class OnRay(Executor):
 
 
 def _once_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunEvent]:
-    """Yield events; that of a round once it is on disk, which it gets while the next ones train."""
+    """Yield events, each `RoundDone` only once its round is on disk, which happens while the next ones train.
+
+    If the iterator fails, the rounds whose writes succeeded are still yielded before the error is raised.
+    """
     held: deque[tuple[RunEvent, Future[None] | None]] = deque()
     try:
         for event in events:
             held.append((event, session.round_write() if isinstance(event, RoundDone) else None))
+            # In order: an event never overtakes the round before it.
             while held and _is_written(held[0][1]):
                 yield held.popleft()[0]
     except Exception:
@@ -193,11 +215,15 @@ def _once_on_disk(events: Iterator[RunEvent], session: Session) -> Iterator[RunE
 
 
 def _is_written(write: Future[None] | None) -> bool:
+    """Check whether a write has ended without an error."""
     return write is None or (write.done() and write.exception() is None)
 
 
 def _run_once(config: RunConfig, events: Iterator[RunEvent], watch: Watch) -> Exception | None:
-    """Run one run to its end; return its error if it fails, else None. An error of `watch` is no failure."""
+    """Execute one run to its end, and return its error if it fails, else None.
+
+    An error of `watch` is no failure of the run: it is raised.
+    """
     while True:
         try:
             event = next(events, None)

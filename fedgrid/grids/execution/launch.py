@@ -1,4 +1,4 @@
-"""One launch of a grid: checks, lease, Ray and trackers, the runs that are not finished, and shutdown."""
+"""Launch a grid: check it, acquire the lease, start Ray and trackers, execute unfinished runs, shut down."""
 
 from __future__ import annotations
 
@@ -51,19 +51,34 @@ def launch(
     console: Console,
     then: Iterable[Grid] = (),
 ) -> LaunchResult:
-    """Run `todo`, and tell the trackers which of `done` they lack; with nothing to do, nothing is started.
+    """Execute the runs `todo` of a grid, and log to the trackers what they lack of `done`.
 
     A grid that other grids have finished is written down all the same, for `status` and `report`.
 
+    With nothing to do, nothing is started. A grid whose runs other grids have finished is stored all the
+    same, for `status` and `report`.
+
     Args:
-        then: the grids that this one grows to. Each has more runs than the one before, or lets more of its
-            runs go on. The next one is asked for once the runs of the last one have finished or failed.
+        grid: the grid with all its runs.
+        todo: the runs to execute.
+        done: the runs that are finished already.
+        storage: where the grid is stored.
+        options: how it is launched.
+        trackers: where it is logged.
+        console: where progress is shown.
+        then: the grids that this one grows to; default: none. Each has more runs than the one before, or lets
+            more of its runs continue. The next one is requested from the iterator once the runs of the last
+            one have finished or failed.
+
+    Returns:
+        The failures and counts of the launch.
 
     Raises:
         ConfigError, DataError: for wrong settings, missing data, or a run that can never fit on the cluster;
             nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
+    # Everything that can refuse the launch comes before anything is started or written.
     check_stored(todo, done, storage, options)
     if todo:
         storage.check_writable()
@@ -79,16 +94,21 @@ def launch(
     with ExitStack() as stack:
         # Ray prints messages of its own, until it has shut down.
         stack.enter_context(redirect_stdout(sys.stderr) if options.as_json else nullcontext())
+        # The order of the stack is the order of the shutdown, reversed: the view closes first, then trackers
+        # end, Ray shuts down, and the lease is released last, when nothing of this launch can write any more.
         lease = stack.enter_context(Lease(storage, grid.name, keys, warn))
         stack.enter_context(trackers.own_processes())
         steps = stack.enter_context(options.steps(console, as_lines=True))
         stack.enter_context(executor.started(steps))
+        # Before `_begin`: a run that can never fit on the cluster must leave the grid's folder as it was.
         executor.place(todo)
         _begin(grid, storage, lease)
         if options.fresh:
             _forget(grid, todo, storage, lease, cached=cached)
         stack.enter_context(trackers.following(grid.runs, todo if options.fresh else ()))
         watch: Watch | None = None
+        # From here on runs are in progress, so a storage that does not respond is retried for minutes;
+        # before, that was soon an error. `watch` does not exist yet, hence the closure.
         storage = storage.patient(warn, lambda: watch is not None and watch.stopping)
         stack.enter_context(_between(view, steps))
         folder = GridFolder(storage, grid.name)
@@ -110,7 +130,7 @@ def launch(
 
 
 def _check_runs(todo: Sequence[RunConfig], options: LaunchOptions, console: Console) -> None:
-    """Check data and splits of runs, and warn of what may surprise in them."""
+    """Check the data and splits of runs, and warn of what may surprise in them."""
     for line in group_notes(todo, options.data_dir):
         warn(line)
     with options.steps(console) as steps:
@@ -122,8 +142,10 @@ def _check_runs(todo: Sequence[RunConfig], options: LaunchOptions, console: Cons
 def _run_and_grow(
     grid: Grid, todo: Sequence[RunConfig], then: Iterable[Grid], executor: Executor, watch: Watch
 ) -> None:
-    """Do the runs of a grid, and of those that it grows to."""
+    """Execute the runs of a grid, and of the grids that it grows to."""
     if watch.retention is not None:
+        # States that earlier launches left are evicted first, so that they do not take the room of new
+        # entries.
         watch.retention.begin()
     executor.run(grid, todo, watch)
     growth = iter(then)
@@ -135,13 +157,15 @@ def _run_and_grow(
 
 
 def _grow(grid: Grid, grown: Grid, executor: Executor, watch: Watch) -> None:
-    """Do the runs that `grown` has and `grid` has not, or that may go on in it."""
+    """Execute the runs that `grown` adds to `grid`, or that may continue in it, except those that failed."""
     failed = {failure.run_id for failure in watch.failures}
     left = unfinished(grown.runs, watch.storage, grown.until)
     todo = [run for run in left if run.run_id not in failed]
     keys = make_launch_keys(grown.runs, todo, cached=watch.retention is not None)
+    # The lease first: from here on no other driver may start these runs.
     watch.lease.replace_keys(keys)
     watch.folder.keep(grown.runs, grown.text, grown.source, grown.requested)
+    # Runs that continue are counted already.
     _count_new(grid, grown, watch.storage, watch.tally)
     if todo:
         executor.place(todo)
@@ -149,24 +173,28 @@ def _grow(grid: Grid, grown: Grid, executor: Executor, watch: Watch) -> None:
 
 
 def _begin(grid: Grid, storage: Storage, lease: Lease) -> None:
-    """Write the grid's folder, and clean up what killed drivers left; first, look whose storage it is."""
+    """Store the grid's folder, and delete what killed drivers left."""
+    # A new storage gets its id before anything of it is logged anywhere under that id.
     claim(storage)
     folder = GridFolder(storage, grid.name)
     folder.keep(grid.runs, grid.text, grid.source, grid.requested)
+    # A request to stop the last launch must not stop this one.
     folder.withdraw_stop()
     sweep(storage, grid.name, lease)
 
 
 def sweep(storage: Storage, grid: str, lease: Lease) -> None:
-    """Delete the files that killed writers left half written: below the grid, and everywhere if it is alone.
+    """Delete half-written files of killed writers, in the grid's folder or, as the only driver, everywhere.
 
-    A writer of another driver may hang, and go on later.
+    With another driver in the storage, a file that seems abandoned may be of a writer that is slow and
+    continues.
     """
     is_alone = [driver.token for driver in list_drivers(storage)] == [lease.token]
     delete_abandoned(storage.root, *([FOLDER, GRIDS] if is_alone else [f"{GRIDS}/{grid}"]))
 
 
 def _tally(grid: Grid, todo: Sequence[RunConfig], storage: Storage) -> Tally:
+    """Build the counts of a launch, with the rounds that its runs have already."""
     rounds_done = {run.run_id: RunFolder(storage, run).rounds_done for run in todo}
     finished = sum(is_finished(storage, run) for run in grid.runs)
     return Tally(todo, rounds_done, finished)
@@ -189,9 +217,11 @@ def _forget(
     *,
     cached: bool,
 ) -> None:
-    """Delete what is to be done again, and the cached rounds that it could use."""
+    """Delete the runs that are to be executed again, and the cached rounds that they could use."""
     shared_prefixes = {f"{FOLDER}/{run.shared_prefix}" for run in todo} if cached else set()
     storage.remove(*(folder_of(storage.root, run).name for run in todo), *sorted(shared_prefixes))
+    # Until here the lease held these runs and cached rounds exclusively, so that no driver was reading what
+    # is deleted; from here on others may use them again.
     lease.replace_keys(make_launch_keys(grid.runs, todo, cached=cached))
 
 
@@ -206,6 +236,7 @@ def _between(view: Bars | Lines | JsonLines, steps: Steps) -> Iterator[None]:
 
 
 def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines | JsonLines:
+    """Choose how progress is shown: JSON, live bars on a terminal, or lines."""
     if options.as_json:
         return JsonLines(grid.varied)
     if console.is_terminal:
@@ -215,7 +246,7 @@ def _view(grid: Grid, options: LaunchOptions, console: Console) -> Bars | Lines 
 
 @contextmanager
 def stop_gracefully(ask_to_stop: Callable[[], None]) -> Iterator[None]:
-    """Call `ask_to_stop` at the first SIGINT or SIGTERM; the second raises KeyboardInterrupt.
+    """Call `ask_to_stop` at the first SIGINT or SIGTERM of the block; the second raises KeyboardInterrupt.
 
     Only the main thread may handle signals: in another one nothing changes.
     """
@@ -224,6 +255,8 @@ def stop_gracefully(ask_to_stop: Callable[[], None]) -> Iterator[None]:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
+        # Before the request to stop, which may hang on a storage that does not respond: a second Ctrl-C then
+        # still works.
         for one in before:
             signal.signal(one, _interrupt)
         ask_to_stop()
@@ -237,4 +270,5 @@ def stop_gracefully(ask_to_stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, as Python's own handler of SIGINT does."""
     raise KeyboardInterrupt

@@ -1,4 +1,7 @@
-"""Runs and grids for notebooks and scripts. A single run needs no Ray and no MLflow."""
+"""Run a configuration or a grid from a notebook or script: `fedgrid.run` and `fedgrid.run_grid`.
+
+A single run needs no Ray and no MLflow.
+"""
 
 from __future__ import annotations
 
@@ -37,23 +40,38 @@ def run(
 ) -> Run:
     """Run one configuration in this process and return its result.
 
-    The run is kept under `storage`, where `fedgrid run` keeps its runs too: a finished run is read and not
-    repeated, an interrupted one goes on after its last round.
+    The run is stored in `storage`, where `fedgrid run` stores its runs too: a finished run is read, not
+    repeated, and an interrupted one continues after its last round.
 
     Args:
         config: keys of a run as in a preset, at least those that differ from the defaults:
             `{"dataset": "digits", "algorithm": "ocfl-hdbscan", "training": {"rounds": 15}}`.
-        storage: a folder, or a URI such as `s3://bucket/runs`.
-        data_dir: where images are kept; None is the user's cache.
-        plugins: files with algorithms, clusterers or models of your own, in use from now on. Files of earlier
-            calls are no longer in use. A changed file is loaded again and makes another run.
-        accept_changes: whether a run that was made with other code, versions or machines is taken.
+        storage: a folder, or a URI such as `s3://bucket/runs`; default: the folder `runs`.
+        data_dir: folder of the data sets; default None: the user's cache.
+        plugins: files with algorithms, clusterers or models of your own, in use from now on; default: none.
+            Files
+            of earlier calls are no longer in use. A changed file is loaded again and makes another run.
+        accept_changes: whether stored rounds that were made with other code, versions or machines are used;
+            default False.
+
+    Returns:
+        The run with its scores, curves and records.
 
     Raises:
         ConfigError: for a key, name or value that does not exist, or changes that are not accepted; nothing
             was started.
         DataError: if the images are missing or damaged, or others than the run was made with.
-        RunError: if the run cannot go on; the rounds before are kept.
+        RunError: if the run cannot continue; the rounds before are kept.
+        ArgumentError: for an argument of a wrong kind; it is a `TypeError` and a `ValueError`.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> import fedgrid
+        >>> config = {"dataset": "digits", "algorithm": "fedavg", "clients": 3, "training": {"rounds": 2}}
+        >>> with TemporaryDirectory() as folder:
+        ...     result = fedgrid.run(config, storage=folder)
+        >>> result.rounds, result.scores["clusters"]
+        (2, 1)
     """
     active.use(plugins)
     images = _images(data_dir)
@@ -65,6 +83,8 @@ def run(
                 raise dotted_key_error(key, value, "a run")
         given = plain_values(config)
         whole = complete(given, images)
+        # Only of what the user wrote: a complete configuration names every setting, also those without
+        # effect.
         check_idle(whole, given)
         check_keys(whole, find(whole.dataset, images))
     store = _store(storage)
@@ -72,6 +92,7 @@ def run(
     check_origins([whole], store, images, accept=accept_changes)
     if not is_finished(store, whole):
         session = Session(InProcessPool(), images, accept_changes=accept_changes)
+        # Its events are for progress displays. An error ends the iterator, and this call.
         for _ in run_to_end(session, whole, store, lambda: False):
             pass
     return load_run(whole, store)
@@ -92,31 +113,46 @@ def run_grid(
 ) -> Study:
     """Run a grid as `fedgrid run` does, and return its results.
 
-    Finished runs are read and not repeated, interrupted ones go on after their last rounds. A run that fails
-    is in `Study.unfinished`, with the cause. Progress is shown on standard error.
+    Finished runs are read, not repeated; interrupted ones continue after their last rounds. A run that fails
+    is in `Study.unfinished`, with the cause. Progress is shown on standard error, and runs are logged to
+    MLflow in the storage.
 
     Args:
         grid: the path of a YAML file, the name of a preset, or what such a file holds:
             `{"base": "quickstart", "seeds": "0..4", "training": {"rounds": 15}}`. Files that a dict names are
             relative to the current folder.
-        name: the grid's name, None for that of the file or preset; a dict needs one. A file adds to the grid
-            of this name, a dict only to one that was a dict before.
-        storage: as of `run`, like `data_dir`, `plugins` and `accept_changes`.
-        in_process: whether the runs go one after another in this process, and not on Ray. If the program has
-            called `ray.init`, that Ray is used, and left running; otherwise one is started as for `fedgrid
-            run`, and stopped at the end.
-        supersede: whether finished runs of the name may be superseded, if the file or dict says something
-            else than before and does not ask for them any longer. More rounds, or more runs, need no leave.
+        name: the grid's name; default None: that of the file or preset; a dict needs one. A file adds to the
+            grid of this name, a dict only to one that was a dict before.
+        storage: as for `run`, like `data_dir`, `plugins` and `accept_changes`.
+        in_process: whether the runs are executed one after another in this process, and not on Ray; default
+            False. If the program has called `ray.init`, that Ray is used, and left running; otherwise one is
+            started as for `fedgrid run`, and stopped at the end.
+        supersede: whether finished runs of the name may be superseded, if the file or dict differs from
+            before
+            and no longer includes them; default False. More rounds, or more runs, need no permission.
         trust: whether plugins that the file names are executed also where others may have written one of the
-            two: in an unpacked bundle, or a grid's folder of a storage.
+            two: in an unpacked bundle, or a grid's folder of a storage; default False.
+
+    Returns:
+        The runs of `grid`, finished or failed; runs that the name had before and `grid` lacks are left out.
 
     Raises:
         ConfigError: for a key, name or value that does not exist, or changes that are not accepted, as of
             finished runs that would be superseded; nothing was started.
         DataError: if images are missing or damaged.
-        RunError: if the grid as a whole cannot go on.
-        ArgumentError: of a wrong kind of argument, a `TypeError` and `ValueError`.
-        KeyboardInterrupt: after Ctrl-C, when the rounds under way have ended.
+        RunError: if the grid as a whole cannot continue.
+        ArgumentError: for an argument of a wrong kind; it is a `TypeError` and a `ValueError`.
+        KeyboardInterrupt: after Ctrl-C, when the rounds in progress have ended.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> import fedgrid
+        >>> grid = {"dataset": "digits", "algorithm": "fedavg", "clients": 3, "seeds": "0..1"}
+        >>> grid["training"] = {"rounds": 1}
+        >>> with TemporaryDirectory() as folder:
+        ...     study = fedgrid.run_grid(grid, name="example", storage=folder, in_process=True)
+        >>> [(run.algorithm, run.seed, run.rounds) for run in study.runs]
+        [('fedavg', 0, 1), ('fedavg', 1, 1)]
     """
     # They import MLflow, which one run does without.
     from fedgrid.grids.display.plain import PlainConsole
@@ -140,8 +176,10 @@ def run_grid(
 
 
 def _images(data_dir: Path | str | None) -> Path:
+    """Find the folder of the data sets."""
     return image_folder(data_dir, "data_dir") if data_dir is not None else default_data_dir().absolute()
 
 
 def _store(storage: Storage | Path | str) -> Storage:
+    """Open a storage that is given as a path or URI."""
     return storage if isinstance(storage, Storage) else Storage.of(storage)

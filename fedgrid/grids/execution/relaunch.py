@@ -1,4 +1,4 @@
-"""`fedgrid run --failed` and `fedgrid sync`: continue or log a grid that was launched before, by its name."""
+"""Continue or log a grid that was launched before, for `fedgrid run --failed` and `fedgrid sync`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def load_launched(name: str, storage: Storage) -> Grid:
-    """Return a grid as it was last launched.
+    """Load a grid as it was last launched.
 
     Raises:
         ConfigError: if no grid of that name was launched.
@@ -57,8 +57,15 @@ def run_failed(
 ) -> LaunchResult:
     """Run the failed runs of a grid again, and no others.
 
-    Their plugins are in use, as the runs were launched with. With `trust`, those that are not are taken from
-    the grid's folder, if what is there has the digests that the runs name.
+        The plugins that they were launched with must be in use.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+        options: how the runs are launched.
+        console: where progress is shown.
+        trust: whether plugins that are not in use are taken from the grid's folder, if the files there have
+            the digests that the runs name; default False.
 
     Raises:
         ConfigError: if there is no such grid, none of its runs failed, or a plugin of theirs is missing.
@@ -72,7 +79,7 @@ def run_failed(
 
 
 def _is_damaged(run: RunConfig, storage: Storage) -> bool:
-    """Return whether a finished run's files are damaged; warns if they are."""
+    """Check whether a finished run's files are damaged; warn if they are."""
     why = damage(storage, run)
     if why:
         warn(f"{why}: {run.name} is not logged; the next launch repeats it")
@@ -87,13 +94,18 @@ def sync_grid(
     *,
     drawn: bool = False,
 ) -> None:
-    """Tell trackers the runs and rounds of a grid that they lack; the first that fails ends it.
+    """Log to trackers the runs and rounds of a grid that they lack; the first tracker that fails ends it.
 
-    With the figures of finished runs, if these are to be `drawn`.
+    Args:
+        name: the grid.
+        storage: where it is.
+        console: where the result is printed.
+        trackers: names of the trackers; default: `DEFAULT_TRACKERS`.
+        drawn: whether the figures of finished runs are drawn and logged too; default False.
 
     Raises:
         ConfigError: if there is no such grid or tracker, no tracker is named, or a driver is running it.
-        RunError: if a tracker fails, as when MLflow cannot be reached; what it was told before stays.
+        RunError: if a tracker fails, as when MLflow cannot be reached; what it has logged before stays.
     """
     grid = load_launched(name, storage)
     if not trackers:
@@ -109,7 +121,8 @@ def sync_grid(
         claim(storage)
         whole = [run for run in grid.runs if not _is_damaged(run, storage)]
         tracked = TrackedGrid(name, storage, axes=grid.varied, text=grid.text, is_launch=False)
-        # The trackers are asked, not the marks in the folders.
+        # What is logged already is read from the trackers, not from the marks in the folders: this tracker
+        # may be another one, or its runs may have been deleted.
         for tracker in map(find_tracker, trackers):
             tracker.check(tracked)
             try:

@@ -1,4 +1,4 @@
-"""`fedgrid run`: find what is left to run, launch it, and show the results."""
+"""Run a grid for `fedgrid run`: find what is left to do, launch it, and show the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launcher:
-    """Launches and plans the grids of a command, and prints what it says of them."""
+    """Launches or plans the grids of a command, and prints the results."""
 
     storage: Storage
     options: LaunchOptions
@@ -44,17 +44,18 @@ class Launcher:
         shows_scores: bool = False,
         ask: Callable[[str], str] | None = None,
     ) -> LaunchResult:
-        """Run the unfinished runs of a grid (or `only` some of its runs), and show those that failed.
+        """Run the unfinished runs of a grid, or only some of its runs, and show those that failed.
 
         Args:
             grid: the grid.
-            only: the runs; None: all.
-            shows_scores: whether the results are shown at the end, too.
-            ask: as of `GridFolder.check_source`.
+            only: the runs; default None: all.
+            shows_scores: whether the results are shown at the end, too; default False.
+            ask: confirms that finished runs are superseded, as for `GridFolder.check_source`; default None:
+                no question.
 
         Raises:
             ConfigError, DataError: for wrong settings, missing data or a refusal, before anything is written.
-            RunError: if the grid as a whole cannot go on.
+            RunError: if the grid as a whole cannot continue.
         """
         storage, options = self.storage, self.options
         axes = tuple(dict.fromkeys((*grid.varied, *naming_keys(grid.runs))))
@@ -77,7 +78,7 @@ class Launcher:
             return result
 
     def plan(self, grid: Grid) -> None:
-        """Show what `run` would do with a grid, after the same checks.
+        """Print what `run` would do with a grid, after the same checks.
 
         Raises:
             ConfigError, DataError, RunError: as `run` before anything is written, and as `show_plan`.
@@ -87,6 +88,7 @@ class Launcher:
         GridFolder(storage, grid.name).check_source(grid)
         with trust_times(storage):
             todo, done = self._left_of(grid.runs)
+            # Only to check that each tracker exists and can be reached, as a launch does.
             Trackers(TrackedGrid(grid.name, storage), warn, options.trackers)
             # Imports torch, which a driver of actors does without.
             from fedgrid.grids.planning.dry_run import show_plan
@@ -94,17 +96,17 @@ class Launcher:
             show_plan(grid, todo, done, storage, options, self.console)
 
     def event(self, name: str, **details: object) -> None:
-        """Print an event that is of no run, if JSON was asked for."""
+        """Print an event that belongs to no single run; does nothing unless the output is JSON."""
         if self.options.as_json:
             JsonLines().event(name, **details)
 
     def say(self, *lines: str) -> None:
-        """Print lines of text, unless JSON was asked for."""
+        """Print lines of text, unless the output is JSON."""
         for line in lines if not self.options.as_json else ():
             print_plain(self.console, line)
 
     def _left_of(self, runs: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
-        """Return the runs that are to be done, and those that are finished."""
+        """Split runs into those that are to be done and those that are finished."""
         todo = [run for run in runs if self.options.fresh or not is_finished(self.storage, run)]
         waiting = {run.run_id for run in todo}
         return todo, [run for run in runs if run.run_id not in waiting]

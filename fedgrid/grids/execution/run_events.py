@@ -1,4 +1,4 @@
-"""Runs one run from its last checkpoint to its end, and yields an event for each step of it."""
+"""Run one run from its last checkpoint to its end, and yield an event for each step of it."""
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunStarted:
-    """A run starts, or resumes after `rounds_done` rounds."""
+    """A run has started, or resumed after `rounds_done` rounds."""
 
     rounds_done: int
 
 
 @dataclass(frozen=True)
 class RunPreparing:
-    """A new run trains its encoder, or reads one that is kept, before it starts."""
+    """A new run trains its encoder, or reads a stored one, before it starts."""
 
     encoder: str
-    """What that is trained on."""
+    """Description of what the encoder is trained on."""
 
 
 @dataclass(frozen=True)
 class RoundDone:
-    """A round is done; `number` counts from 1."""
+    """A round is finished; `number` counts from 1."""
 
     number: int
     timing: Mapping[str, Any]
-    """Its row of `timings.parquet`."""
+    """The round's row of `timings.parquet`."""
 
 
 @dataclass(frozen=True)
 class RunFinished:
-    """All rounds are done and on disk; scores are written."""
+    """All rounds are finished and on disk, and the scores are written."""
 
 
 @dataclass(frozen=True)
 class RunStopped:
-    """The run was asked to stop and has stopped after a round; all its rounds are on disk."""
+    """The run has stopped after a round because it was requested; all its rounds are on disk."""
 
 
 @dataclass(frozen=True)
 class RunFailed:
-    """The run has failed and would fail again; its rounds on disk remain valid."""
+    """The run has failed and would fail again if retried; its rounds on disk remain valid."""
 
     cause: str
-    """In one line."""
+    """Reason in one line."""
 
 
 RunEvent: TypeAlias = RunPreparing | RunStarted | RoundDone | RunFinished | RunStopped | RunFailed
@@ -69,7 +69,17 @@ def run_to_end(
     stop_asked: Callable[[], bool],
     until: int | None = None,
 ) -> Iterator[RunEvent]:
-    """Run the remaining rounds of a run: all of them, up to round `until`, or until asked to stop.
+    """Run the remaining rounds of a run: all of them, up to round `until`, or until a stop is requested.
+
+    Args:
+        session: what trains and clusters; it may have had other runs before.
+        config: the run.
+        storage: where it is stored.
+        stop_asked: whether a stop is requested; called before each round.
+        until: last round; default None: the configuration's.
+
+    Yields:
+        An event for each step.
 
     Raises:
         FedgridError: if the run cannot go on. The rounds on disk remain valid.
@@ -80,32 +90,37 @@ def run_to_end(
     if encoder is not None and encoder.words:
         yield RunPreparing(encoder.words)
     with _logged(config, storage):
+        # Reads the last valid state, possibly one of fewer rounds than are recorded: a damaged state is set
+        # aside.
         rounds_done = session.open(config, storage)
     yield RunStarted(rounds_done)
     for number in range(rounds_done + 1, config.training.rounds + 1):
         if config.training.stop_after is not None and RunFolder(storage, config).is_done:
             break
         if storage.patiently(stop_asked) or number > (until or number):
+            # Rounds are written while the next one trains: the last writes must end before the run counts as
+            # stopped.
             session.settle()
             yield RunStopped()
             return
         record = session.next_round()
         yield RoundDone(number, record.timing)
     with _logged(config, storage):
+        # A run counts as finished once its scores are there, so they come last.
         write_scores(config, storage)
     yield RunFinished()
 
 
 @contextmanager
 def _logged(config: RunConfig, storage: Storage) -> Iterator[None]:
-    """Log an unexpected error of the block with its traceback, as a session does for its rounds."""
+    """Write an unexpected error of the block to the run's log, as a session does for its rounds."""
     try:
         yield
     except FedgridError:
         raise
     except Exception:
         folder = RunFolder(storage, config)
-        with suppress(OSError, RunError):  # On a full disk, say: the error itself matters more.
+        with suppress(OSError, RunError):  # As on a full disk: the error itself matters more.
             folder.path.mkdir(parents=True, exist_ok=True)
             folder.log(f"failed: {traceback.format_exc()}")
         raise

@@ -40,41 +40,46 @@ Item: TypeAlias = tuple[RunEvent | BaseException, Future[None] | None]
 
 @dataclass(frozen=True)
 class LaunchContext:
-    """What all trials of a launch share."""
+    """What all trials of a launch share; Ray stores it once, not once for each trial."""
 
     grid: str
     runs: Sequence[RunConfig]
-    """A trial's configuration is an index into these."""
+    """Runs of the launch; a trial's configuration is an index into these."""
     placements: "Mapping[int, Placement]"
     """Number of clients -> placement."""
     storage: Storage
     options: LaunchOptions
     token: str
-    """Of the lease that the driver holds on the storage."""
+    """Token of the lease that the driver holds on the storage; a server stops if another driver has taken
+    over."""
     until: Mapping[str, int] = field(default_factory=dict)
-    """As in `Grid`."""
+    """Run id -> last round, as in `Grid`; default: all rounds of all runs."""
     plugins: tuple[PluginSource, ...] = ()
-    """Those that the runs name."""
+    """Plugins that the runs name; default: none."""
     images: own_images.Places = field(default_factory=dict)
-    """Where the user's own images are that the runs name."""
+    """Where the user's own images are that the runs name; default: none."""
     gather: float = 0.5
-    """Seconds from a run's first event to its report: each report is a step of Tune, which costs driver,
-    raylet and server milliseconds. The end of a run is reported at once."""
+    """Seconds from a run's first event to its report, default 0.5: each report is a step of Tune, which costs
+    driver, raylet and server milliseconds. The end of a run is reported at once."""
 
     def placement(self, index: int) -> "Placement":
-        """Return the placement of run `index`."""
+        """Find the placement of run `index`."""
         return self.placements[self.runs[index].clients]
 
 
 class ServerTrainable(tune.Trainable):
     """The server actor of run `config["index"]`. A step waits for events of that run and returns them.
 
-    `config["failures"]` says how often the run has failed in this launch.
+    `config["failures"]` is how often the run has failed in this launch.
     """
 
     def setup(self, config: dict[str, Any], context: LaunchContext | None = None) -> None:
-        """Choose the first run. Nothing here can fail: Tune does not report what fails in `setup`."""
+        """Choose the first run; called by Tune once, when the actor starts.
+
+        Nothing here can fail: Tune does not report what fails in `setup`.
+        """
         assert context is not None, "Tune passes it"
+        # By default Python would look through a million lasting objects after every 700 new ones.
         gc.set_threshold(NEW_OBJECTS)
         self._context = context
         self._server: Session | None = None
@@ -82,18 +87,18 @@ class ServerTrainable(tune.Trainable):
         self.reset_config(config)
 
     def __repr__(self) -> str:
-        """Return what Ray's dashboard and `ray list actors` show; Ray asks once, and the actor is reused."""
+        """Format the name for Ray's dashboard and `ray list actors`; Ray reads it once for all runs."""
         return f"Server from {self._first} on"
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Choose the next run; it uses the same actors."""
+        """Choose the next run; called by Tune between trials. The run uses the same actors."""
         self._index = int(new_config["index"])
         self._failures = int(new_config["failures"])
         self._events: EventReader | None = None
         return True
 
     def step(self) -> dict[str, Any]:
-        """Return the events since the last step, at least one.
+        """Wait for events and return them, at least one; called by Tune again and again until `done`.
 
         Raises:
             RunError: for any failure that a retry may mend, in one line: Tune passes on only the text of an
@@ -112,11 +117,14 @@ class ServerTrainable(tune.Trainable):
         return {"events": events, "done": isinstance(events[-1], RunFinished | RunStopped | RunFailed)}
 
     def _run(self) -> Iterator[RunEvent]:
+        """Start the run: connect to its clients if this is the actor's first, and return its events."""
         context = self._context
         own_images.know(context.images)
         if self._failures:
             # Longer each time: what made it fail, such as a full disk, may pass.
             CLOCK.pause(backoff(self._failures))
+        # After the pause: another driver may have taken over the storage meanwhile, and started this very
+        # run.
         check_driver(context.storage, context.token)
         run = context.runs[self._index]
         if self._server is None:
@@ -157,26 +165,32 @@ class EventReader:
         writing: Callable[[], Future[None] | None] = lambda: None,
         gather: float = 0.0,
     ) -> None:
-        """Read `events`; `writing` returns the write of the latest round, None if it is on disk.
+        """Start the thread.
 
-        `gather` is as in `LaunchContext`.
+        Args:
+            events: the iterator.
+            writing: returns the write of the latest round, None if it is on disk.
+            gather: seconds, as in `LaunchContext`.
         """
         self._gather = gather
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._first: Item | None = None
-        """Read from the queue, but not returned yet."""
+        """Item that was read from the queue, but not returned yet."""
         self._ended = Event()
         Thread(target=self._fill, args=(events, writing), daemon=True).start()
 
     def read(self) -> list[RunEvent]:
-        """Return the events of `gather` seconds from the first one on, or up to the end of the run.
+        """Read the events of `gather` seconds from the first one on, or up to the end of the run.
 
         Raises:
             BaseException: what the iterator raised, once the events before it have been read.
         """
         read: list[RunEvent] = []
+        # 1. Wait for the first event, then as long as events are gathered.
         self._first = self._next(wait=True)
         self._ended.wait(self._gather)
+        # 2. Return what is there, up to the first round that is not on disk yet or the first error: both are
+        # left for the next call, so that events come before the error that follows them.
         while (item := self._next(wait=not read)) is not None:
             event, write = item
             if isinstance(event, BaseException):
@@ -193,6 +207,7 @@ class EventReader:
         return read
 
     def _next(self, *, wait: bool) -> Item | None:
+        """Take the item left over, or the queue's next; None without `wait` if there is none."""
         if self._first is not None:
             item, self._first = self._first, None
             return item
@@ -202,6 +217,7 @@ class EventReader:
             return None
 
     def _fill(self, events: Iterator[RunEvent], writing: Callable[[], Future[None] | None]) -> None:
+        """Put all events, and the error that ends them, into the queue; runs in the thread."""
         try:
             for event in events:
                 self._queue.put((event, writing()))

@@ -1,4 +1,4 @@
-"""Schedules runs with Ray Tune: one trial for each run, each in its own placement group.
+"""Schedule runs with Ray Tune: one trial for each run, each in its own placement group.
 
 A trial resumes from its run's folder, not from Tune's files, which are deleted.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 def run_trials(context: LaunchContext, watch: Watch, deadlines: ServerDeadlines | None = None) -> None:
-    """Run every run of a launch and pass their events to `watch`; a run that fails is
-    retried, unless it would fail again.
+    """Execute every run of a launch and pass the events to `watch`.
 
-    A run whose server is silent beyond `deadlines` fails, and its server is killed.
+    A run that fails is retried, unless it would fail again. A run whose server is silent beyond `deadlines`
+    fails, and its server is killed.
 
     Raises:
         FedgridError: what `watch` raises, for instance if no run fits on the cluster any more.
@@ -52,7 +52,15 @@ def _give(
     context: LaunchContext,
     listener: _Listener,
 ) -> None:
-    """Give Tune the runs of these indices, given that many times before; it may retry new ones."""
+    """Run Tune on the runs of these indices; it may retry them only the first time.
+
+    Args:
+        trainable: the server actor's class, with its context.
+        indices: indices of the runs.
+        given: how often these runs were given to Tune before.
+        context: what the trials share.
+        listener: receives what Tune reports.
+    """
     with scratch_folder() as folder:
         tune.run(
             tune.with_resources(
@@ -74,6 +82,7 @@ def _give(
 
 
 def _name(trial: TuneTrial) -> str:
+    """Name a trial by its id; Tune's default lists the configuration."""
     return str(trial.trial_id)
 
 
@@ -94,20 +103,21 @@ class _Listener(tune.Callback):
         self._hung: dict[str, str] = {}
         self._failures = Counter[int]()
         self._recovering: set[str] = set()
-        """Trials that have failed and not started again."""
+        """Ids of trials that have failed and not started again."""
         self._error: FedgridError | None = None
         self.left: list[int] = []
-        """Runs that Tune has given up although retries are left."""
+        """Indices of runs that Tune has given up although retries are left."""
 
     @contextmanager
     def _until_step_ends(self) -> Iterator[None]:
-        """Keep an error until the step ends: Tune makes a text with a traceback of one that is of a trial."""
+        """Keep an error until the step ends; raised in a trial's callback, Tune would turn it into text."""
         try:
             yield
         except FedgridError as error:
             self._error = self._error or error
 
     def on_step_end(self, iteration: int, trials: Sequence[TuneTrial], **info: Any) -> None:
+        """Kill servers that hang, and check the launch; called by Tune after every step of its loop."""
         if self._error is not None:
             raise self._error
         for trial_id, limit in self._deadlines.overdue():
@@ -120,6 +130,7 @@ class _Listener(tune.Callback):
     def on_trial_start(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
+        """Start the deadline of a trial's server; called by Tune when it starts or resumes a trial."""
         self._running[trial.trial_id] = trial
         self._recovering.discard(trial.trial_id)
         self._deadlines.start(trial.trial_id)
@@ -132,6 +143,7 @@ class _Listener(tune.Callback):
         result: dict[str, Any],
         **info: Any,
     ) -> None:
+        """Pass events to the watch; called by Tune for each result of `ServerTrainable.step`."""
         had_round = any(isinstance(event, RoundDone) for event in result["events"])
         self._deadlines.hear(trial.trial_id, had_round=had_round)
         with self._until_step_ends():
@@ -145,6 +157,7 @@ class _Listener(tune.Callback):
     def on_trial_complete(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
+        """End a trial whose run has finished, stopped or failed for good; called by Tune."""
         # Tune keeps every trial until the last has ended. Without its results that is 5 KB instead of 20 KB.
         self._end(trial)
         trial.run_metadata = type(trial.run_metadata)(n_steps=(1,))
@@ -152,6 +165,7 @@ class _Listener(tune.Callback):
     def on_trial_recover(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
+        """Report a failure that Tune will retry; called by Tune."""
         self._recovering.add(trial.trial_id)
         cause = self._count(trial)
         self.watch.retry(self._run(trial), cause, trial.config["failures"])
@@ -159,7 +173,9 @@ class _Listener(tune.Callback):
     def on_trial_error(
         self, iteration: int, trials: Sequence[TuneTrial], trial: TuneTrial, **info: Any
     ) -> None:
+        """Report a failure after which Tune gives up a trial, and keep its run for the retries left."""
         index = trial.config["index"]
+        # The same death, counted in `on_trial_recover` already.
         if trial.trial_id in self._recovering:
             self.left.append(index)
             return
@@ -175,21 +191,23 @@ class _Listener(tune.Callback):
         """Count a failure of a run, and return its cause."""
         index = trial.config["index"]
         self._failures[index] += 1
+        # The server reads it when it starts the run again, and waits longer each time.
         trial.config["failures"] = self._failures[index]
         return self._end(trial) or _cause(trial)
 
     def _end(self, trial: TuneTrial) -> str | None:
-        """Wait for a trial's server no longer; return the cause if it was killed because it hung."""
+        """Stop waiting for a trial's server; return the cause if it was killed because it hung."""
         self._running.pop(trial.trial_id, None)
         self._deadlines.end(trial.trial_id)
         return self._hung.pop(trial.trial_id, None)
 
     def _run(self, trial: TuneTrial) -> Any:
+        """Find the run of a trial."""
         return self._runs[trial.config["index"]]
 
 
 class _AllStopped(Stopper):
-    """Ends Tune once every run under way has stopped as asked. Waiting runs never start."""
+    """Ends Tune once every run in progress has stopped as requested; waiting runs never start."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -202,11 +220,12 @@ class _AllStopped(Stopper):
         return False
 
     def stop_all(self) -> bool:
+        """Check whether the whole launch has stopped; called by Tune after each result."""
         return self._watch.all_stopped
 
 
 def _cause(trial: TuneTrial) -> str:
-    """Return the cause of a trial's last failure, in one line, from the text that Tune keeps."""
+    """Read the cause of a trial's last failure, in one line, from the text that Tune stores."""
     text = Path(trial.error_file).read_text().rstrip() if trial.error_file else ""
     mark = f"{RunError.__name__}: "
     last = text.splitlines()[-1] if text else ""

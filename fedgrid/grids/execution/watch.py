@@ -1,4 +1,4 @@
-"""What a grid's driver does with the events of its runs: count them, and show them on the screen."""
+"""Handle the events of a launch's runs in the driver: count them, store the progress, and show it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
     from fedgrid.tracking.scoring.run import Run
 
 TICK_SECONDS = 1.0
-"""How often the driver checks whether it should stop, and updates the screen."""
+"""Seconds between two checks of whether the driver should stop, and two updates of the screen."""
 WRITE_SECONDS = 5.0
-"""How often it writes its progress, for `fedgrid status`."""
+"""Seconds between two writes of the progress, for `fedgrid status`."""
 IDLE_SECONDS = 60.0
-"""If no run is under way for this long, the cluster may have lost nodes that the runs need."""
+"""Seconds without a run in progress after which the cluster may have lost nodes that the runs need."""
 
 
 @dataclass(frozen=True)
 class LaunchResult:
-    """How a launch ended."""
+    """How a launch has ended."""
 
     failures: tuple[Run, ...] = ()
-    """Runs that failed after all retries."""
+    """Runs that failed after all retries; default: none."""
     tally: Tally | None = None
-    """None if there was nothing to run."""
+    """Counts of the launch; default None: nothing was left to run."""
     stopped: bool = False
-    """Whether it was asked to stop before all runs were finished."""
+    """Whether a stop was requested before all runs were finished; default False."""
 
 
 @dataclass(kw_only=True)
 class Watch:
     """Handles the events of all runs of a launch, in the order in which they arrive.
 
-    An event says that something is on disk; what the screen shows of it is read there.
+    An event means that something is on disk; the scores that the screen shows are read from there.
     """
 
     folder: GridFolder
@@ -58,26 +58,27 @@ class Watch:
     view: Bars | Lines | JsonLines
     lease: Lease
     retention: Retention | None = None
-    """Deletes cached states that no run needs any more; None keeps all."""
+    """Evicts cached states that no run needs any more; default None: all are kept."""
     check_cluster: Callable[[], None] = lambda: None
-    """Raises if no waiting run fits on the cluster any more."""
+    """Raises an error if no waiting run fits on the cluster any more; default: does nothing."""
     now: Callable[[], float] = time.monotonic
     failures: list[Run] = field(default_factory=list, init=False)
     stopping: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Begin to watch."""
+        """Start all clocks now."""
         self._ticked = self._busy = self._wrote = self.now()
         self._scores: dict[str, Mapping[int, Mapping[str, Any]]] = {}
-        """Run id -> round -> scores, as they were read last: rounds come in groups."""
+        """Run id -> round -> scores, as they were last read: rounds come in groups, and one read gets them
+        all."""
 
     @property
     def all_stopped(self) -> bool:
-        """Whether the grid was asked to stop and no run is under way any more."""
+        """Whether a stop was requested and no run is in progress any more."""
         return self.stopping and not self.tally.running
 
     def handle(self, config: RunConfig, event: RunEvent) -> None:
-        """Count an event of a run, and pass it on."""
+        """Count an event of a run, and show it."""
         match event:
             case RunPreparing(encoder):
                 self.view.prepare(config, encoder)
@@ -105,6 +106,7 @@ class Watch:
                 if self.retention is not None:
                     self.retention.finish(config)
             case _:
+                # Stopped: its rounds are pulled too, so that `show` and `report` have them here.
                 self._fetch(config)
                 self.tally.leave(config)
                 self.view.stop(config)
@@ -115,7 +117,7 @@ class Watch:
         self.view.retry(config, cause, attempt)
 
     def fail(self, config: RunConfig, cause: str, attempts: int) -> None:
-        """Record the cause of a run's failure in its folder; the other runs go on."""
+        """Record the cause of a run's failure in its folder; the other runs continue."""
         self._fetch(config)
         self.tally.fail(config)
         run = self.storage.patiently(lambda: failed_run(config, self.storage, cause))
@@ -127,14 +129,15 @@ class Watch:
         """Stop every run after its current round, and start no other.
 
         Raises:
-            KeyboardInterrupt: the storage, by which the runs hear of it, cannot be written.
+            KeyboardInterrupt: the storage, from which the runs read the request, cannot be written.
         """
+        # Before the storage is written: its retries end early once the launch is stopping.
         self.stopping = True
         self.storage.patiently(self.folder.ask_to_stop)
         self.view.stopping()
 
     def tick(self) -> None:
-        """Check the launch as a whole; to be called often.
+        """Check the launch as a whole, at most once a second; called after every event and by Tune's loop.
 
         Raises:
             RunError: if another driver has taken over, no run fits on the cluster any more, or the storage
@@ -145,6 +148,7 @@ class Watch:
             return
         self._ticked = now
         self.lease.check()
+        # `fedgrid stop` in another process requests a stop through the storage.
         self.stopping = self.stopping or self.storage.patiently(self.folder.stop_asked)
         if self.tally.running:
             self._busy = now
@@ -161,10 +165,10 @@ class Watch:
         self.storage.patiently(lambda: self.folder.write_progress(self.tally.as_dict()))
 
     def _scores_of(self, config: RunConfig, number: int) -> Mapping[str, Any]:
-        """Return the scores of a round for the screen.
+        """Read the scores of a round for the screen.
 
-        Without any if that shows none, or if the round is not to be seen here yet: on a storage behind a URI
-        the records are fetched when the run ends.
+        Empty if the view shows none, or if the round cannot be read here yet: on a storage behind a URI the
+        records are pulled when the run ends.
         """
         if not self.view.shows_rounds:
             return {}
@@ -175,5 +179,6 @@ class Watch:
         return self._scores.get(config.run_id, {}).get(number, {})
 
     def _fetch(self, config: RunConfig) -> None:
+        """Pull a run's files, except its large states, from a storage behind a URI."""
         folder = folder_of(self.storage.root, config).name
         self.storage.pull(folder, skip=("state-",))
