@@ -1,1 +1,1 @@
-"""Before a grid starts: checks, placement, duration, order."""
+"""What is decided before a grid starts: checks, resources, estimated time, order of the runs."""

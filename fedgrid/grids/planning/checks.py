@@ -1,4 +1,4 @@
-"""Checks before a grid starts: images, splits, storage, and what its runs were made with so far.
+"""Checks before a grid starts: images, splits, the storage, and what its runs were made with so far.
 
 They store nothing but downloads.
 """
@@ -48,10 +48,17 @@ if TYPE_CHECKING:
 
 
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
-    """Download missing images and draw every split once, so that errors come up before the first run.
+    """Download missing images and draw every split once, so that errors appear before the first run.
 
     Warns of what may surprise in the user's own images and splits. `steps` says what is done, but for
     downloads, which show their own progress.
+
+    Warn of what may surprise in the user's own images and splits.
+
+    Args:
+        runs: the runs.
+        data_dir: where data sets are, or are downloaded to.
+        steps: shows what is checked; downloads show their own progress.
 
     Raises:
         DataError: if images are missing, damaged, or cannot be downloaded.
@@ -63,12 +70,15 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
         pool, server = load(name, data_dir)
         for note in image_notes(name, (pool, server), data_dir):
             warn(note)
+        # Only labels and subjects are needed to draw splits. The pixels of all data sets together may not fit
+        # in memory.
         pairs[name], repeats[name] = (pool.without_pixels(), server), repeats_in(name, pool)
+    # Runs that differ only in algorithm or training have the same split, which is drawn once.
     splits = {(run.scenario, run.seed, run.split): run for run in runs}
     steps.say("Checking the splits")
     for number, run in enumerate(splits.values()):
         steps.count(number, len(splits))
-        # Refuses a number of clients that no images can have, before each is dealt some.
+        # Refuses a number of clients for which there are too few images, before images are dealt to them.
         expected_images(run, find(run.dataset, data_dir))
         pair = with_file(pairs[run.dataset], run.split)
         partition = deal(run, pair, find(run.dataset, data_dir).num_classes)
@@ -78,7 +88,7 @@ def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
 
 
 def output_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
-    """Return in one line each which own models return probabilities where logits are expected."""
+    """Describe in one line each own model that returns probabilities where logits are expected."""
     notes: dict[str | None, None] = {}
     for run in runs:
         if is_own_model(run.model) and not has_target(run.dataset):
@@ -93,12 +103,20 @@ def output_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
 def check_stored(
     todo: Sequence[RunConfig], done: Sequence[RunConfig], storage: Storage, options: LaunchOptions
 ) -> None:
-    """Check what a storage holds of runs to do and of finished ones, for a launch and its dry run.
+    """Check what a storage contains of runs to do and of finished ones, for a launch and its dry run.
 
     Warns of damaged files, and of changes that are accepted.
 
+    Warn of damaged files, and of changes that are accepted.
+
+    Args:
+        todo: runs to execute.
+        done: runs that are finished.
+        storage: where they are.
+        options: how they are launched.
+
     Raises:
-        ConfigError: there is no such grid as `imported` names, the storage holds a run with the same id and
+        ConfigError: there is no such grid as `imported` names, the storage has a run with the same id and
             another configuration, or as `check_damaged` and `check_origins`.
         DataError: the images of a run have changed.
     """
@@ -107,8 +125,10 @@ def check_stored(
             raise ConfigError(f"--imported {name}: {unknown('grid', name, grids or ['none in the storage'])}")
     if todo:
         storage.check_rights()
+    # A launch that computes nothing cannot add rounds to a run of another configuration.
     for run in (*done, *todo) if todo else ():
         RunFolder(storage, run).check_config()
+    # What is deleted first may be damaged, or made with anything.
     if options.fresh:
         return
     check_damaged(todo, storage)
@@ -118,7 +138,7 @@ def check_stored(
 
 
 def check_damaged(runs: Sequence[RunConfig], storage: Storage) -> None:
-    """Warn of unfinished runs with damaged files, which are set aside.
+    """Warn of unfinished runs with damaged files, which a launch sets aside.
 
     Raises:
         ConfigError: one is of another configuration, or was imported: it is not computed here.
@@ -143,18 +163,27 @@ def check_origins(
     accept: bool = False,
     imported: Collection[str] | None = (),
 ) -> list[str]:
-    """Check what runs were made with so far against the images, the code and the versions of this process.
+    """Compare what runs were made with so far with the images, code and versions of this process.
 
-    Runs that were imported from a bundle must be of one of the grids `imported`; None: of any.
+        Images that are not here are not checked, nor are processors: only a run's own machines know theirs.
 
-    Images that are not here are not checked, nor are processors: only a run's own machines know theirs.
+    Images that are not on this machine are not checked, nor are processors: only a run's own machines know
+    theirs.
+
+    Args:
+        runs: the runs; those without files are skipped.
+        storage: where they are.
+        data_dir: where data sets are.
+        accept: whether changes of code and versions are accepted; default False.
+        imported: grids whose imported runs may be used; None: all; default: none.
 
     Returns:
         What has changed and is accepted, a line for each change.
 
     Raises:
         DataError: the images of a run have changed.
-        ConfigError: code or versions have, and `accept` is false; or runs are imported, unasked.
+        ConfigError: code or versions have changed, and `accept` is false; or runs were imported, and not
+            allowed.
         OtherVersion: a newer fedgrid made them.
     """
     folders = [folder_of(storage.root, run) for run in runs]
@@ -163,7 +192,7 @@ def check_origins(
     digests: dict[str, str | None] = {}
     changed: dict[str, list[str]] = {}
     for run in runs:
-        # What is damaged is said where the run is read or opened.
+        # A damaged file is reported where the run is read or opened.
         with suppress(DamagedFile):
             for difference in _differences(run, storage, data_dir, digests):
                 changed.setdefault(difference, []).append(run.name)
@@ -179,9 +208,20 @@ def check_origins(
 def rounds_left(
     runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
 ) -> tuple[list[tuple[RunConfig, int]], int]:
-    """Return each run with its number of rounds still to compute, and how many all take from shorter runs.
+    """Count the rounds that each run still has to compute, and the rounds reused from shorter runs.
 
     Whether the processors are the same only the runs find out.
+
+    Whether processors are the same is not checked: only the runs' machines know theirs.
+
+    Args:
+        runs: the runs.
+        storage: where they are.
+        options: how they are launched.
+
+    Returns:
+        Each run with its number of rounds left, and how many rounds all runs together reuse from finished
+            runs that differ only in having fewer rounds.
     """
     takes_rounds = options.cache is not None and not options.fresh
     left, taken = [], 0
@@ -191,6 +231,8 @@ def rounds_left(
         done = run.training.rounds if folder.is_done else folder.rounds_done
         if not done and takes_rounds and (shorter := shorter_run(run, storage)) is not None:
             with suppress(DamagedFile, DataError):
+                # A launch does not reuse rounds that were made with other code, so the plan must not count
+                # them.
                 if not _differences(shorter[0], storage, options.data_dir, digests):
                     done = shorter[1]
                     taken += done
@@ -201,10 +243,11 @@ def rounds_left(
 def _differences(
     run: RunConfig, storage: Storage, data_dir: Path, digests: dict[str, str | None]
 ) -> list[str]:
-    """Return in words what has changed since a run was made; `digests` are those of data sets so far."""
+    """Describe what has changed since a run was made; `digests` caches those of data sets."""
     parts = parts_of(folder_of(storage.root, run))
     if not parts:
         return []
+    # The last part alone: changes between earlier parts were accepted when they happened.
     before = parts[-1].made_with
     if run.dataset not in digests:
         here = is_here(run.dataset, data_dir)

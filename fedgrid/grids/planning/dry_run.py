@@ -1,4 +1,7 @@
-"""`fedgrid run --dry-run`: the runs, resources and time of a grid; starts, downloads and writes nothing."""
+"""Print the plan of a grid for `fedgrid run --dry-run`: runs, resources and time.
+
+Nothing is started, downloaded or written.
+"""
 
 import json
 import os
@@ -35,11 +38,13 @@ from fedgrid.grids.results.runs import about
 from fedgrid.grids.results.runs import describe as describe_runs
 
 RUNS_LISTED = 20
+"""Most runs that the plan lists; with JSON all are listed."""
 TOTALS = ("runs", "shared_prefixes", "finished", "rounds_left", "download_mb", "hours", "encoders")
-"""Numbers of data sets that are added up."""
+"""Numbers of a `DatasetRow` that are added up over data sets."""
 BUSY = 0.75
-"""Load of a core from which on the output says that the machine has other work."""
+"""Load of a core from which the output says that the machine has other work."""
 ONE_CORE = (Node(1.0, 0.0),)
+"""Nodes for the estimate of runs in this process."""
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -51,10 +56,18 @@ def show_plan(
     options: LaunchOptions,
     console: Console,
 ) -> None:
-    """Show what a grid's runs need, how much of it is done, and roughly how long the rest takes.
+    """Print what a grid's runs need, how much of it is done, and roughly how long the rest takes.
 
-    What a launch of `todo` refuses is refused, and `done` is checked as there. In this process the runs would
-    have one core. With a round cache the time is an upper bound.
+    Whatever a launch of `todo` refuses is refused here, and `done` is checked as there. In this process the
+    runs would have one core. With a round cache the time is an upper bound.
+
+    Args:
+        grid: the grid.
+        todo: its runs that are not finished.
+        done: those that are.
+        storage: where they are.
+        options: how the grid would be launched.
+        console: where the plan is printed; JSON goes to standard output.
 
     Raises:
         ConfigError, DataError: as a launch; a run cannot fit on the nodes, or its data set is too small for
@@ -68,7 +81,7 @@ def show_plan(
     for line in (*idle_lines(grid.runs), *of_models, *group_notes(grid.runs, data_dir)):
         warn(line)
     own = [run for run in grid.runs if ":" in run.dataset]
-    # Tables are read in a moment, images are not.
+    # The user's own tables are read in a moment, images are not: the plan checks only the tables.
     of_tables = [run for run in own if run.dataset.partition(":")[0] in TABLES]
     with options.steps(console) as steps:
         check_data(of_tables, data_dir, steps)
@@ -77,7 +90,7 @@ def show_plan(
     left, taken = rounds_left(grid.runs, storage, options)
     unfinished = [run for run, rounds in left if rounds]
     for run in unfinished:
-        # Refuses a number of clients that no images can have, before actors are counted for them.
+        # Refuses a number of clients for which there are too few images, before actors are counted for them.
         expected_images(run, find(run.dataset, data_dir))
     request = with_gpu_share(unfinished, nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
@@ -91,6 +104,7 @@ def show_plan(
         "grid": grid.name,
         "datasets": [asdict(row) for row in rows],
         "total": {name: sum(getattr(row, name) for row in rows) for name in TOTALS} | {"rounds_taken": taken},
+        # Without Ray there are no nodes and nothing is reserved.
         "resources": [asdict(one) | {"reserves": one.reserves} for one in capacities.values() if nodes],
         "nodes": [asdict(node) for node in nodes],
         "timed_on": device,
@@ -108,25 +122,30 @@ def show_plan(
 
 @dataclass(frozen=True)
 class DatasetRow:
-    """The runs of a grid on one data set."""
+    """The runs of a grid on one data set; its fields are keys of the JSON plan."""
 
     dataset: str
     runs: int
     shared_prefixes: int
-    """Groups of these runs that begin with the same rounds."""
+    """Number of groups of these runs whose first rounds are the same."""
     finished: int
     rounds_left: int
     clients: tuple[int, ...]
     download_mb: int
-    """Size of the images that the remaining runs need and that are not here yet."""
+    """Megabytes of the images that the remaining runs need and that are not on this machine."""
     hours: float
-    """A rough estimate, with all nodes at work on these runs and without a round cache."""
+    """Rough estimate of the remaining hours, with all nodes at work on these runs and without a round cache.
+    """
     encoders: int = 0
-    """How many are trained before the first rounds, which is part of `hours`."""
+    """Number of encoders that are trained before the first rounds, which is part of `hours`; default 0."""
 
 
 def dataset_rows(left: RoundsLeft, estimator: Estimator) -> list[DatasetRow]:
-    """Return a row a data set, in the order of the runs; raises as `Estimator.hours`."""
+    """Build a row for each data set, in the order of the runs.
+
+    Raises:
+        ConfigError, RunError: as `Estimator.hours`.
+    """
     data_dir, rows = estimator.data_dir, []
     for name in dict.fromkeys(run.dataset for run, _ in left):
         runs = [run for run, _ in left if run.dataset == name]
@@ -151,12 +170,13 @@ def dataset_rows(left: RoundsLeft, estimator: Estimator) -> list[DatasetRow]:
 
 
 def _about(grid: Grid, storage: Storage) -> list[str]:
+    """Describe the settings that all runs, or groups of runs, have in common."""
     distinct = {(run.algorithm.name, run.model, run.training, run.weights): run for run in grid.runs}
     return about(describe_runs([*distinct.values()], storage))
 
 
 def processor_name(device: str) -> str:
-    """Return the name of this machine's processor, or GPU."""
+    """Read the name of this machine's processor, or of its GPU."""
     if device != "cpu":
         import torch
 
@@ -166,11 +186,12 @@ def processor_name(device: str) -> str:
             key, _, value = line.partition(":")
             if key.strip() == "model name":
                 return value.strip()
+    # Other systems have no such file; `processor()` may be empty, as in a container.
     return processor() or machine()
 
 
 def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
-    """Return name, id, number of rounds and rounds still to compute of each run."""
+    """Build a JSON row for each run: name, id, number of rounds and rounds left."""
     keys = naming_keys([run for run, _ in left])
     return [
         {
@@ -184,6 +205,7 @@ def runs_of(left: RoundsLeft) -> list[dict[str, Any]]:
 
 
 def _list_runs(runs: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print the first runs of the plan with their states."""
     print_plain(console, "\nRuns, in this order unless others share their rounds:")
     for run in runs[:RUNS_LISTED]:
         done = run["rounds"] - run["rounds_left"]
@@ -194,7 +216,7 @@ def _list_runs(runs: Sequence[Mapping[str, Any]], console: Console) -> None:
 
 
 def _device(capacities: Sequence[Capacity]) -> str:
-    """Return the device to time on: `cuda` if runs reserve GPUs and this machine has one, else `cpu`."""
+    """Choose the device to time on: `cuda` if runs reserve GPUs and this machine has one, else `cpu`."""
     import torch
 
     on_gpu = any(capacity.placement.gpus_per_actor for capacity in capacities)
@@ -202,6 +224,7 @@ def _device(capacities: Sequence[Capacity]) -> str:
 
 
 def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, console: Console) -> None:
+    """Print the plan as tables and sentences."""
     say, total = partial(print_plain, console), plan["total"]
     headings = ("data set", "runs", "finished", "rounds left", "clients", "download", "time")
     rows: list[list[str]] = [
@@ -239,6 +262,7 @@ def _show(plan: Mapping[str, Any], nodes: Sequence[Node], with_cache: bool, cons
 
 
 def _about_time(plan: Mapping[str, Any]) -> str:
+    """Describe what the estimate is based on, and what makes it too low or too high."""
     what = "GPU" if plan["timed_on"] == "cuda" else "core"
     note = f"Time: from one training step a model on random images, on a\n{what} of {plan['processor']}"
     busy, cores = os.getloadavg()[0], os.cpu_count() or 1
@@ -249,6 +273,7 @@ def _about_time(plan: Mapping[str, Any]) -> str:
 
 
 def _cells(row: Mapping[str, Any], clients: str) -> list[str]:
+    """Format the numbers of a row of data sets, or of the total."""
     return [
         f"{row['runs']:,}",
         f"{row['finished']:,}",

@@ -1,4 +1,4 @@
-"""The hours of a grid's runs, from one timed training step a model, and how many of them fit at once."""
+"""Estimate the hours of a grid's runs from one timed step of each model, and how many runs fit at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,29 +30,30 @@ from fedgrid.grids.ray_cluster.cluster import num_to_place, placements
 RoundsLeft = Sequence[tuple[RunConfig, int]]
 """Each run with its number of rounds still to compute, 0 if it is finished."""
 FEW, MORE, MANY = 2, 24, 320
-"""Images of the timed trainings: `FEW`, then `MORE`, or `MANY` of a model that needs less than `SHORT`."""
+"""Images of the timed trainings: `FEW`, then `MORE`, or `MANY` for a model that needs less than `SHORT`
+seconds."""
 SHORT = 0.1
-"""Seconds of the first training."""
+"""Seconds of the first training below which its time is too short to be measured reliably."""
 FORWARD = 1 / 3
-"""The time of a test, as a share of a training step's: the backward pass takes twice the forward pass."""
+"""Time of a test as a share of a training step's: the backward pass takes twice the forward pass."""
 SERVER_SECONDS = 0.05
-"""Clustering, records and files of a round: a small part, except with the smallest models."""
+"""Seconds for clustering, records and files of a round: a small part, except with the smallest models."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How runs of a given number of clients fit on the nodes."""
+    """How runs with a given number of clients fit on the nodes; its fields are keys of the JSON plan."""
 
     clients: int
     placement: Placement
     at_once: int
-    """How many such runs the nodes hold at the same time, if that many are waiting."""
+    """Number of such runs that the nodes have room for at the same time, if that many are waiting."""
     workers: int
-    """Cores, or GPUs, that these runs keep busy."""
+    """Number of cores, or GPUs, that these runs keep busy."""
 
     @property
     def reserves(self) -> str:
-        """The resources of a run, in words."""
+        """Description of the resources of a run."""
         actors = self.placement.num_actors
         resources = f"{self.placement.cpus_per_actor:g} CPU"
         if self.placement.gpus_per_actor:
@@ -73,7 +74,15 @@ class Capacity:
 def capacities_of(
     left: RoundsLeft, nodes: Sequence[Node], request: Request, *, by_shared_prefix: bool = False
 ) -> dict[int, Capacity]:
-    """Return number of clients -> how such runs fit; `by_shared_prefix`: see `num_to_place`.
+    """Compute number of clients -> how such runs fit.
+
+    Args:
+        left: the runs with their rounds left.
+        nodes: the cluster.
+        request: what the user reserves for an actor.
+        by_shared_prefix: whether runs of one shared prefix run one after another, as in `num_to_place`;
+            default
+            False.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes.
@@ -91,18 +100,20 @@ def capacities_of(
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds on one core, or on a GPU without other load."""
+    """Times on one core, or on a GPU without other load."""
 
     turn: float
-    """A client's turn in a round, beside its steps: loading the model and returning it."""
+    """Seconds of a client's turn in a round, apart from its steps: loading the model and returning it."""
     image: float
-    """A training step, an image."""
+    """Seconds of a training step, divided by its images."""
 
 
 def time_training(load: Workload, device: str) -> Speed:
-    """Time a training on a few random images and one on more, on the device `cpu` or `cuda`.
+    """Time a training on a few random images and one on more; the difference is what more images take.
 
-    The difference is what more images take.
+    Args:
+        load: model, inputs and training settings.
+        device: `cpu` or `cuda`.
 
     Raises:
         ConfigError: the images are too small for the model.
@@ -124,37 +135,46 @@ def time_training(load: Workload, device: str) -> Speed:
         plugins=load.plugins,
     )
     worker = ClientWorker(setup, device)
-    # Its values change no time.
+    # The values of the weights do not change the time.
     model = np.zeros(layout(load.model, load.inputs, load.num_classes).size, np.float32)
     rule = Reconstruction() if load.model in AUTOENCODERS else PLAIN
-    # A CPU's clock leaves other processes out, but has no GPU's work.
+    # The clock of a process leaves out the work of others, but also the work of a GPU.
     clock = process_time if device == "cpu" else perf_counter
 
     def seconds(size: int) -> float:
-        """Return the seconds of a client with this many images; of a stack, its share."""
+        """Time a training with this many images; for a stack, the share of one client."""
         tasks = [TrainTask(Order(client, (0,), rule=rule), 0, evaluate=False) for client in clients[size]]
         begun = clock()
         worker.train(tasks, [model], {})
         return (clock() - begun) / len(stack)
 
-    seconds(FEW)  # Libraries start in it.
+    seconds(FEW)  # Not counted: libraries start in it.
     few = seconds(FEW)
     more = MANY if few < SHORT else MORE
     longer = seconds(more)
     if longer <= few:
-        # Other work on the machine: all of it is taken for steps.
+        # Other work on the machine disturbed one of them: all of the time is attributed to steps.
         return Speed(0.0, longer / more)
     image = (longer - few) / (more - FEW)
     return Speed(max(0.0, few - FEW * image), image)
 
 
 def _random_set(load: Workload, size: int) -> ImageSet:
+    """Draw random images for the timed training."""
     images = random_examples(load.inputs, size, np.random.default_rng(0))
     return ImageSet(images, np.zeros(size, np.int64), vocabulary=load.inputs.vocabulary)
 
 
 def run_seconds(config: RunConfig, images: Images, speed: Speed, rounds: int, actors: int = 1) -> float:
-    """Return the seconds of one core or GPU that a run's last `rounds` rounds take without a round cache."""
+    """Estimate the seconds of one core or GPU that a run's last `rounds` rounds take without a round cache.
+
+    Args:
+        config: the run.
+        images: its expected images.
+        speed: the measured speed of its model.
+        rounds: number of rounds left.
+        actors: number of client actors; default 1.
+    """
     asked = config.participation * (1 - config.dropout)
     training = asked * (images_trained(config, images) * speed.image + config.clients * speed.turn)
     tests = passes(config, images, rounds, actors) * speed.image * FORWARD
@@ -167,17 +187,18 @@ class EncoderPlan:
 
     workload: Workload
     public_images: float
-    """How many images the server passes through it on one core or GPU, counted in every epoch."""
+    """Number of images that the server passes through the encoder on one core or GPU, counted in every epoch.
+    """
     federated_images: float
-    """How many its clients do, all together, on all cores or GPUs."""
+    """Number of images that its clients pass through it, all together, on all cores or GPUs."""
     public: str = ""
-    """The data set that the server trains it on, if that is one of its own."""
+    """Data set on which the server trains it, if it is a data set of its own; default: none."""
 
 
 def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[EncoderPlan]:
-    """Return the encoders of those runs of a data set that have not begun.
+    """Plan the encoders of those runs of a data set that have not begun, each of them once.
 
-    A public one is the same for all of them, a federated one for those that share a scenario and seed.
+    A public encoder is the same for all runs, a federated one for those that share a scenario and seed.
     """
     plans = {}
     for run, rounds in left:
@@ -192,6 +213,8 @@ def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
         rounds_of_clients = settings.federated * settings.participation * settings.local_epochs
         training = LocalTraining(batch_size=settings.batch_size, optimizer="adam", **SAME)
         model = model_of(kind_of(settings, dataset.inputs.shape))
+        # Runs of other scenarios and seeds have other clients, which matters only if clients train the
+        # encoder.
         key = settings.model_dump_json(), run.shared_prefix if settings.federated else ""
         plans[key] = EncoderPlan(
             Workload(model, dataset.inputs, dataset.num_classes, training),
@@ -204,18 +227,22 @@ def encoder_plans(left: RoundsLeft, dataset: Dataset, data_dir: Path) -> list[En
 
 @dataclass(frozen=True)
 class Estimator:
-    """Estimates hours of runs, with all nodes at work on them; times each model once."""
+    """Estimates the hours of runs, with all nodes at work on them; times each model once."""
 
     data_dir: Path
     device: str
-    """On which models are timed, `cpu` or `cuda`."""
+    """Device on which models are timed, `cpu` or `cuda`."""
     capacities: Mapping[int, Capacity]
-    """By number of clients."""
+    """Number of clients -> how such runs fit."""
     _speeds: dict[Workload, Speed] = field(default_factory=dict)
-    """By workload, without its number of classes, which changes no time."""
+    """Workload, with its number of classes set to 0 since that changes no time -> speed."""
 
     def hours(self, left: RoundsLeft, encoders: Sequence[EncoderPlan]) -> float:
-        """Return the hours of runs and of the encoders before them; raises as `time_training`."""
+        """Estimate the hours of runs and of the encoders before them.
+
+        Raises:
+            ConfigError, RunError: as `time_training`.
+        """
         most = max(capacity.workers for capacity in self.capacities.values())
         seconds = 0.0
         for plan in encoders:
@@ -229,7 +256,11 @@ class Estimator:
         return seconds / 3600
 
     def speed_of(self, load: Workload) -> Speed:
-        """Return the speed of a workload; raises as `time_training`."""
+        """Measure the speed of a workload, once.
+
+        Raises:
+            ConfigError, RunError: as `time_training`.
+        """
         key = replace(load, num_classes=0)
         if key not in self._speeds:
             self._speeds[key] = time_training(load, self.device)

@@ -1,7 +1,7 @@
-"""The GPU share of a client actor, from what its training takes and the memory of the smallest GPU.
+"""Compute the GPU share of a client actor from its training's memory and the memory of the smallest GPU.
 
-Ray deals out equal shares of every GPU, whatever its size. So on mixed cards a share is one of the smallest,
-and an actor on a larger one may take more than it needs.
+Ray deals out equal shares of every GPU, whatever its size. So with GPUs of different sizes a share is one of
+the smallest, and an actor on a larger GPU may reserve more than it needs.
 """
 
 from __future__ import annotations
@@ -29,25 +29,32 @@ CONTEXT = 600_000_000
 """Bytes of a process on a GPU before its first tensor: CUDA's context, and the code of torch, cuBLAS and
 cuDNN. Assumed, not measured."""
 SPARE = 1.25
-"""How many times as large a share is as what is reckoned: for fragmentation, the scratch memory of
-convolutions, and local rules that keep more than one copy of the weights."""
+"""Factor by which a share exceeds the computed bytes: for fragmentation, scratch memory of convolutions, and
+local rules that keep more than one copy of the weights."""
 FLOAT, LABEL = 4, 8
-"""Bytes."""
+"""Bytes of a float32 and of an int64 label."""
 MOMENTS = {"sgd": 0, "adam": 2}
-"""Copies of the weights that an optimizer keeps; SGD with momentum has one."""
+"""Number of copies of the weights that an optimizer keeps; SGD with momentum has one."""
 STEPS = 100
-"""Shares are rounded up to hundredths."""
+"""Shares are rounded up to multiples of one over this number."""
 
 
 def with_gpu_share(
     runs: Sequence[RunConfig], nodes: Sequence[Node], request: Request, data_dir: Path
 ) -> Request:
-    """Return a request whose GPU share holds an actor of every run, at least `GPU_SHARE` and at most a GPU.
+    """Add to a request the GPU share that any run's actor needs, at least `GPU_SHARE` and at most 1.
 
-    The request stays as it is where the user gives a share, or no GPU's memory is known.
+    The request stays as it is if the user gives a share, or no GPU's memory is known. A model whose memory
+    cannot be computed, or exceeds the smallest GPU's, is a warning: the run may fit all the same.
 
-    A model that cannot be reckoned, or is reckoned to need more than the smallest GPU has, is a warning: the
-    run may fit all the same.
+    Args:
+        runs: the runs.
+        nodes: the cluster.
+        request: what the user reserves for an actor.
+        data_dir: where data sets are, for the shapes of images.
+
+    Returns:
+        The request, with a share or unchanged.
     """
     memory = min((node.gpu_memory for node in nodes if node.gpus >= 1 and node.gpu_memory), default=0)
     if request.gpus_per_client is not None or not memory:
@@ -75,25 +82,25 @@ def with_gpu_share(
 
 
 def actor_bytes(training: int, images: int) -> float:
-    """Return the bytes of a GPU that an actor has for its training and its clients' images."""
+    """Compute the GPU bytes of an actor from those of its training and its clients' images."""
     return SPARE * (CONTEXT + training + images)
 
 
 @cache
 def training_bytes(load: Workload) -> int:
-    """Return the bytes that training a batch and testing take on a GPU, reckoned without one.
+    """Compute the bytes that training a batch and testing take on a GPU, without using one.
 
     With P parameters that train, of 4 bytes each, S clients stacked and batches of B examples:
 
         S * (4 * P * (2 + M) + max(A + 2 * L, 3 * L * 128 / B, 2 * 4 * P))
 
-    Weights, gradients and the M moments of the optimizer (SGD 0, with momentum 1; Adam 2) are there all the
-    time. Beside them are, at most, those of training, of a test, or two copies of the weights as a state is
-    read. A are the bytes that autograd keeps of a batch for the backward pass, each tensor once and without
-    the parameters; they are counted in a forward pass on torch's meta device, whose tensors have a shape and
-    no memory. L is the largest of these tensors: in the backward pass there are two gradients of its size,
-    and in a test, of 128 examples and without autograd, a layer's input, its output and the next one's. In
-    bfloat16 A and L are halved, and there is a copy of the weights of 2 bytes each.
+    Weights, gradients and the M moments of the optimizer (SGD 0, with momentum 1; Adam 2) exist all the time.
+    The largest of these comes on top: the memory of training, of a test, or of two copies of the weights
+    while a state is read. A are the bytes that autograd keeps of a batch for the backward pass, each tensor
+    once and without the parameters; they are counted in a forward pass on torch's meta device, whose tensors
+    have a shape and no memory. L is the largest of these tensors: in the backward pass there are two
+    gradients of its size, and in a test, of 128 examples and without autograd, a layer's input, its output
+    and the next one's. In bfloat16 A and L are halved, and there is a copy of the weights of 2 bytes each.
 
     Raises:
         Exception: whatever the model raises on the meta device.
@@ -108,6 +115,7 @@ def training_bytes(load: Workload) -> int:
     module = blank(load.model, load.inputs, load.num_classes).to("meta").train()
     parameters = sum(one.numel() for one in parameters_of(module).values())
     constants = [one.untyped_storage() for one in (*module.parameters(), *module.buffers())]
+    # By storage, not by tensor: autograd keeps several views of one tensor, whose memory counts once.
     kept = {id(storage): storage for storage in constants}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -132,9 +140,9 @@ def training_bytes(load: Workload) -> int:
 
 
 def _workloads(runs: Sequence[RunConfig], data_dir: Path) -> dict[Workload, int]:
-    """Return what the runs train, each with the bytes of the images of its largest run.
+    """Find what the runs train, each workload with the bytes of the images of its largest run.
 
-    They are counted as if one actor held all of a run: an upper bound.
+    They are counted as if one actor held all images of a run: an upper bound.
     """
     found: dict[Workload, int] = {}
     for run in runs:

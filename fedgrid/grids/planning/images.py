@@ -1,4 +1,4 @@
-"""How many images clients train on, how many pass through models in tests, and what surprises about them."""
+"""Count the images that clients train and test on, and note what may surprise about them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -33,11 +33,12 @@ class Images:
     test: float
     server: int
     different: float | None = None
-    """Of the clients' different test sets; None: as `test`, each client has its own."""
+    """Expected images of the clients' different test sets; default None: as `test`, each client has its own.
+    """
 
 
 def expected_images(config: RunConfig, dataset: Dataset) -> Images:
-    """Return how many images a run has, assuming classes of equal size.
+    """Estimate how many images a run has, assuming classes of equal size.
 
     With N images in a class, d draws that hit the class with probability p give N (1 - (1 - p / N)^d)
     different images.
@@ -61,17 +62,21 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
 
 
 def images_trained(config: RunConfig, images: Images) -> float:
-    """Return how many images pass through the models of all clients as they train in a round."""
+    """Count the images that pass through the models of all clients as they train in a round."""
     training = config.training
     if training.local_steps is None:
         return training.local_epochs * images.train
+    # A client with fewer images than a batch has smaller batches.
     return training.local_steps * min(config.clients * training.batch_size, images.train)
 
 
 def image_notes(name: str, images: Pair, data_dir: Path) -> list[str]:
-    """Return in one line each what may surprise about the user's own images, none about other data sets.
+    """Describe in one line each what may surprise about the user's own images; nothing for other data sets.
 
-    `images` are the data set's pool and the server's test set.
+    Args:
+        name: the data set.
+        images: its pool and the server's test set.
+        data_dir: where data sets are.
     """
     dataset = find(name, data_dir)
     kind, colon, _ = dataset.name.partition(":")
@@ -90,7 +95,11 @@ def image_notes(name: str, images: Pair, data_dir: Path) -> list[str]:
 
 
 def repeats_in(name: str, pool: ImageSet) -> NDArray[np.int64] | None:
-    """Return a number for each example of the user's own pool, the same for equal ones; None: all differ."""
+    """Number the examples of the user's own pool so that equal ones have equal numbers.
+
+    Returns:
+        The numbers, shape (N,); None if all examples differ, or for a data set of fedgrid's.
+    """
     if ":" not in name:
         return None
     numbers: dict[int, int] = {}
@@ -104,9 +113,13 @@ def split_notes(
     subjects_N: Subjects | None,
     partition: Partition,
 ) -> list[str]:
-    """Return in one line each what clients are tested on and, all the same, train on.
+    """Describe in one line each what clients are tested on although clients train on it.
 
-    `repeats_N` is what `repeats_in` returns, `subjects_N` whom the examples of the pool are about.
+    Args:
+        run: the run, for its name.
+        repeats_N: numbers as of `repeats_in`.
+        subjects_N: subject of each example of the pool; None if the data have no subjects.
+        partition: the split's training and test examples.
     """
     notes: list[str] = []
     if partition.is_official:
@@ -128,6 +141,7 @@ def split_notes(
 
 
 def _digests(images: ImageSet) -> Iterator[int]:
+    """Hash each example with its label."""
     return (
         hash((example.tobytes(), label))
         for example, label in zip(images.images, images.labels.tolist(), strict=True)
@@ -135,7 +149,7 @@ def _digests(images: ImageSet) -> Iterator[int]:
 
 
 def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
-    """Return in one line each where a run has fewer clients than its data set has groups."""
+    """Describe in one line each where a run has fewer clients than its data set has groups."""
     notes = []
     for run in {(run.dataset, run.clients): run for run in runs if run.split.kind == NATURAL}.values():
         total = find(run.dataset, data_dir).num_groups or 0
@@ -148,13 +162,19 @@ def group_notes(runs: Sequence[RunConfig], data_dir: Path) -> list[str]:
 
 
 def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> float:
-    """Return how many images pass through models in the tests of the last `rounds` rounds of a run.
+    """Count the images that pass through models in the tests of the last `rounds` rounds of a run.
 
     Every local model is tested on its client's test set and, with `evaluation.local_server`, on the server's
-    set, where round 1 tests the initial model instead, once in each of the `actors`. The served models are
-    tested on the server's set once each; on the clients' sets once for all clients of an actor that have the
-    set and the model in common. As many clusters as hidden groups are assumed, each in one of them, from the
-    first round in which the algorithm can have any.
+    set; in round 1 the initial model is tested there instead, once in each of the `actors`. The served models
+    are tested on the server's set once each; on the clients' sets once for all clients of an actor that have
+    the set and the model in common. As many clusters as hidden groups are assumed, each in one of them, from
+    the first round in which the algorithm can have any.
+
+    Args:
+        config: the run.
+        images: its expected images.
+        rounds: number of rounds left.
+        actors: number of client actors; default 1.
     """
     evaluation, last = config.evaluation, config.training.rounds
     asked = config.participation * (1 - config.dropout)
@@ -162,6 +182,7 @@ def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> f
     first_clusters = algorithm_of(config).start_order_key()[0]
     total = 0.0
     for number in range(last - rounds + 1, last + 1):
+        # The last round is always tested.
         if number % evaluation.every and number != last:
             continue
         local_server = min(actors, config.clients) if number == 1 else asked * config.clients
@@ -175,8 +196,12 @@ def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> f
 
 
 def _official_sets(config: RunConfig, scenario: Scenario, dataset: Dataset) -> Iterator[tuple[float, float]]:
-    """Yield, by group of clients, the share of the official test set that its members have together, and
-    that of their different sets; the most there can be, where the labels of a client are drawn."""
+    """Estimate the clients' shares of the official test set, for each group of clients.
+
+    Yields:
+        The share that the group's members have together, and the share of their different sets; the largest
+            possible, if the labels of a client are drawn.
+    """
     clients, split = config.clients, config.split
     if split.kind == NATURAL:
         num_groups = dataset.num_groups or 1

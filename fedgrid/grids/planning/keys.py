@@ -1,4 +1,4 @@
-"""The keys of its storage that a driver holds, by the command that it executes.
+"""Make the keys of its storage that a driver's lease holds, by the command that it executes.
 
 A run has two keys, so that one driver can use a finished run that stands among those that another one has
 trained: its training belongs to one driver; the run itself is shared by all that train or use it, and held
@@ -12,15 +12,19 @@ from fedgrid.engine.runtime.leases.driver import Keys
 from fedgrid.grids.results.archived import is_archived
 
 ARCHIVE = "the archive's runs"
+"""Key of all runs that the archive contains."""
 
 
 def make_launch_keys(
     runs: Iterable[RunConfig], todo: Iterable[RunConfig], *, cached: bool = False, fresh: bool = False
 ) -> Keys:
-    """Return the keys of a launch that trains `todo`, of a grid's `runs`.
+    """Make the keys of a launch.
 
-    `cached`: it uses cached rounds of other runs. `fresh`: it deletes `todo` first, and the cached rounds
-    that these could use.
+    Args:
+        runs: all runs of the grid, which the launch uses.
+        todo: those that it trains.
+        cached: whether it uses cached rounds of other runs; default False.
+        fresh: whether it first deletes `todo`, and the cached rounds that these could use; default False.
     """
     todo = list(todo)
     rounds = {f"cached rounds of {run.shared_prefix}" for run in todo} if cached else set()
@@ -29,22 +33,23 @@ def make_launch_keys(
 
 
 def make_deletion_keys(runs: Iterable[RunConfig]) -> Keys:
-    """Return the keys of a command that deletes the folders of these runs."""
+    """Make the keys of a command that deletes the folders of these runs."""
     runs = list(runs)
     archived = {ARCHIVE} if any(is_archived(run) for run in runs) else set()
     return Keys(_name_runs(runs) | archived)
 
 
 def make_result_keys(kind: str, runs: Iterable[RunConfig]) -> Keys:
-    """Return the keys of a command that adds `kind`, such as explanations, to these finished runs."""
+    """Make the keys of a command that adds `kind`, such as explanations, to these finished runs."""
     names = _name_runs(runs)
     return Keys({f"the {kind} of {name}" for name in names}, names)
 
 
 def make_import_keys(grid: str) -> Keys:
-    """Return the keys of an import of the archive, beside its first grid: another `grid`."""
+    """Make the keys of an import of the archive; `grid` is its second grid."""
     return Keys({ARCHIVE, f"the grid {grid}"})
 
 
 def _name_runs(runs: Iterable[RunConfig]) -> set[str]:
+    """Format the names under which keys, and the messages about them, mention runs."""
     return {f"{run.name} ({run.run_id})" for run in runs}

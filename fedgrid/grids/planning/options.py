@@ -17,28 +17,30 @@ DEFAULT_TRACKERS, NO_TRACKER = ("mlflow",), "none"
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """How a grid is run."""
+    """How a grid is launched."""
 
     data_dir: Path
     request: Request = Request()
     retries: int = 2
-    """How often a failed run is retried."""
+    """Number of times that a failed run is retried; default 2."""
     in_process: bool = False
-    """Whether the runs go one after another in this process, without Ray."""
+    """Whether the runs are executed one after another in this process, without Ray; default False."""
     fresh: bool = False
-    """Whether the runs, and their cached rounds, are deleted first."""
+    """Whether the runs, and their cached rounds, are deleted first; default False."""
     as_json: bool = False
-    """Whether events are printed as JSON instead of text."""
+    """Whether events are printed as JSON instead of text; default False."""
     by_round: bool = True
-    """Whether each round has a line, if the console is no terminal."""
+    """Whether each round has a line, if the console is no terminal; default True."""
     accept_changes: bool = False
-    """Whether runs go on with other code, versions or machines than they began with; that is noted."""
+    """Whether runs continue with other code, versions or machines than they began with, which is recorded;
+    default False."""
     imported: Sequence[str] = ()
-    """Grids that were imported from bundles, whose runs are used in place of computing them."""
+    """Grids that were imported from bundles, whose runs are used in place of computing them; default: none.
+    """
     cache: CacheOptions | None = CacheOptions()
-    """How cached rounds of other runs are used; None uses none."""
+    """How cached rounds of other runs are used; None uses none; default: `CacheOptions()`."""
     trackers: tuple[str, ...] = DEFAULT_TRACKERS
-    """Which trackers are told of the runs."""
+    """Names of the trackers to which runs are logged."""
 
     def __post_init__(self) -> None:
         if self.in_process and self.request != Request():
@@ -49,19 +51,19 @@ class LaunchOptions:
 
     @property
     def cache_of_runs(self) -> CacheOptions | None:
-        """`cache` as the runs use it: those that start over take no rounds of shorter runs."""
+        """Cache options of the runs: runs that start over reuse no rounds of shorter runs."""
         return None if self.cache is None else replace(self.cache, takes_rounds=not self.fresh)
 
     def steps(self, console: Console, *, as_lines: bool = False) -> Steps:
-        """Return what says on a terminal, and with `as_lines` in a log, what a launch is doing now."""
+        """Create the display of what a launch is doing: on a terminal, and with `as_lines` also in a log."""
         return Steps(console, as_lines=as_lines, quiet=self.as_json)
 
 
 def trackers_in(text: str) -> tuple[str, ...]:
-    """Return the names that `--track` lists, with commas between them; `none`: no tracker.
+    """Parse the names that `--track` lists, separated by commas; `none` means no tracker.
 
     Raises:
-        ConfigError: `none` stands beside another one.
+        ConfigError: `none` is combined with another one.
     """
     names = tuple(dict.fromkeys(split_at_commas(text, f"--track {text}")))
     if NO_TRACKER in names and names != (NO_TRACKER,):

@@ -1,4 +1,4 @@
-"""The order in which a grid's runs start."""
+"""Sort a grid's runs in the order in which they start."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -33,7 +33,7 @@ def sort_runs(runs: Sequence[RunConfig], at_once: int = 1) -> list[RunConfig]:
 
 
 def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
-    """Group the runs by shared prefix, each sorted by the first round that can differ from FedAvg."""
+    """Group the runs by shared prefix, each group sorted by the first round that can differ from FedAvg."""
     shared_prefixes: dict[str, list[RunConfig]] = {}
     for run in runs:
         shared_prefixes.setdefault(run.shared_prefix, []).append(run)
@@ -44,7 +44,7 @@ def _shared_prefixes(runs: Sequence[RunConfig]) -> list[list[RunConfig]]:
 
 
 def _take_turns(shared_prefixes: Sequence[list[RunConfig]], at_once: int) -> Iterable[RunConfig]:
-    """Yield the first runs of `at_once` shared prefixes, then their second ones, and so on; then the next."""
+    """Yield the first runs of `at_once` shared prefixes, then their second ones ...; then of the next."""
     blocks = max(1, len(shared_prefixes) // at_once)
     for block in range(blocks):
         start = block * at_once

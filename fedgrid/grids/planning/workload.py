@@ -1,4 +1,4 @@
-"""What decides how long a client's training takes and how much memory."""
+"""Describe a client's training by what decides its time and memory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,24 +13,25 @@ SAME: dict[str, Any] = {
     **{"local_epochs": 1, "local_steps": None},
     **{"learning_rate": 1e-6, "schedule": Schedule()},
 }
-"""Settings that change neither the time of a batch nor its memory."""
+"""Values for the settings that change neither the time nor the memory of a batch; equal in all workloads."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """All that decides what a client actor's training takes, but for the images that it holds."""
+    """All that decides the time and memory of a client actor's training, except its images."""
 
     model: str
     inputs: Inputs
     num_classes: int
     training: LocalTraining
-    """`stacked`: how many clients train at once; a run of fewer clients has a smaller stack."""
+    """Training settings; `stacked` is the number of clients that train at once, fewer in a run of fewer
+    clients."""
     plugins: tuple[str, ...] = ()
-    """Digests of the run's plugins, of which the model may be one."""
+    """Digests of the run's plugins, one of which may be the model; default: none."""
 
 
 def workload_of(run: RunConfig, data_dir: Path) -> Workload:
-    """Return the workload of a run; settings that change nothing in it are those of all others."""
+    """Find the workload of a run, in which settings without influence have the same values for all runs."""
     dataset, training = find(run.dataset, data_dir), run.training.local
     return Workload(
         run.model,
