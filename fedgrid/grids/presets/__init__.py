@@ -1,1 +1,1 @@
-"""From a preset or YAML file to the configurations of a grid's runs."""
+"""Presets and YAML files, and how the configurations of a grid's runs are made from them."""

@@ -1,4 +1,4 @@
-"""A grid before it is expanded: axes with their values, keys of some runs, what is left out."""
+"""The content of a grid before it is expanded: axes with their values, shared keys, overrides, exclusions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from fedgrid.grids.presets.yaml_file import Place, at, parse_value, parse_values
 from fedgrid.tracking.scoring.selection import Condition, read_conditions, text_of
 
 MOST_SEEDS = 10_000
-"""Seeds in one range at most: more are a typing error that would exhaust the memory."""
+"""Most seeds in one range: more are a typing error that would exhaust the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +24,16 @@ class Item:
 
     value: Any
     place: Place | None = None
-    """Its line in a file; None for a default and for the command line."""
+    """Line in a file; default None: a default value, or one of the command line."""
     is_default: bool = False
-    """Whether nobody has given it. The split is then the data set's, and clients are as many as that says."""
+    """Whether the user has not given it; default False.
+
+    A default split is replaced by the data set's, default clients by the number that this split defines.
+    """
 
     @cached_property
     def label(self) -> str:
-        """The value as text, which filters compare; of an algorithm or a split with settings, its name."""
+        """Value as text, which filters compare; for an algorithm or a split with settings, its name."""
         if isinstance(self.value, Mapping):
             return text_of(self.value.get("name", self.value.get("kind", self.value)))
         return text_of(self.value)
@@ -38,27 +41,27 @@ class Item:
 
 Axes: TypeAlias = Mapping[str, tuple[Item, ...]]
 Choice: TypeAlias = Mapping[str, frozenset[str]]
-"""Axis -> allowed labels; an axis that is missing is not restricted."""
+"""Axis -> allowed labels; a missing axis is not restricted."""
 
 
 def allows(choice: Choice, labels: Mapping[str, str]) -> bool:
-    """Return whether every axis of a choice has one of its values in the run whose axes have these labels."""
+    """Check whether a choice allows a run whose axes have these labels."""
     return all(labels[axis] in allowed for axis, allowed in choice.items())
 
 
 @dataclass(frozen=True, eq=False)
 class Override:
-    """Keys for the runs where every axis of `when` has one of its values."""
+    """Keys for the runs in which every axis of `when` has one of its values."""
 
     when: Choice
     then: Mapping[str, Any]
     place: Place
-    """The line of `then`."""
+    """Line of `then`."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """An override of the command line: a path of keys and its new value, or the values of an axis."""
+    """An override of the command line: a path of keys and its new value, or several values of an axis."""
 
     text: str
     keys: tuple[str, ...]
@@ -66,7 +69,7 @@ class Change:
 
     @classmethod
     def parse(cls, text: str) -> "Change":
-        """Return the change that `key.key=value`, or `key.key=value,value`, describes.
+        """Parse `key.key=value`, or `key.key=value,value`.
 
         Raises:
             ConfigError: for any other text.
@@ -76,7 +79,7 @@ class Change:
             raise ConfigError(f"{text}: expected KEY=VALUE, as in training.rounds=5")
         if not value.strip():
             raise ConfigError(f"{text}: no value; expected KEY=VALUE, and null for none")
-        # The plural too, as in `seeds=0..4` and in files.
+        # The plural is accepted too, as in `seeds=0..4` and in files.
         key = key if key in AXES or key.removesuffix("s") not in AXES else key.removesuffix("s")
         # The path of the user's own data may have commas.
         parse = parse_values if key != "dataset" or ":" not in value else lambda *given: [parse_value(*given)]
@@ -84,13 +87,15 @@ class Change:
 
     @property
     def axis(self) -> str:
-        """The axis that it gives values, if it gives several."""
+        """Axis to which the change gives values, if it gives several."""
         key = ".".join(self.keys)
+        # Several names of algorithms are values of the axis; a single one changes the name and keeps the
+        # settings.
         is_name = key == f"{ALGORITHM}.name" and (len(self.values) > 1 or isinstance(self.values[0], list))
         return SPLIT if key == KIND else ALGORITHM if is_name else key
 
     def axis_values(self) -> list[Any]:
-        """Return the values of the axis: a list is several, but of a key whose values are lists."""
+        """List the values of the axis: a list means several, unless the key's values are lists themselves."""
         if len(self.values) == 1 and isinstance(self.values[0], list) and not takes_list(self.axis):
             return self.values[0]
         return list(self.values)
@@ -101,10 +106,16 @@ class Change:
         return self.axis_values() != [self.values[0]]
 
     def apply(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `values` with this change.
+        """Apply the change to nested values, which stay as they are.
+
+        Args:
+            values: the keys of a run.
+
+        Returns:
+            The changed values.
 
         Raises:
-            ConfigError: if a key on the path has a plain value, or it has several values.
+            ConfigError: if a key on the path has a plain value, or the change has several values.
         """
         if len(self.values) > 1:
             raise ConfigError(f"{self.text}: expected one value; a list has brackets, as in [1, 2]")
@@ -113,7 +124,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Preset:
-    """What a file and its base say of a grid, or options alone.
+    """The content of a file and its base, or of options alone.
 
     A run's value of a key comes from the last of these that has it: `fixed`, `overrides`, axes other than
     `AXES`, `changes`.
@@ -121,24 +132,24 @@ class Preset:
 
     axes: Axes
     fixed: Mapping[str, Item] = field(default_factory=dict)
-    """Keys that all runs share."""
+    """Keys that all runs share; default: none."""
     overrides: tuple[Override, ...] = ()
     changes: tuple[Change, ...] = ()
     excluded: tuple[Choice, ...] = ()
-    """Combinations that are no runs."""
+    """Combinations of axis values that are no runs; default: none."""
     filter: Choice = field(default_factory=dict)
-    """What the file's own `filter` selects of the axes."""
+    """Values of axes that the file's own `filter` selects; default: all."""
     searched: frozenset[str] = frozenset()
-    """Settings of the algorithm that a search will give other values."""
+    """Settings of the algorithm to which a search will give other values; default: none."""
     name: str = ""
-    """Of its grid."""
+    """Name of its grid."""
     text: str = ""
     source: str = ""
-    """`text` and `source` are as in `Grid`."""
+    """Where the content comes from; `text` and `source` are as in `Grid`."""
 
 
 def _axis_name(given: str, axes: Iterable[str]) -> str:
-    """Return the axis among `axes` that `given` names, in the singular or the plural."""
+    """Find the axis among `axes` that `given` names, in the singular or the plural."""
     for axis in (given, given.removesuffix("s")):
         if axis in axes:
             return axis
@@ -146,7 +157,12 @@ def _axis_name(given: str, axes: Iterable[str]) -> str:
 
 
 def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]:
-    """Return the values of an axis: one, a list, a range of seeds, or the algorithms of the arena.
+    """Parse the values of an axis: one, a list, a range of seeds, or the algorithms of the arena.
+
+    Args:
+        axis: the axis.
+        given: the value or list as it stands in a file or option.
+        place: its line, for error messages; default None: not from a file.
 
     Raises:
         ConfigError: for an empty list, a malformed range, or an algorithm without its name.
@@ -157,6 +173,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
         with at(where):
             if axis == SPLIT and isinstance(value, Mapping):
                 value = {"kind": DEFAULTS[SPLIT], **value}
+            # Values of the command line are split at commas before; a name with a comma comes from a file.
             if axis in (ALGORITHM, SPLIT) and isinstance(value, str) and "," in value:
                 raise ConfigError(f"{axis} = '{value[:60]}': several are a list: [{value[:60]}]")
             values = [value]
@@ -174,9 +191,11 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
 
 
 def _seeds_in(text: str) -> list[int]:
-    """Return the seeds of `0..4` (both ends included), `3` or `0,2,5`."""
+    """Parse the seeds of `0..4` (both ends included), `3` or `0,2,5`."""
     seeds: list[int] = []
     for part in text.split(","):
+        # At most 18 digits: a longer number would not fit 64 bits, and Python refuses to parse thousands of
+        # digits.
         match = re.fullmatch(r"\s*(\d{1,18})\s*(?:\.\.\s*(\d{1,18})\s*)?", part, re.ASCII)
         if not match:
             raise ConfigError(f"seeds = '{text[:60]}': expected 0..4 (both included), 3 or 0,2,5")
@@ -189,7 +208,12 @@ def _seeds_in(text: str) -> list[int]:
 
 
 def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> Choice:
-    """Return the labels that a mapping of axis -> value or list selects among those of `axes`.
+    """Parse a mapping of axis -> value or list as a choice among the labels of `axes`.
+
+    Args:
+        given: the mapping, as it stands in a file or option.
+        axes: the axes of the grid.
+        place: its line, for error messages; default None: not from a file.
 
     Raises:
         ConfigError: for an axis or a value that the grid does not have.
@@ -213,7 +237,7 @@ def choose(given: Mapping[Any, Any], axes: Axes, place: Place | None = None) -> 
 
 
 def keep(axes: Axes, choice: Choice) -> Axes:
-    """Return the axes with only the values that `choice` allows.
+    """Restrict axes to the values that `choice` allows.
 
     Raises:
         ConfigError: if an axis has no value left.
@@ -230,7 +254,7 @@ def keep(axes: Axes, choice: Choice) -> Axes:
 
 
 def read_where(text: str) -> list[Condition]:
-    """Return the conditions of a `--where`.
+    """Parse the conditions of a `--where`.
 
     Raises:
         ConfigError: the text is malformed.
@@ -242,7 +266,7 @@ def read_where(text: str) -> list[Condition]:
 
 
 def filter_of(text: str) -> dict[str, list[str]]:
-    """Return axis -> values of a `--where` with `dataset=mnist,fmnist,clients=15`.
+    """Parse a `--where` such as `dataset=mnist,fmnist,clients=15` as axis -> values.
 
     Raises:
         ConfigError: the text is malformed, or has another operator.
@@ -256,7 +280,7 @@ def filter_of(text: str) -> dict[str, list[str]]:
 
 
 def extend(axes: Axes, text: str) -> Axes:
-    """Return the axes with the values that `algorithms+=a,b` or `seeds+=5..9` adds.
+    """Add to the axes the values of `algorithms+=a,b` or `seeds+=5..9`.
 
     Raises:
         ConfigError: for an unknown axis, or a value that the axis already has.

@@ -1,7 +1,7 @@
-"""The one place that says what a grid's axes are: any key of a run's configuration.
+"""The one place that defines what a grid's axes are: any key of a run's configuration.
 
 The keys are read from `RunConfig`, its sections and the settings of the registered algorithms, so that a new
-field there is an axis at once. Everything else that knows axes (presets, filters, run order, MLflow tags,
+field there is an axis at once. Everything else that uses axes (presets, filters, run order, MLflow tags,
 tables and figures of a report) takes them from here.
 """
 
@@ -24,7 +24,7 @@ from fedgrid.grids.presets.nested import value_at
 from fedgrid.tracking.scoring.selection import text_of
 
 AXES = ("dataset", "split", "clients", "seed", "algorithm")
-"""Axes that every grid has: they make up a run's name. In the order of the runs; the last varies fastest."""
+"""Axes that every grid has, which make up a run's name, in the order of the runs; the last varies fastest."""
 
 ALGORITHM, SPLIT = "algorithm", "split"
 SECTIONS = {
@@ -32,10 +32,10 @@ SECTIONS = {
     for name, field in RunConfig.model_fields.items()
     if isinstance(field.annotation, type) and issubclass(field.annotation, Section) and name != ALGORITHM
 }
-"""Keys of a run that have the same keys in every run -> those keys."""
+"""Section of a run that has the same keys in every run -> those keys."""
 
 KIND = f"{SPLIT}.kind"
-"""The key of a split that is the axis `SPLIT`."""
+"""Key of the kind of a split, whose axis is `SPLIT`."""
 SETTING = f"{ALGORITHM}."
 """Prefix of the axes that are settings of an algorithm."""
 Values: TypeAlias = Mapping[str, str | None]
@@ -43,10 +43,12 @@ Values: TypeAlias = Mapping[str, str | None]
 
 
 def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
-    """Return every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`.
+    """List every key that can be an axis, with dots: `dataset`, `training.rounds`, `algorithm.cooldown`.
 
-    `configs` are finished or planned runs, which have all settings of their algorithms: those of an
-    algorithm or a split that is not registered, because its plugin is not loaded, come last.
+    Args:
+        configs: finished or planned runs, which have all settings of their algorithms; default: none. The
+            keys of
+            an algorithm or a split that is not registered, because its plugin is not loaded, come last.
     """
     configs = list(configs)
     registered = _keys_with(tuple(ALGORITHMS.values()))
@@ -60,8 +62,10 @@ def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
 
 @lru_cache
 def _keys_with(algorithms: tuple[AlgorithmEntry, ...]) -> tuple[str, ...]:
+    """List the keys of a run with these algorithms; cached, because reading all schemas takes a while."""
     keys: dict[str, None] = {}
     for name in (field for field in RunConfig.model_fields if field != PLUGINS):
+        # The kind of a split is the axis `split` itself.
         inner = (f"{name}.{key}" for key in SECTIONS.get(name, ()) if f"{name}.{key}" != KIND)
         keys |= dict.fromkeys((name,) if name in AXES or name not in SECTIONS else ())
         keys |= dict.fromkeys(inner)
@@ -95,7 +99,7 @@ def check_axis_key(key: str) -> None:
 
 
 def takes_list(key: str) -> bool:
-    """Return whether a list can be one value of a key, as `[5, 10]` of `split.sizes`."""
+    """Check whether a list can be one value of a key, as `[5, 10]` for `split.sizes`."""
     section, _, rest = key.partition(".")
     within: Iterable[BaseModel | type[BaseModel]] = [RunConfig]
     if section == ALGORITHM:
@@ -109,46 +113,47 @@ def takes_list(key: str) -> bool:
 
 
 def _has_list(annotation: Any) -> bool:
+    """Check whether an annotation is a list or tuple, or a union with one."""
     kind = get_origin(annotation) or annotation
     return kind in (list, tuple) or (kind is not dict and any(map(_has_list, get_args(annotation))))
 
 
 def in_run_order(axes: Iterable[str]) -> tuple[str, ...]:
-    """Return `axes` in the order of the runs: further ones, as given, stand before seed and algorithm."""
+    """Sort axes in the order of the runs: further ones, as given, stand before seed and algorithm."""
     further = [axis for axis in axes if axis not in AXES]
     last = ("seed", ALGORITHM)
     return (*(axis for axis in AXES if axis not in last), *further, *last)
 
 
 def value_text(config: RunConfig, key: str) -> str | None:
-    """Return a run's value of an axis as text, None if its algorithm has no such setting."""
+    """Format a run's value of an axis; None if its algorithm has no such setting."""
     value = _look_up(config, key)
     return text_of(value[0]) if value else None
 
 
 def value_of(config: RunConfig, key: str) -> Any:
-    """Return a run's value of an axis as it would stand in JSON, None if there is none."""
+    """Read a run's value of an axis as it stands in JSON; None if there is none."""
     value = _look_up(config, key)
     return to_jsonable_python(value[0]) if value else None
 
 
 def json_values(config: RunConfig, keys: Iterable[str]) -> dict[str, Any]:
-    """Return a run's values of those keys that it has, as they would stand in JSON."""
+    """Read a run's values of those keys that it has, as they stand in JSON."""
     return {key: to_jsonable_python(value[0]) for key in keys if (value := _look_up(config, key))}
 
 
 def values_of(config: RunConfig, axes: Sequence[str]) -> Values:
-    """Return a run's values of some axes."""
+    """Format a run's values of several axes."""
     return {axis: value_text(config, axis) for axis in axes}
 
 
 def pairs_of(config: RunConfig, axes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return axis and value of the axes that a run has, as `tracking.scoring.run.Run.axes` holds them."""
+    """List axis and value for the axes that a run has, as in `tracking.scoring.run.Run.axes`."""
     return tuple((axis, value) for axis, value in values_of(config, axes).items() if value is not None)
 
 
 def default_of(config: RunConfig, key: str) -> Any:
-    """Return the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
+    """Find the default of a key that is no algorithm's: that of the kind of split, or of the schema."""
     section, _, name = key.partition(".")
     is_known = section == SPLIT and config.split.kind in KINDS
     defaults = KINDS[config.split.kind].DEFAULTS if is_known else {}
@@ -159,10 +164,15 @@ def default_of(config: RunConfig, key: str) -> Any:
 
 
 def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tuple[str, ...]:
-    """Return the keys with this prefix in which runs of one name differ, as `algorithm.threshold`."""
+    """Find the keys with this prefix in which runs of one name differ, as `algorithm.threshold`.
+
+    Args:
+        configs: the runs.
+        prefix: a section with a dot; default: the algorithm's settings.
+    """
     groups: dict[str, dict[str, RunConfig]] = {}
     for config in configs:
-        # One for each section of the keys: its values are looked up once.
+        # Runs with equal sections are represented by one of them: a grid may have thousands of runs.
         groups.setdefault(config.name, {})[repr(getattr(config, prefix.rstrip(".")))] = config
     keys = [key for key in axis_keys(configs) if key.startswith(prefix)]
     differing: dict[str, None] = {}
@@ -174,23 +184,25 @@ def variant_settings(configs: Sequence[RunConfig], prefix: str = SETTING) -> tup
 
 
 def variant_of(config: RunConfig, settings: Sequence[str]) -> str:
-    """Return a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
+    """Format a run's values of these settings, as in `round 6, threshold 0.4`; empty if it has none."""
     values = {key.removeprefix(SETTING): value_text(config, key) for key in settings}
     return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "null"))
 
 
 def _look_up(config: RunConfig, key: str) -> tuple[Any] | None:
+    """Find a run's value of a key, alone in a tuple; None if there is none."""
     if key == ALGORITHM:
         return (config.algorithm.name,)
     if key == SPLIT:
         return (config.split.kind,)
-    # A setting that is not written down has its default. An algorithm of a plugin may not be loaded.
+    # A setting that is not stored has its default; a plugin's algorithm has none here unless it is loaded.
     entry = ALGORITHMS.get(config.algorithm.name)
     path = key.split(".")
     return value_at(config, path) or (value_at({ALGORITHM: entry.settings}, path) if entry else None)
 
 
 def _leaves(settings: BaseModel | Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """List the keys of settings with dots, without the sections themselves."""
     for name, value in settings.items() if isinstance(settings, Mapping) else settings:
         if isinstance(value, BaseModel | Mapping):
             yield from _leaves(value, f"{prefix}{name}.")

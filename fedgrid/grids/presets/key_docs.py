@@ -1,4 +1,4 @@
-"""What the keys of a configuration mean: the docstrings below the fields of its sections, and their types."""
+"""Read what the keys of a configuration mean from the docstrings below their fields, and what they allow."""
 
 import ast
 import inspect
@@ -15,16 +15,17 @@ from pydantic_core import to_jsonable_python
 from fedgrid.tracking.scoring.selection import text_of
 
 YAML = {"None": "null", "True": "true", "False": "false"}
-"""Python's values, which docstrings name, as a user types them."""
+"""Python's values, which docstrings name, -> what a user types in YAML."""
 VALUES = re.compile(rf"\b({'|'.join(YAML)})\b")
 
 
 def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
-    """Return field -> its docstring on one line, of a model and its bases; fields without one are left out.
+    """Read field -> its docstring on one line, for a model and its bases; fields without one are left out.
 
-    Empty for a class whose source is not at hand, as one that was typed into a notebook.
+    Empty for a class whose source is not available, as one that was typed into a notebook.
     """
     texts: dict[str, str] = {}
+    # From the most general class on: a subclass may redefine an inherited field.
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:
             texts |= _docstrings(base)
@@ -33,7 +34,10 @@ def docs_of(model: type[BaseModel]) -> Mapping[str, str]:
 
 @cache
 def _docstrings(kind: type) -> Mapping[str, str]:
-    """Return field -> docstring of what a class itself has. Pydantic would look for them in every import."""
+    """Read field -> docstring of a class itself, without its bases.
+
+    Pydantic could collect them too, but would do so at every import of every section.
+    """
     try:
         [body] = ast.parse(dedent(inspect.getsource(kind))).body
     except (OSError, TypeError):
@@ -48,7 +52,7 @@ def _docstrings(kind: type) -> Mapping[str, str]:
 
 
 def allowed(schema: Mapping[str, Any]) -> str:
-    """Return in words which values a key's JSON Schema allows: `number > 0 or null`, `single or complete`."""
+    """Describe which values a key's JSON Schema allows: `number > 0 or null`, `single or complete`."""
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(allowed(one) for one in schema["anyOf"]))
     if "enum" in schema:
@@ -73,11 +77,11 @@ def allowed(schema: Mapping[str, Any]) -> str:
 
 
 def settings_rows(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """Yield key, default, allowed values and meaning of each setting; of a section, those of its keys."""
+    """List key, default, allowed values and meaning of each setting; for a section, those of its keys."""
     kind = type(settings)
     properties = kind.model_json_schema().get("properties", {})
     meanings = docs_of(kind)
-    # Those that are its own come first, those of every averaging algorithm after them.
+    # An algorithm's own settings come first, then those that it shares with all averaging algorithms.
     for key in sorted(properties, key=lambda key: key not in inspect.get_annotations(kind)):
         value = getattr(settings, key, None)
         if isinstance(value, BaseModel):

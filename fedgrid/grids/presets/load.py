@@ -1,4 +1,4 @@
-"""From a preset, a YAML file and options to the runs of a grid."""
+"""Make the runs of a grid from a preset, a YAML file and options."""
 
 import json
 import re
@@ -54,13 +54,14 @@ from fedgrid.grids.presets.yaml_file import Place, YamlFile, as_axis, at
 SCENARIO = re.compile(r"(.+?)-(\d+)-([a-z][a-z0-9_-]*)")
 """`Scenario.name`: data set, clients, split."""
 ADDITION = re.compile(r"[\w.\s]+\+=")
-"""How a change begins that adds values to an axis."""
+"""Beginning of a change that adds values to an axis."""
 FEW = 8
-"""Values of an axis in a message."""
+"""Most values of an axis in a message."""
 FEW_SEEDS = 100
-"""A number in place of several seeds may be meant as their number up to this one."""
+"""Largest number given as seeds that may be meant as the number of seeds."""
 INDEPENDENT = ("clients", "seed")
-"""Axes on which no default of another key depends."""
+"""Axes on which no default of another key depends, so that one completed configuration serves all their
+values."""
 
 
 def load_grid(
@@ -75,19 +76,21 @@ def load_grid(
     name: str | None = None,
     searched: frozenset[str] = frozenset(),
 ) -> Grid:
-    """Return the grid that a command line describes.
+    """Load the grid that a command line describes.
 
     Args:
-        what: a preset's or a scenario's name, the path of a YAML file, what such a file holds (the grid then
-            needs a `name`) or says, or None for options alone.
+        what: a preset's or a scenario's name, the path of a YAML file, the content of such a file as a dict
+            (the
+            grid then needs a `name`) or a `Preset`, or None for options alone.
         options: axis -> value or list; replaces the file's values.
         changes: `key.key=value` each, applied after everything else; `key.key=value,value` is an axis, and
             `axis+=value,value` adds values that the grid does not have yet.
-        filters: `axis=value,axis=value` each; a run must pass all of them.
-        seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds.
-        overrides: applied after the file's own.
-        name: the grid's name; None is that of the preset or file.
-        searched: as in `Preset`.
+        data_dir: where data sets are; defaults and checks depend on them.
+        filters: `axis=value,axis=value` each; a run must pass all of them; default: none.
+        seeds: `0..4`, `3` or `0,2,5`; replaces the file's seeds; default None: the file's.
+        overrides: applied after the file's own; default: none.
+        name: the grid's name; default None: that of the preset or file.
+        searched: as in `Preset`; default: none.
 
     Raises:
         ConfigError: for an unknown key or an invalid value, if no run is left, and for a file that would take
@@ -116,6 +119,7 @@ def load_grid(
     chosen = _narrow(whole.axes, filters)
     runs = expand(replace(whole, axes=chosen), data_dir)
     named = {*chosen, *variant_settings(runs), *variant_settings(runs, f"{SPLIT}.")}
+    # The runs that a filter leaves out are still requested by the file: they are not superseded.
     ids = frozenset(run.run_id for run in runs) | (_ids(whole, data_dir) if filters else set())
     return Grid(
         name or own,
@@ -133,7 +137,7 @@ def load_grid(
 def _with_options(
     preset: Preset, options: Mapping[str, Any], changes: Sequence[str]
 ) -> tuple[Axes, list[Change], list[str]]:
-    """Return a preset's axes with options and changes in their place, the other changes, and remarks."""
+    """Apply options and changes to a preset's axes; return the axes, the remaining changes, and remarks."""
     axes = dict(keep(preset.axes, preset.filter))
     axes |= {axis: items(axis, value) for axis, value in options.items()}
     remaining: list[Change] = []
@@ -147,6 +151,7 @@ def _with_options(
             if len(axes[key]) == 1 < len(before):
                 first = ", ".join(item.label for item in before[:FEW]) + ", ..." * (len(before) > FEW)
                 notes.append(f"{change.text} takes the place of {len(before)} values of {key}: {first}")
+            # An axis replaces earlier changes of its key: the last one on the command line counts.
             remaining = [earlier for earlier in remaining if earlier.keys[: len(change.keys)] != change.keys]
         else:
             remaining.append(change)
@@ -154,15 +159,15 @@ def _with_options(
 
 
 def _digest(preset: Preset, varied: Sequence[str]) -> str:
-    """Return a digest of what a file, its bases, overrides and `--tuned` say.
+    """Compute a digest of the content of a file, its bases, overrides and `--tuned`.
 
-    Lines and comments do not count.
+    Lines and comments do not count. A launch of the same content extends the grid, as with another `--where`
+    or other `--seeds`. A launch of an edited file, or with another override, replaces it
+    (`grids.results.grid_folder`). Axes that are options add to each other.
 
-    `varied` are the overrides that give the file a further axis.
-
-    A launch of the same content extends the grid, as with another `--where` or other `--seeds`. One of an
-    edited file, or with another override, replaces it (`grids.results.grid_folder`). Axes that are options
-    add to each other.
+    Args:
+        preset: the content, with the changes that give no axis.
+        varied: the overrides that give the file a further axis.
     """
     axes = {axis: [item.value for item in items] for axis, items in preset.axes.items()}
     content = (
@@ -181,7 +186,7 @@ def _digest(preset: Preset, varied: Sequence[str]) -> str:
 
 
 def _ids(whole: Preset, data_dir: Path) -> set[str]:
-    """Return the ids of all runs of a file; none if one that a filter leaves out is invalid here."""
+    """Find the ids of all runs of a file; none if one that a filter leaves out is invalid here."""
     try:
         return {run.run_id for run in expand(whole, data_dir)}
     except ConfigError:
@@ -189,12 +194,12 @@ def _ids(whole: Preset, data_dir: Path) -> set[str]:
 
 
 def is_scenario(name: str) -> bool:
-    """Return whether a name is meant as a scenario's; the user's own images may have any dashes."""
+    """Check whether a name has the form of a scenario's; a user's own images may have any dashes."""
     return ":" not in name and (name.count("-") > 2 or SCENARIO.fullmatch(name) is not None)
 
 
 def scenario_values(name: str) -> dict[str, Any]:
-    """Return the keys of a scenario, of the papers' forty or any other, from its name as it is printed.
+    """Parse the keys of a scenario from its printed name: one of the papers' forty, or any other.
 
     Raises:
         ConfigError: if it is no such name; whether its parts exist is checked with the run.
@@ -209,7 +214,7 @@ def scenario_values(name: str) -> dict[str, Any]:
 
 
 def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> Preset:
-    """Return what the preset, file, dict or scenario says that a grid is made of."""
+    """Read the preset, file, dict or scenario that a grid is made from."""
     if isinstance(what, Mapping):
         # Files that it names lie below the folder of the process.
         return replace(read_preset(_as_file(what), ("",)), source=DICT)
@@ -222,7 +227,7 @@ def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> P
 
 
 def _as_file(values: Mapping[str, Any]) -> YamlFile:
-    """Return the file that would hold these values; refuses those that YAML has not."""
+    """Convert a dict to the file that would contain it; refuse values that YAML does not have."""
     try:
         text = yaml.safe_dump(plain_values(values), sort_keys=False)
     except yaml.YAMLError as error:
@@ -233,7 +238,7 @@ def _as_file(values: Mapping[str, Any]) -> YamlFile:
 
 
 def plain_values(value: Any) -> Any:
-    """Return a value with YAML's types in place of tuples, ranges, paths and NumPy's numbers."""
+    """Convert tuples, ranges, paths and NumPy's numbers within a value to YAML's types."""
     if isinstance(value, Mapping):
         return {key: plain_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | range | set | frozenset):
@@ -244,6 +249,7 @@ def plain_values(value: Any) -> Any:
 
 
 def _widen(axes: Axes, seeds: str | None, additions: Sequence[str]) -> Axes:
+    """Replace the seeds by those of `--seeds`, and add the values of `axis+=`."""
     if seeds is not None:
         with at("--seeds"):
             axes = {**axes, "seed": items("seed", seeds)}
@@ -254,6 +260,7 @@ def _widen(axes: Axes, seeds: str | None, additions: Sequence[str]) -> Axes:
 
 
 def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
+    """Restrict the axes to the values that all filters allow."""
     whole = axes
     for text in filters:
         chosen = filter_of(text)
@@ -263,7 +270,7 @@ def _narrow(axes: Axes, filters: Sequence[str]) -> Axes:
 
 
 def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
-    """Return one configuration for every combination of the axes that is not excluded.
+    """Build one configuration for every combination of the axes that is not excluded.
 
     Raises:
         ConfigError: if one of them is invalid, two of them are the same run, or none is left.
@@ -286,7 +293,7 @@ def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
 
 
 class _Expander:
-    """Makes runs. Costly steps, such as reading a folder of images, are done once for all that share them."""
+    """Builds runs. Costly steps, such as reading a folder of images, are done once for all of them."""
 
     def __init__(self, preset: Preset, data_dir: Path) -> None:
         self._preset = preset
@@ -296,9 +303,11 @@ class _Expander:
         self._checked: set[tuple[str, Split]] = set()
 
     def run(self, items: Mapping[str, Item]) -> RunConfig:
-        """Return the run with these values of the axes; an error names the line of the key."""
+        """Build the run with these values of the axes; an error names the line of the key."""
         labels = {axis: item.label for axis, item in items.items()}
         held = tuple(override for override in self._preset.overrides if allows(override.when, labels))
+        # Items compare by identity (`eq=False`): runs with the same objects have the same values, without
+        # comparing them.
         kind: tuple[Item | Override, ...] = (
             *(item for axis, item in items.items() if axis not in INDEPENDENT or item.is_default),
             *held,
@@ -311,6 +320,7 @@ class _Expander:
         return run
 
     def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
+        """Complete the configuration that runs with these values share: defaults, derived values."""
         values = {axis: item.value for axis, item in items.items() if axis in AXES}
         if items["clients"].is_default:
             del values["clients"]
@@ -319,6 +329,7 @@ class _Expander:
         split = values["split"] if isinstance(values["split"], Mapping) else {"kind": values["split"]}
         if items["split"].is_default:
             split = {}
+        # In the order of precedence: shared keys, overrides, further axes, changes of the command line.
         fixed = {key: item.value for key, item in self._preset.fixed.items()}
         values |= fixed
         values["split"] = merge(fixed.get("split", {}), split)
@@ -334,13 +345,13 @@ class _Expander:
         return config
 
     def _vary(self, template: RunConfig, items: Mapping[str, Item]) -> RunConfig:
-        """Return `template` with the run's own values of the `INDEPENDENT` axes."""
+        """Replace the values of the `INDEPENDENT` axes in `template` by the run's own."""
         return template.with_values(
             **{axis: items[axis].value for axis in INDEPENDENT if not items[axis].is_default}
         )
 
     def _check_parts(self, run: RunConfig) -> None:
-        """Check, without the images, that the split fits the data set, and that every key acts."""
+        """Check, without the images, that the split fits the data set, and that every key has an effect."""
         if run.dataset not in self._datasets:
             self._datasets[run.dataset] = find(run.dataset, self._data_dir)
         dataset = self._datasets[run.dataset]
@@ -351,6 +362,7 @@ class _Expander:
 
     @contextmanager
     def _locate(self, items: Mapping[str, Item], held: Sequence[Override]) -> Iterator[None]:
+        """Put the line of the key at fault before an error of the block."""
         try:
             yield
         except ConfigError as error:
@@ -364,10 +376,11 @@ class _Expander:
     def _find(
         self, key: tuple[str, ...], items: Mapping[str, Item], held: Sequence[Override]
     ) -> tuple[Place | None, Any]:
-        """Return the line where a key, or the nearest one above it, got its value, and the key's value.
+        """Find the line where a key, or the nearest one above it, got its value, and the key's value.
 
         The line is None for the command line, the value None for a key that was not given.
         """
+        # In the order in which values replace each other: the last one that has the key gave the value.
         given: list[tuple[Mapping[str, Any], Place | None]] = [
             *(({axis: item.value}, item.place) for axis, item in items.items() if axis in AXES),
             *(({key: item.value}, item.place) for key, item in self._preset.fixed.items()),

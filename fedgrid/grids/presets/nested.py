@@ -1,4 +1,4 @@
-"""Values in nested mappings, each at a path of keys."""
+"""Read and change values in nested mappings, each at a path of keys."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,10 @@ from fedgrid.engine.federation.errors import ConfigError
 
 
 def value_at(values: Any, path: Iterable[str]) -> tuple[Any] | None:
-    """Return the value at a path of keys of mappings and models, alone in a tuple; None if there is none."""
+    """Find the value at a path of keys of mappings and models, alone in a tuple; None if there is none.
+
+    The tuple distinguishes the value None from a missing one.
+    """
     for key in path:
         if isinstance(values, BaseModel):
             # `dict(values)` has the same keys, but takes most of the time of a grid of thousands of runs.
@@ -22,10 +25,16 @@ def value_at(values: Any, path: Iterable[str]) -> tuple[Any] | None:
 
 
 def with_value(values: Mapping[str, Any], path: Sequence[str], value: Any, source: str) -> dict[str, Any]:
-    """Return nested mappings with `value` at `path`; mappings that are missing are made.
+    """Set `value` at `path` in a copy of nested mappings; missing mappings are created.
+
+    Args:
+        values: the mappings, which stay as they are.
+        path: keys, at least one.
+        value: any value.
+        source: what the message of an error begins with.
 
     Raises:
-        ConfigError: if a key on the path has a plain value; the message begins with `source`.
+        ConfigError: if a key on the path has a plain value.
     """
     key, *rest = path
     if not rest:
@@ -37,7 +46,7 @@ def with_value(values: Mapping[str, Any], path: Sequence[str], value: Any, sourc
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{"clusterer": {"min_cluster_share": 0.3}}` of `{"clusterer.min_cluster_share": 0.3}`."""
+    """Convert `{"clusterer.min_cluster_share": 0.3}` to `{"clusterer": {"min_cluster_share": 0.3}}`."""
     settings: dict[str, Any] = {}
     for key, value in values.items():
         settings = with_value(settings, key.split("."), value, key)
@@ -45,7 +54,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge(below: Any, above: Any) -> Any:
-    """Return the mapping `below` with the keys of `above` replaced, at any depth."""
+    """Merge mappings at any depth; the keys of `above` replace those of `below`."""
     if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
         return above
     return {**below, **{key: merge(below.get(key), value) for key, value in above.items()}}

@@ -1,4 +1,4 @@
-"""The files of presets, those that come with fedgrid and the user's: their names, and how one is opened."""
+"""Find and open the files of presets: those that come with fedgrid, and the user's."""
 
 import os
 from contextlib import suppress
@@ -17,34 +17,34 @@ from fedgrid.grids.presets.yaml_file import YamlFile, read_yaml
 
 SEEDS, AXES_KEY, EXCLUDE = "seeds", "axes", "exclude"
 KEYS = (*SETTABLE, SEEDS, AXES_KEY, "filter", EXCLUDE, "overrides", "base", "plugins")
-"""Keys that a file may have."""
+"""Keys that a file may have at its top."""
 SEARCH = "search"
-"""The key of a search's file that holds its space; a grid has none."""
+"""Key of a search's file with its space; the file of a grid has none."""
 
 SUFFIXES = (".yaml", ".yml")
-"""Of the files of grids."""
+"""Endings of files of grids."""
 PRESETS = files("fedgrid.grids") / "presets"
 
 
 def preset_names() -> list[str]:
-    """Return the names of the presets that come with fedgrid, quickstart first, then by the alphabet."""
+    """List the names of the presets that come with fedgrid: quickstart first, then alphabetically."""
     names = [Path(entry.name).stem for entry in PRESETS.iterdir() if entry.name.endswith(".yaml")]
     return sorted(names, key=lambda name: (name != "quickstart", name))
 
 
 def source(name: str) -> str:
-    """Return the text of a preset's file."""
+    """Read the text of a preset's file."""
     return (PRESETS / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def comment(text: str) -> str:
-    """Return the comment at the top of a file, on one line."""
+    """Read the comment at the top of a file, on one line."""
     lines = takewhile(lambda line: line.startswith("#"), text.splitlines())
     return " ".join(line.removeprefix("#").strip() for line in lines)
 
 
 def is_path(what: str) -> bool:
-    """Return whether `what` names a file, not a preset."""
+    """Check whether `what` names a file, not a preset."""
     if what in preset_names():
         return False
     try:
@@ -55,19 +55,19 @@ def is_path(what: str) -> bool:
 
 
 def file_meant(what: str) -> str | None:
-    """Return the file whose ending `what` leaves out, None if there is none."""
+    """Complete a file's name that lacks its ending; None if there is no such file."""
     return next((file for file in (f"{what}.yaml", f"{what}.yml") if os.path.isfile(file)), None)
 
 
 def _grid_files(folder: Path) -> list[str]:
-    """Return the YAML files in a folder."""
+    """List the YAML files in a folder; empty if it cannot be read."""
     with suppress(OSError):
         return sorted(str(file) for file in folder.iterdir() if file.suffix in SUFFIXES)
     return []
 
 
 def _no_preset(what: str) -> ConfigError:
-    """Return the error for what is no preset; it may be a file without its ending, or a data set."""
+    """Build the error for a name that is no preset; it may be a file without its ending, or a data set."""
     if file := file_meant(what):
         return ConfigError(f"unknown preset '{what}'; did you mean the file {file}?")
     if what in DATASETS or what.partition(":")[0] in OWN_FORMATS:
@@ -87,7 +87,7 @@ def _no_preset(what: str) -> ConfigError:
 
 
 def open_preset(what: str) -> YamlFile:
-    """Return the file of a preset, or one of the user's.
+    """Open the file of a preset, or one of the user's.
 
     Raises:
         ConfigError: if there is none, or it cannot be read.

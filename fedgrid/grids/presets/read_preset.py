@@ -1,4 +1,4 @@
-"""Reads and checks a preset's YAML: keys of a run, axes, seeds, filter, exclude, overrides, base."""
+"""Read and check a preset's YAML: keys of a run, axes, seeds, filter, exclude, overrides, base."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,18 +19,22 @@ from fedgrid.grids.presets.nested import value_at, with_value
 from fedgrid.grids.presets.yaml_file import Place, YamlFile, as_axis, at, in_one_line
 
 EXAMPLES = {ALGORITHM: "{cooldown: 40}", SPLIT: "{draws: 100}"}
-"""Axes of which an override's `then` may set the settings."""
+"""Axis whose settings an override's `then` may set -> an example of them."""
 OVERRIDABLE = tuple(key for key in SETTABLE if key not in AXES or key in EXAMPLES)
-"""Keys that `then` may set."""
+"""Keys that an override's `then` may set."""
 
 
 def defaults() -> dict[str, tuple[Item, ...]]:
-    """Return the axes of an empty file, with one default value each."""
+    """Build the axes of an empty file, with one default value each."""
     return {axis: (Item(DEFAULTS[axis], is_default=True),) for axis in AXES}
 
 
 def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
-    """Return the content of a file on top of its base; `trail` names the files that led here, itself last.
+    """Read the content of a file on top of its base.
+
+    Args:
+        file: the file.
+        trail: names of the files that led here through `base`, itself last.
 
     Raises:
         ConfigError: for a key that does not exist, with its line.
@@ -45,6 +49,7 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
                 if key.partition(".")[0] in (*SECTIONS, ALGORITHM):
                     raise dotted_key_error(key, file.values[key])
                 raise unknown_key(key, "", preset_files.KEYS, inner=INNER)
+    # The base and the plugins come first: axes and filters may name what they define.
     base = _base(file, trail)
     _use_plugins(file, trail)
     axes = {axis: values for axis, values in base.axes.items() if not _is_fixed(axis, file)} | _axes(file)
@@ -71,7 +76,16 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
 
 
 def dotted_key_error(key: str, value: Any, of: str = "a file") -> ConfigError:
-    """Return the error for `training.rounds: 5` at the top of a file or run; raises it for an unknown key."""
+    """Build the error for `training.rounds: 5` at the top of a file or run.
+
+    Args:
+        key: the key with a dot.
+        value: its value.
+        of: what the key stands in, for the message; default: a file.
+
+    Raises:
+        ConfigError: the key does not exist at all; names the nearest.
+    """
     section, _, inner = key.partition(".")
     if key in (KIND, f"{ALGORITHM}.name"):  # They stand for their whole section.
         return ConfigError(f"'{key}' is no key of {of}; write `{section}: {in_one_line(value)}`")
@@ -84,11 +98,13 @@ def dotted_key_error(key: str, value: Any, of: str = "a file") -> ConfigError:
 
 
 def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
+    """Read the base of a file; without one, the defaults."""
     if "base" not in file.values:
         return Preset(defaults())
     name = str(file.values["base"])
     if name not in preset_files.preset_names():
         beside = os.path.normpath(Path(trail[-1]).parent / expand_path(name, "base"))
+        # A file next to this one wins over a file of the working folder, but not over a preset's name.
         name = beside if preset_files.is_path(beside) else name
     with at(Place(file, ("base",))):
         if name in trail:
@@ -98,7 +114,7 @@ def _base(file: YamlFile, trail: tuple[str, ...]) -> Preset:
 
 
 def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
-    """Use the plugins that a file names, relative to its folder: what it says besides may need them."""
+    """Load the plugins that a file names, relative to its folder; its other keys may need them."""
     given = file.values.get("plugins", [])
     place = Place(file, ("plugins",))
     if not (isinstance(given, list) and all(isinstance(name, str) for name in given)):
@@ -110,7 +126,7 @@ def _use_plugins(file: YamlFile, trail: tuple[str, ...]) -> None:
 
 
 def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
-    """Return the axes of a file: `AXES` at its top, and any key of a run under `axes`."""
+    """Read the axes of a file: `AXES` at its top, and any key of a run under `axes`."""
     place = Place(file, (preset_files.AXES_KEY,))
     listed = file.values.get(preset_files.AXES_KEY, {})
     _require_keys(preset_files.AXES_KEY, listed, ("seed", "training.rounds"), place)
@@ -141,12 +157,12 @@ def _axes(file: YamlFile) -> dict[str, tuple[Item, ...]]:
 
 
 def _is_fixed(axis: str, file: YamlFile) -> bool:
-    """Return whether a file gives an axis one value for all runs, such as `training: {rounds: 5}`."""
+    """Check whether a file gives an axis one value for all runs, such as `training: {rounds: 5}`."""
     return axis not in AXES and value_at(file.values, axis.split(".")) is not None
 
 
 def _read_fixed(file: YamlFile) -> dict[str, Item]:
-    """Return the keys that all runs share, each with its value and line."""
+    """Read the keys that all runs share, each with its value and line."""
     fixed = {}
     for key, value in file.values.items():
         place = Place(file, (key,))
@@ -168,6 +184,7 @@ def _read_fixed(file: YamlFile) -> dict[str, Item]:
 
 
 def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
+    """Read the combinations of axis values that `exclude` lists."""
     given = file.values.get(preset_files.EXCLUDE, [])
     place = Place(file, (preset_files.EXCLUDE,))
     if not isinstance(given, list):
@@ -182,7 +199,7 @@ def _read_excluded(file: YamlFile, axes: Axes) -> tuple[Choice, ...]:
 
 
 def _overrides(file: YamlFile, axes: Axes) -> tuple[Override, ...]:
-    """Return the overrides that a file lists: `when` selects runs by their axes, `then` sets their keys."""
+    """Read the overrides that a file lists: `when` selects runs by their axes, `then` sets their keys."""
     given = file.values.get("overrides", [])
     place = Place(file, ("overrides",))
     if not isinstance(given, list):
@@ -191,6 +208,7 @@ def _overrides(file: YamlFile, axes: Axes) -> tuple[Override, ...]:
 
 
 def _override(entry: Any, axes: Axes, place: Place) -> Override:
+    """Read and check one override."""
     _require_keys("overrides", entry, ("when", "then"), place)
     for key in entry:
         if key not in ("when", "then"):
@@ -205,6 +223,7 @@ def _override(entry: Any, axes: Axes, place: Place) -> Override:
 
 
 def _check_then(then: Mapping[Any, Any], axes: Axes, place: Place) -> None:
+    """Check the keys of `then`: existing ones, and none that is an axis of the grid."""
     for key, value in then.items():
         with at(place.under(str(key))):
             if key in AXES and key not in OVERRIDABLE:
@@ -223,6 +242,6 @@ def _check_then(then: Mapping[Any, Any], axes: Axes, place: Place) -> None:
 
 
 def _require_keys(name: str, value: Any, keys: Sequence[str], place: Place) -> None:
-    """Check that a value is a mapping; the message names the first of its `keys`."""
+    """Check that a value is a mapping; the message names the first of its allowed `keys`."""
     if not isinstance(value, Mapping):
         raise ConfigError(f"{place}: {name} = {value!r}: expected keys such as {', '.join(keys[:3])}")

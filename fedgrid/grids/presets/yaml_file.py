@@ -1,4 +1,4 @@
-"""YAML files in which every key is unique, with the line of each key and list item."""
+"""Read YAML files in which every key is unique, with the line of each key and list item."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,17 +11,17 @@ import yaml
 from fedgrid.engine.federation.errors import ConfigError
 
 MOST_PARTS = 100_000
-"""Keys and values of a file. A few aliases of aliases can stand for billions."""
+"""Most keys and values of a file, aliases written out: a few aliases of aliases can stand for billions."""
 MOST_BYTES = 1 << 20
-"""Bytes of a file."""
+"""Most bytes of a file."""
 MOST_NESTED = 100
-"""Brackets within brackets. The time that PyYAML takes grows with the square of their number."""
+"""Most brackets within brackets: the time that PyYAML takes grows with the square of their number."""
 Step = str | int
-"""A key, or the position of a list item."""
+"""A step of a path: a key, or the position of a list item."""
 
 
 def read_yaml(path: Path) -> "YamlFile":
-    """Return the YAML mapping in a file.
+    """Read the YAML mapping in a file.
 
     Raises:
         ConfigError: if it is not YAML or not a mapping, or is too large.
@@ -30,6 +30,7 @@ def read_yaml(path: Path) -> "YamlFile":
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is not a file; expected YAML there")
     with path.open("rb") as file:
+        # Bounded, because the name may be of a data set of gigabytes.
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise ConfigError(f"{path} is larger than {MOST_BYTES >> 20} MiB; is it YAML?")
@@ -37,10 +38,19 @@ def read_yaml(path: Path) -> "YamlFile":
 
 
 class YamlFile:
-    """A YAML mapping and the lines of its parts."""
+    """A YAML mapping, with the lines of its keys and items."""
 
     def __init__(self, name: str, content: bytes, *, has_lines: bool = True) -> None:
-        """Parse `content`; errors name the file `name`, or only keys where lines mean nothing to the user."""
+        """Parse `content`.
+
+        Args:
+            name: the name of the file in errors.
+            content: the bytes of the file.
+            has_lines: whether errors name lines; False names only keys, where lines mean nothing to the user.
+
+        Raises:
+            ConfigError: if it is not YAML, or not a mapping.
+        """
         values, self._root = _parse(content, name)
         if not isinstance(values, dict):
             what = {type(None): "the file is empty", list: "not a list"}.get(type(values), "not one value")
@@ -52,7 +62,7 @@ class YamlFile:
         self.values: dict[str, Any] = {str(key): value for key, value in values.items()}
 
     def line(self, path: tuple[Step, ...]) -> int:
-        """Return the line, from 1, at `path`, or at the longest part of it that exists."""
+        """Find the line, from 1, at `path`, or at the longest part of it that exists."""
         node = self._root
         line = 0
         for step in path:
@@ -77,7 +87,7 @@ class Place:
         return f"{self.file.name}, line {self.file.line(self.path)}"
 
     def under(self, *steps: Step) -> "Place":
-        """Return the place of a part."""
+        """Locate a part of what is at this place."""
         return Place(self.file, (*self.path, *steps))
 
 
@@ -93,7 +103,7 @@ def at(place: Place | str | None) -> Iterator[None]:
 
 
 def parse_value(text: str, source: str) -> Any:
-    """Return the value of a piece of YAML; errors begin with `source`.
+    """Parse a piece of YAML; errors begin with `source`.
 
     Raises:
         ConfigError: if it is not YAML.
@@ -102,12 +112,12 @@ def parse_value(text: str, source: str) -> Any:
 
 
 def parse_values(text: str, source: str) -> list[Any]:
-    """Return the values of pieces of YAML with commas between them; errors begin with `source`.
+    """Parse pieces of YAML separated by commas; errors begin with `source`.
 
     `1, 2` has two values, and `[1, 2]`, `{a: 1, b: 2}` and `"1, 2"` have one each.
 
     Raises:
-        ConfigError: if it is not YAML, or nothing stands on one side of a comma.
+        ConfigError: if it is not YAML, or there is nothing on one side of a comma.
     """
     if not set(text) & set("[]{}'\""):
         return [
@@ -116,15 +126,15 @@ def parse_values(text: str, source: str) -> list[Any]:
     try:
         values: list[Any] = parse_value(f"[{text}]", source)
     except ConfigError:
-        return [parse_value(text, source)]  # Whose error has the text as it was given.
+        return [parse_value(text, source)]  # Its error shows the text without the added brackets.
     return values if len(values) > 1 else [parse_value(text, source)]
 
 
 def split_at_commas(text: str, source: str) -> list[str]:
-    """Return the names in `a,b`, without the spaces around them.
+    """Split `a,b` into names, without the spaces around them.
 
     Raises:
-        ConfigError: if nothing stands on one side of a comma.
+        ConfigError: if there is nothing on one side of a comma.
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
@@ -133,22 +143,24 @@ def split_at_commas(text: str, source: str) -> list[str]:
 
 
 def in_one_line(value: Any) -> str:
-    """Return a value as a piece of YAML, such as `[1, 5]` or `{local_epochs: 5}`."""
+    """Format a value as a piece of YAML on one line, such as `[1, 5]` or `{local_epochs: 5}`."""
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=MOST_BYTES)
     return text.removesuffix("...\n").strip()
 
 
 def as_axis(key: str, values: Any) -> str:
-    """Return how a file gives several values to a key, as the end of a message."""
+    """Suggest, as the end of a message, how a file gives several values to a key."""
     return f"for a run with each of them write `axes: {{{key}: {in_one_line(values)}}}` into the file"
 
 
 def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
+    """Parse YAML into values and the node that has their lines."""
     try:
         loader = _Loader(content)
         node = loader.get_single_node()
         if node is None:
             return None, None
+        # Before values are constructed: that is where aliases multiply and fill the memory.
         if _size(node, {}) > MOST_PARTS:
             raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
         return loader.construct_document(node), node
@@ -171,13 +183,14 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
 
 
 def _advice(problem: str) -> str:
+    """Suggest how the two most frequent mistakes are mended."""
     if "'\\t'" in problem:
         return "; indent with spaces"
     return "; expected KEY: VALUE, with a space after the colon" if "expected ':'" in problem else ""
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Return the number of parts of a node if each alias were written out; `known` has sizes by node id."""
+    """Count the parts of a node as if each alias were written out; `sizes` caches them by node id."""
     if id(node) not in sizes:
         parts: list[yaml.Node] = []
         if isinstance(node, yaml.SequenceNode):
@@ -189,7 +202,7 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
 
 
 def _inside(node: yaml.Node | None, step: Step) -> tuple[yaml.Mark, yaml.Node] | None:
-    """Return the place and the node one step below `node`, None if there is none."""
+    """Find the place and the node one step below `node`; None if there is none."""
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step].start_mark, node.value[step]
     if isinstance(node, yaml.MappingNode):
@@ -216,13 +229,13 @@ class _Loader(yaml.SafeLoader):
     """
 
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
-        """Note an opening bracket; refuse one that is within too many others."""
+        """Count an opening bracket; refuse one that is within too many others. Called by PyYAML."""
         if self.flow_level >= MOST_NESTED:
             raise RecursionError
         super().fetch_flow_collection_start(token)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Return the mapping of `node`; refuse one in which a key occurs twice."""
+        """Construct the mapping of `node`; refuse one in which a key occurs twice. Called by PyYAML."""
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
@@ -234,7 +247,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
-        """Return the number of `node`; refuse one with another base than it seems to have."""
+        """Construct the number of `node`; refuse one whose base is not ten. Called by PyYAML."""
         is_float = node.tag.endswith(":float")
         value = self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
         text = node.value.replace("_", "")
