@@ -1,4 +1,4 @@
-"""Which commit this code is of, and which versions of packages it runs with."""
+"""Read which commit the code is of, and which versions of packages it runs with."""
 
 import os
 import subprocess
@@ -9,15 +9,16 @@ UNKNOWN = "unknown"
 
 
 def commit() -> str:
-    """Return the git commit of this code, `-dirty` if files differ from it.
+    """Read the git commit of this code, with `-dirty` if files differ from it; `unknown` without one.
 
-    FEDGRID_COMMIT says it where the code travelled without git. An installed wheel has no commit, also if its
-    environment lies in the repository of something else.
+    FEDGRID_COMMIT gives it where the code was copied without git. An installed wheel has no commit, even if
+    its environment lies in the repository of something else.
     """
     if given := os.environ.get("FEDGRID_COMMIT"):
         return given
     file = Path(__file__)
     try:
+        # Fails if git does not track this file: the repository around it is then that of something else.
         _git(file.parent, "ls-files", "--error-unmatch", file.name)
         return _git(file.parent, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
@@ -25,12 +26,13 @@ def commit() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
+    """Run git in a folder and return its output."""
     command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def version_of(package: str) -> str:
-    """Return the version of an installed package."""
+    """Find the version of an installed package; `unknown` if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -332,8 +332,6 @@ def _cell(name: str, value: float | None) -> str:
 def sparkline(values_R: Array, width: int) -> str:
     """Draw a curve as characters of eight heights.
 
-    A value that is NaN is a space.
-
     One character for each value, or for the mean of neighbours if there are more than `width`. The least
     value is lowest, the greatest highest; NaN is a space.
     """

@@ -113,8 +113,6 @@ def annotate(
 ) -> None:
     """Change the note and tags of a run, on disk and in the MLflow experiments of its grids.
 
-    Also of a run that is under way: whichever process ends it logs them too.
-
     A run that is in progress can be annotated too: the process that ends it logs its annotations.
 
     Args:

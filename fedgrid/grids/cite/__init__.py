@@ -1,1 +1,1 @@
-"""The BibTeX of what a grid uses."""
+"""Collect the BibTeX of what a grid uses."""

@@ -1,4 +1,4 @@
-"""The BibTeX entries of the algorithms and the data sets of runs, and of fedgrid."""
+"""Collect the BibTeX entries of the algorithms and data sets of runs, and of fedgrid."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,12 +10,12 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.data.registry import DATASETS
 
 RELEASED = "2026"
-"""The year of this version, as CITATION.cff has it once there is a tag."""
+"""Year of this version, as CITATION.cff has it once there is a tag."""
 KEY = re.compile(r"^@\w+\{([^,]+),", re.MULTILINE)
 
 
 def fedgrid_bibtex() -> str:
-    """Return the entry of this version, as CITATION.cff has it."""
+    """Format the entry of this version, as CITATION.cff has it."""
     return f"""@misc{{fedgrid,
   author = {{{{The fedgrid authors}}}},
   title = {{{{fedgrid}}: grids of clustered federated learning experiments on {{Ray}}}},
@@ -25,7 +25,7 @@ def fedgrid_bibtex() -> str:
 
 
 def of_algorithm(run: RunConfig) -> str:
-    """Return the entries of a run's algorithm, its local training and its server optimizer."""
+    """Find the entries of a run's algorithm, its local training and its server optimizer."""
     settings = run.algorithm.settings
     names = [run.algorithm.name, (settings.get("local") or {}).get("name")]
     texts = [ALGORITHMS[name].bibtex for name in names if name in ALGORITHMS]
@@ -34,23 +34,23 @@ def of_algorithm(run: RunConfig) -> str:
 
 
 def of_dataset(run: RunConfig) -> str:
-    """Return the entries of a run's data set; none of the user's own images."""
+    """Find the entries of a run's data set; empty for the user's own images."""
     return DATASETS[run.dataset].bibtex if run.dataset in DATASETS else ""
 
 
 def entries(texts: Iterable[str]) -> dict[str, str]:
-    """Return key -> entry, with the lines of comment before it, of texts with entries; each once."""
+    """Parse texts into key -> entry, with the comment lines before it; each entry once."""
     blocks = (block.strip() for text in texts for block in text.split("\n\n"))
     return {KEY.findall(block)[0]: block for block in blocks if block}
 
 
 def references(runs: Sequence[RunConfig]) -> dict[str, str]:
-    """Return key -> entry of all that runs use: algorithms, data sets, fedgrid."""
+    """Collect key -> entry for all that runs use: algorithms, data sets, fedgrid."""
     return entries([*map(of_algorithm, runs), *map(of_dataset, runs), fedgrid_bibtex()])
 
 
 def list_uncited(runs: Sequence[RunConfig]) -> list[str]:
-    """Return the algorithms and data sets that have no entry here, with what is known of their source."""
+    """List the algorithms and data sets that have no entry, with what is stored of their source."""
     lines: dict[str, None] = {}
     for run in runs:
         name = run.algorithm.name

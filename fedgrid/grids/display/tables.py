@@ -138,10 +138,6 @@ def _section_table(name: str, runs: Sequence[Run], *, uncached: bool) -> TextTab
 def summary_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """Build a row for each data set, setting and algorithm: number of runs, of exact ones, mean scores.
 
-    Only runs `with_groups` can be exact: their data have several hidden groups. A mean is over the runs that
-    have the score; None if no run has it. `spread` has the standard deviations of these means over seeds, as
-    `spread_over_seeds`.
-
     A run counts among `with_groups`, and can be exact, only if its data have several hidden groups. A mean is
     over the runs that have the score, None if none has it. `spread` has the standard deviations of these
     means over seeds, as in `spread_over_seeds`.

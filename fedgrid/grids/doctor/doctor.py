@@ -1,4 +1,4 @@
-"""`fedgrid doctor`: what fedgrid finds here, to paste into a bug report. Starts no Ray, writes nothing."""
+"""Print what fedgrid finds here, to paste into a bug report. Starts no Ray, writes nothing."""
 
 import json
 import os
@@ -22,11 +22,17 @@ from fedgrid.grids.doctor.places import describe_mlflow, describe_ray, describe_
 from fedgrid.redaction import redacted
 
 SETTINGS = ("FEDGRID_", "RAY_", "MLFLOW_", "OMP_", "CUDA_", "TUNE_", "PYTORCH_", "SLURM_JOB_", "NVIDIA_")
-"""How the names of environment variables begin that change what fedgrid does."""
+"""Beginnings of the names of environment variables that change what fedgrid does."""
 
 
 def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
-    """Print what is found here, without secrets; return whether nothing is missing."""
+    """Print what is found here, without secrets; return whether nothing is missing.
+
+    Args:
+        storage: path or URI of the storage.
+        as_json: whether one JSON object is printed in place of text.
+        console: where text is printed.
+    """
     sections = examine(storage)
     missing = [f"{title}: {text}" for title, section in sections.items() for text in section.missing]
     if as_json:
@@ -46,8 +52,8 @@ def run_doctor(storage: str, as_json: bool, console: Console) -> bool:
 
 
 def examine(storage: str) -> Mapping[str, Section]:
-    """Return what is found here, by title."""
-    # Before the libraries that are asked below set variables of their own.
+    """Examine this machine and storage: title -> facts and what is missing."""
+    # First, because libraries that are used below set variables of their own.
     settings = _environment()
     descriptions: Mapping[str, Callable[[], Section]] = {
         "fedgrid": describe_versions,
@@ -63,7 +69,7 @@ def examine(storage: str) -> Mapping[str, Section]:
 
 
 def _section(describe: Callable[[], Section]) -> Section:
-    """Return what `describe` returns, without secrets; an error of ours is what is missing."""
+    """Call `describe` and remove secrets from its result; an error of fedgrid's becomes what is missing."""
     try:
         section = describe()
     except (FedgridError, OSError) as error:
@@ -73,11 +79,12 @@ def _section(describe: Callable[[], Section]) -> Section:
 
 
 def _environment() -> Section:
-    """Return the variables that matter; `redacted` knows a secret by its name."""
+    """Describe the variables that matter; `redacted` recognises a secret by its name."""
     names = sorted(name for name in os.environ if name.startswith(SETTINGS))
     pairs = (redacted(f"{name}={os.environ[name]}").partition("=") for name in names)
     return Section({name: value for name, _, value in pairs} or {"variables": "none is set"})
 
 
 def _clean(text: str) -> str:
+    """Put a text on one line, without secrets."""
     return redacted(" ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Versions, cores, memory, open files and GPUs of this machine, and what a job of Slurm has of them."""
+"""Describe versions, cores, memory, open files and GPUs of this machine, and what a Slurm job has of them."""
 
 import os
 import re
@@ -24,21 +24,22 @@ SHARED = Path("/dev/shm")
 """Where Ray keeps its objects: updates and models."""
 LEAST_SHARED = 1 * GIB
 LEAST_MEMORY = 4 * GIB
-"""A driver, Ray, MLflow and two actors take about three."""
+"""Free bytes of main memory below which memory is missing: a driver, Ray, MLflow and two actors take about
+three GiB."""
 LEAST_FILES = 1024
 SHOWN = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass
 class Section:
-    """What is found of one thing: facts by name, and what is missing, a line each."""
+    """Findings about one thing: facts by name, and what is missing, a line each."""
 
     facts: dict[str, str] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
 def describe_versions() -> Section:
-    """Return the versions of fedgrid, Python, packages and installed plugins."""
+    """Describe the versions of fedgrid, Python, packages and installed plugins."""
     plugins = ", ".join(plugin.source.name for plugin in installed())
     formats = f"format {FORMAT} of runs, layout {LAYOUT}"
     return Section(
@@ -52,7 +53,7 @@ def describe_versions() -> Section:
 
 
 def describe_machine() -> Section:
-    """Return what this process may use of the machine."""
+    """Describe what this process may use of the machine."""
     section = Section({"cores": f"this process may use {len(os.sched_getaffinity(0))} of {os.cpu_count()}"})
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if (memory := available_memory()) is not None:
@@ -71,11 +72,12 @@ def describe_machine() -> Section:
 
 
 def _lack(what: str, free: int, least: int) -> str:
+    """Describe what there is too little of."""
     return f"{what}: {free / GIB:.1f} GiB free, of {least // GIB}"
 
 
 def available_memory() -> int | None:
-    """Return the bytes of main memory that programs can get; None where the system does not tell."""
+    """Read the bytes of main memory that programs can get; None where the system does not tell."""
     try:
         line = re.search(r"^MemAvailable:\s+(\d+) kB", MEMORY.read_text(), re.M)
     except OSError:
@@ -84,7 +86,7 @@ def available_memory() -> int | None:
 
 
 def describe_gpus() -> Section:
-    """Return the GPUs that torch can use, and why it cannot use those that are here."""
+    """Describe the GPUs that torch can use, and why it cannot use those that are here."""
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPUs"
     if torch.version.hip:
         built = f"ROCm {torch.version.hip}"
@@ -103,7 +105,7 @@ def describe_gpus() -> Section:
 
 
 def describe_job() -> Section:
-    """Return what a job of Slurm has on this node, and what of it this process cannot use."""
+    """Describe what a job of Slurm has on this node, and what of it this process cannot use."""
     if (job := os.environ.get("SLURM_JOB_ID")) is None:
         return Section({"job": "none"})
     node = os.environ.get("SLURMD_NODENAME")
@@ -121,6 +123,7 @@ def describe_job() -> Section:
     section.facts["GPUs"] = f"{granted} on this node; {setting}"
     if granted and len([name for name in (shown or "").split(",") if name]) != granted:
         section.missing.append(f"GPUs: {setting}, of {granted} granted on this node")
+    # Slurm sets the memory by node or by CPU, depending on the option of the job; both are in MiB.
     by_cpu = _number("SLURM_MEM_PER_CPU") * (_number("SLURM_CPUS_ON_NODE") or 1)
     memory = (_number("SLURM_MEM_PER_NODE") or by_cpu) * 2**20
     section.facts["memory"] = f"{memory / GIB:.1f} GiB on this node" if memory else "the site's default"
@@ -130,11 +133,11 @@ def describe_job() -> Section:
 
 
 def num_nodes() -> int:
-    """Return how many nodes the job of Slurm has; 1 outside one."""
+    """Count the nodes of the Slurm job; 1 outside one."""
     return _number("SLURM_JOB_NUM_NODES") or 1
 
 
 def _number(name: str) -> int:
-    """Return the number in a variable of the environment, 0 without one."""
+    """Read the number in a variable of the environment; 0 without one."""
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() else 0

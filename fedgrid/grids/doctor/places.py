@@ -1,4 +1,4 @@
-"""Whether Ray, the storage and the MLflow store can be reached, and what the storage lies on."""
+"""Check that Ray, the storage and the MLflow store can be reached, and describe the storage's disk."""
 
 import fcntl
 import os
@@ -19,14 +19,14 @@ from fedgrid.grids.trackers.mlflow.store import check_reachable, is_missing, one
 
 GRIDS_NAMED = 10
 ONE_MACHINE = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "overlay", "tmpfs", "ramfs")
-"""Kinds of file systems that one machine alone has."""
+"""Kinds of file systems that only one machine can see."""
 LEAST_FREE = 10**9
 DF_SECONDS = 5.0
-"""How long to wait for `df`, which a network that is down holds up."""
+"""Seconds to wait for `df`, which hangs if a network file system does not respond."""
 
 
 def describe_ray() -> Section:
-    """Return which cluster a grid would run on.
+    """Describe which cluster a grid would run on.
 
     Raises:
         ConfigError: it does not answer.
@@ -38,7 +38,7 @@ def describe_ray() -> Section:
 
 
 def describe_storage(text: str) -> Section:
-    """Return what a storage holds, which drivers have it, and the disk that it lies on.
+    """Describe what a storage contains, which drivers use it, and the disk that it lies on.
 
     Raises:
         ConfigError: it cannot be written.
@@ -60,10 +60,11 @@ def describe_storage(text: str) -> Section:
 
 
 def describe_disk(root: Path, *, is_shared: bool) -> Section:
-    """Return what the folder `root`, which need not be there yet, lies on; nothing is left behind.
+    """Describe the disk of the folder `root`, which need not exist yet; nothing is left behind.
 
     `is_shared`: whether other machines must see it too.
     """
+    # The storage is created by the first grid; until then its parent shows the disk.
     nearest = next(path for path in (root, *root.parents) if path.exists()).resolve()
     kind, free, failure = file_system(nearest), shutil.disk_usage(nearest).free, locks_fail(nearest)
     locks = f"do not work ({failure})" if failure else "work"
@@ -79,7 +80,7 @@ def describe_disk(root: Path, *, is_shared: bool) -> Section:
 
 
 def file_system(folder: Path) -> str:
-    """Return the kind of file system that a folder is on, `unknown` where `df` does not tell."""
+    """Find the kind of file system that a folder is on; `unknown` where `df` does not tell."""
     command = ["df", "--output=fstype", "--", str(folder)]
     try:
         return check_output(command, stderr=DEVNULL, text=True, timeout=DF_SECONDS).split()[-1]
@@ -88,11 +89,12 @@ def file_system(folder: Path) -> str:
 
 
 def locks_fail(folder: Path) -> str | None:
-    """Return why a file in a folder cannot be locked as SQLite does it; None if it can, or is not known."""
+    """Find why a file in a folder cannot be locked as SQLite does it; None if it can, or cannot be tried."""
     if not os.access(folder, os.W_OK | os.X_OK):
         return None
     with TemporaryFile(dir=folder) as file:
         try:
+            # POSIX locks, which SQLite uses; a network file system may have others and lack these.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             return error.strerror or str(error)
@@ -100,7 +102,7 @@ def locks_fail(folder: Path) -> str | None:
 
 
 def describe_mlflow(text: str) -> Section:
-    """Return the MLflow store that a storage's runs are logged to.
+    """Describe the MLflow store that a storage's runs are logged to.
 
     Raises:
         TrackerFailed: its address is malformed, or it does not answer.

@@ -1,1 +1,1 @@
-"""Sattler's epsilons, proposed from a centralised training: an analysis of finished runs."""
+"""An analysis of finished runs that proposes Sattler's epsilons from a centralised training."""

@@ -1,7 +1,7 @@
-"""Proposes Sattler's epsilons from a centralised training: `fedgrid analyse centralised epsilons`.
+"""Propose Sattler's epsilons from a centralised training, for `fedgrid analyse centralised epsilons`.
 
-The records of such a run have the norm of each epoch's update (`federation.round.record`);
-`epsilons.rules` has the rules.
+The records of such a run have the norm of each epoch's update (`federation.round.record`); `epsilons.rules`
+has the rules.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,27 +27,30 @@ from fedgrid.tracking.tables.epochs import epochs_table
 from fedgrid.tracking.tables.table import Table
 
 PRESET = ".yaml"
-"""The end of the name of the file with a preset of the proposal, which `fedgrid run` accepts."""
+"""Ending of the file with a preset of the proposal, which `fedgrid run` accepts."""
 SHOWN = 15
-"""Epochs in a terminal's table, at most."""
+"""Most epochs in a terminal's table."""
 
 
 Beside = Callable[[RunConfig, Mapping[str, Array], Path], Iterable[Table]]
-"""Returns tables of a training, its columns, each of shape (E,), and its folder."""
+"""Function that makes further tables about a training.
+
+It gets the training's configuration, its columns, each of shape (E,), and its folder.
+"""
 
 
 class Epsilons(Analysis):
-    """Epsilons and cooldown for `sattler`, by rules of thumb, to start a search from."""
+    """Analysis that proposes epsilons and cooldown for `sattler` by rules of thumb, to start a search."""
 
     name = folder = "epsilons"
     in_process = True
 
     def __init__(self, beside: Beside = lambda *training: ()) -> None:
-        """Take what makes tables of a training and others like it."""
+        """Create the analysis; `beside` makes further tables to show with the proposal, by default none."""
         self._beside = beside
 
     def jobs(self, runs: Sequence[RunConfig], options: Any, context: Context) -> Sequence[Job]:
-        """Return a job for each run.
+        """Create a job for each run, which must be a centralised training.
 
         Raises:
             ConfigError: a run is no centralised training.
@@ -61,19 +64,19 @@ class Epsilons(Analysis):
         return super().jobs(runs, options, context)
 
     def compute(self, job: Job, context: Context) -> Artifacts:
-        """Return the proposal, and a preset of it."""
+        """Compute the proposal of a training, and a preset of it."""
         epochs = read_epochs(context.folder(job.config))
         proposal = propose(epochs["update_l2"].tolist(), epochs["loss"].tolist())
         return Artifacts(asdict(proposal), {PRESET: preset_text(job.config, proposal).encode()})
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
-        """Return the settings that are proposed."""
+        """List the proposed settings as metrics for trackers."""
         return {f"{self.name}/{name}": value for name, value in Proposal(**result.about).settings.items()}
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterator[PageSection]:
-        """Yield a section for each training."""
+        """Yield a section of the report for each training."""
         for result in results:
             epochs, proposal = read_epochs(result.run.folder), Proposal(**result.about)
             plate = Plate(
@@ -96,7 +99,7 @@ class Epsilons(Analysis):
     def summary(
         self, results: Sequence[JobResult], missing: Sequence[Job], options: Any, grid: GridFolder
     ) -> Summary:
-        """Return the epochs, the proposal and options to paste; beside them further trainings."""
+        """Summarise epochs, proposal and options to paste, with the further tables."""
         tables, lines = [], []
         for result in results:
             epochs, proposal = read_epochs(result.run.folder), Proposal(**result.about)
@@ -108,13 +111,13 @@ class Epsilons(Analysis):
         return Summary(tables, lines)
 
     def figures(self, result: JobResult) -> Mapping[str, Figure]:
-        """Draw loss and norms."""
+        """Draw loss and norms by epoch, with the proposal as dashed lines."""
         settings = Proposal(**result.about).settings
         return {"update_norms": figures.update_norms(read_epochs(result.run.folder), **settings)}
 
 
 def read_epochs(run_folder: Path) -> dict[str, Array]:
-    """Return the columns of a centralised training, each of shape (E,).
+    """Read the columns of a centralised training, each of shape (E,).
 
     Raises:
         RunError: there are no records, or they are damaged.
@@ -130,6 +133,8 @@ def read_epochs(run_folder: Path) -> dict[str, Array]:
         "server_f1": "generalised_f1",
     }
     return {
+        # A centralised training is a run with one client: its epochs are rounds, and its scores are the
+        # client's.
         "epoch": records.round_R,
         **{name: records.clients[column][:, 0] for name, column in of_client.items()},
         **{name: records.rounds[name] for name in ("update_l2", "update_l2_state", "weights_l1_change")},
@@ -137,7 +142,7 @@ def read_epochs(run_folder: Path) -> dict[str, Array]:
 
 
 def words(proposal: Proposal) -> list[str]:
-    """Return the proposal, its derivation, and the options that set it."""
+    """Describe the proposal, its derivation, and the options that set it."""
     low, high = proposal.epsilon_2_range
     settled = "" if proposal.is_settled else ": the last one, so more training.rounds may change it"
     return [
@@ -153,7 +158,7 @@ def words(proposal: Proposal) -> list[str]:
 
 
 def preset_text(config: RunConfig, proposal: Proposal) -> str:
-    """Return a preset with the proposal. It can be run, and its overrides fit into other presets."""
+    """Format a preset with the proposal, which can be run and whose overrides fit into other presets."""
     training = config.training
     notes = (
         f"From {training.rounds} epochs of {config.name}: {training.optimizer} at {training.learning_rate:g} "

@@ -19,9 +19,9 @@ import numpy as np
 from fedgrid.engine.federation.errors import RunError
 
 EPSILON_1_SHARE = 0.1
-"""epsilon_1 as a share of the largest norm."""
+"""epsilon_1 as a share of the largest norm of an epoch's update."""
 EPSILON_2_FACTOR, EPSILON_2_MOST = 5, 10
-"""epsilon_2 in units of epsilon_1: proposed, and largest."""
+"""epsilon_2 as a multiple of epsilon_1: the proposed one, and the largest of the rule."""
 SETTLED = 0.02
 """Share of the loss's total decrease that may remain after the epoch of convergence (a settling time)."""
 ROUNDING = 1e-6
@@ -30,14 +30,14 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Proposal:
-    """Proposed settings of `sattler`; epsilons have three digits."""
+    """Proposed settings of `sattler`, with epsilons of three digits; it is stored as JSON."""
 
     epsilon_1: float
     epsilon_2: float
     epsilon_2_range: tuple[float, float]
-    """Range of the rule of thumb."""
+    """Least and largest epsilon_2 of the rule of thumb."""
     cooldown: int
-    """The epoch of convergence."""
+    """Epoch of convergence, from 1."""
     largest_norm: float
     largest_norm_epoch: int
     is_settled: bool
@@ -45,7 +45,7 @@ class Proposal:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The algorithm's settings by name."""
+        """Proposed settings by name."""
         return {"epsilon_1": self.epsilon_1, "epsilon_2": self.epsilon_2, "cooldown": self.cooldown}
 
 
@@ -70,7 +70,7 @@ def propose(update_norm_E: Sequence[float], loss_E: Sequence[float]) -> Proposal
 
 
 def convergence(loss_E: Sequence[float]) -> int:
-    """Return the first epoch, from 1, after which the loss falls by at most `SETTLED` of its total decrease.
+    """Find the first epoch, from 1, after which the loss falls by at most `SETTLED` of its total decrease.
 
     The total decrease is from the loss of the first epoch to the smallest loss. The decrease after an epoch
     is to the smallest later loss, so single spikes have no effect. The result depends on the number of
@@ -86,9 +86,11 @@ def convergence(loss_E: Sequence[float]) -> int:
             f"the loss, {losses_E[0]:.4g} in the first of {len(losses_E)} epochs, never falls below that, so "
             "no settings can be proposed; choose another training.learning_rate or more training.rounds"
         )
+    # The smallest loss from each epoch on: a cumulative minimum from the end.
     least_from_E = np.minimum.accumulate(losses_E[::-1])[::-1]
     return int(np.argmax(losses_E - least_from_E <= SETTLED * decrease)) + 1
 
 
 def _rounded(epsilon: float) -> float:
+    """Round an epsilon to three digits: more would suggest a precision that a rule of thumb does not have."""
     return float(f"{epsilon:.3g}")

@@ -53,8 +53,6 @@ def launch(
 ) -> LaunchResult:
     """Execute the runs `todo` of a grid, and log to the trackers what they lack of `done`.
 
-    A grid that other grids have finished is written down all the same, for `status` and `report`.
-
     With nothing to do, nothing is started. A grid whose runs other grids have finished is stored all the
     same, for `status` and `report`.
 

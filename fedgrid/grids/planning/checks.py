@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 def check_data(runs: Sequence[RunConfig], data_dir: Path, steps: Steps) -> None:
     """Download missing images and draw every split once, so that errors appear before the first run.
 
-    Warns of what may surprise in the user's own images and splits. `steps` says what is done, but for
-    downloads, which show their own progress.
-
     Warn of what may surprise in the user's own images and splits.
 
     Args:
@@ -104,8 +101,6 @@ def check_stored(
     todo: Sequence[RunConfig], done: Sequence[RunConfig], storage: Storage, options: LaunchOptions
 ) -> None:
     """Check what a storage contains of runs to do and of finished ones, for a launch and its dry run.
-
-    Warns of damaged files, and of changes that are accepted.
 
     Warn of damaged files, and of changes that are accepted.
 
@@ -209,8 +204,6 @@ def rounds_left(
     runs: Sequence[RunConfig], storage: Storage, options: LaunchOptions
 ) -> tuple[list[tuple[RunConfig, int]], int]:
     """Count the rounds that each run still has to compute, and the rounds reused from shorter runs.
-
-    Whether the processors are the same only the runs find out.
 
     Whether processors are the same is not checked: only the runs' machines know theirs.
 

@@ -1,1 +1,1 @@
-"""The Ray cluster that a grid runs on: found, or started on this machine; its token, what memory it needs."""
+"""The Ray cluster that a grid runs on: finding or starting it, its nodes, token and memory."""

@@ -1,4 +1,4 @@
-"""The Ray cluster that a grid runs on: a running one, or a new one on this machine alone."""
+"""Connect to the Ray cluster that a grid runs on: a running one, or a new one on this machine alone."""
 
 import logging
 import os
@@ -30,21 +30,21 @@ AUTO_ADDRESS = "auto"
 HOST_AND_PORT = re.compile(r"[\w.-]+:\d+|\[[0-9a-fA-F:.]+\]:\d+")
 QUIET: Mapping[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
 ROOT = 0
-"""The user who may start a cluster for all users of a machine."""
+"""Id of the user who may start a cluster for all users of a machine."""
 INSTEAD = "RAY_ADDRESS=local starts a Ray of its own, and --in-process needs none"
-"""What to do without a cluster that cannot be used."""
+"""Advice where a cluster cannot be used."""
 ANSWER_SECONDS = 3.0
-"""How long to wait for an answer of a cluster."""
+"""Seconds to wait for a connection to a cluster."""
 
 
 def known_nodes(request: Request = AUTO) -> tuple[Node, ...] | None:
-    """Return the nodes of the cluster, without starting Ray; None if only the cluster knows them.
+    """Find the nodes of the cluster without starting Ray; None if only the cluster can tell.
 
     Raises:
         ConfigError: if this machine has GPUs that torch cannot use, unless the request asks for none.
     """
     send_token()
-    # Whoever has connected has imported it, which takes half a second.
+    # A process that is connected has imported Ray. Others need not, which takes half a second.
     if "ray" in sys.modules and sys.modules["ray"].is_initialized():
         return cluster_nodes()
     if address() != LOCAL:
@@ -54,7 +54,7 @@ def known_nodes(request: Request = AUTO) -> tuple[Node, ...] | None:
 
 
 def nodes_to_run_on(*, in_process: bool, request: Request = AUTO) -> tuple[Node, ...]:
-    """Return the nodes that a grid would run on; connects to the cluster if need be.
+    """Find the nodes that a grid would run on; connects to the cluster if need be.
 
     None of them if it would run in this process: then nothing looks for Ray.
 
@@ -73,7 +73,7 @@ def nodes_to_run_on(*, in_process: bool, request: Request = AUTO) -> tuple[Node,
 
 @contextmanager
 def connected() -> Iterator[None]:
-    """Connect to the cluster of RAY_ADDRESS or of this machine; else start one on this machine alone.
+    """Connect to the cluster of RAY_ADDRESS or of this machine, else start one here, within the block.
 
     Raises:
         RunError: if the cluster refuses this user's token, or cannot be started.
@@ -85,10 +85,14 @@ def connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    # 1. Memory, token and address are checked first: Ray itself would wait for minutes, crash, or create a
+    # token that all users of the machine can read.
     address_space.check(address_space.RAY)
     place = address()
     make_private(create=place == LOCAL)
     check_answers(place)
+    # 2. Only a cluster that this process connected to is left at the end; one that the program had before is
+    # not.
     with ExitStack() as stack:
         _connect(place, stack)
         try:
@@ -98,7 +102,7 @@ def connected() -> Iterator[None]:
 
 
 def _connect(place: str, stack: ExitStack) -> None:
-    """Connect to a cluster; what `LOCAL` needs until its end enters the `stack`.
+    """Connect to a cluster, or start one; what `LOCAL` needs until its end enters the `stack`.
 
     Raises:
         RunError: as `connected`.
@@ -118,8 +122,8 @@ def _connect(place: str, stack: ExitStack) -> None:
 
 
 def _refusal(place: str, error: Exception) -> str:
-    """Return a line on why Ray cannot be used, and what to do."""
-    # Between them Ray writes lines of its logs, and a traceback.
+    """Describe in one line why Ray cannot be used, and what to do."""
+    # Between the first and the last line there are Ray's logs and a traceback.
     lines = str(error).strip().splitlines() or [type(error).__name__]
     cause = " ".join(dict.fromkeys((lines[0].strip(), lines[-1].strip())))
     if place == LOCAL:
@@ -143,7 +147,7 @@ def _start(folder: Path) -> None:
         ray.init(
             address=LOCAL,
             include_dashboard=False,
-            # Ray would count those too that torch cannot use.
+            # Without a number Ray would also count GPUs that torch cannot use.
             num_gpus=int(node.gpus),
             _system_config=dict(SETTINGS),
             _temp_dir=str(folder / "ray"),
@@ -154,7 +158,7 @@ def _start(folder: Path) -> None:
 def check_answers(address: str) -> None:
     """Check that an address is `local`, or HOST:PORT where something answers.
 
-    Ray itself would ask for minutes, and print a line each time.
+    Ray itself would try for minutes, and print a line each time.
 
     Raises:
         ConfigError: it is neither, or nothing answers.
@@ -175,10 +179,16 @@ def check_answers(address: str) -> None:
 def placements(
     runs: Iterable[RunConfig], nodes: Sequence[Node], request: Request, num_runs: int
 ) -> Mapping[int, Placement]:
-    """Return number of clients -> placement of a run with that many, of which `num_runs` go side by side.
+    """Compute number of clients -> placement of a run with that many.
 
-    Runs with as many clients share their actors, one run after the other. So the smallest stack of clients
-    counts: larger ones leave some actors without clients.
+    Runs with the same number of clients share their actors, one run after the other. So the smallest stack of
+    clients counts: larger ones leave some actors without clients.
+
+    Args:
+        runs: the runs.
+        nodes: the cluster.
+        request: what the user reserves for an actor.
+        num_runs: number of runs that execute side by side.
 
     Raises:
         ConfigError: if a run cannot fit on the nodes.
@@ -190,16 +200,16 @@ def placements(
 
 
 def num_to_place(runs: Sequence[RunConfig], *, by_shared_prefix: bool = False) -> int:
-    """Return how many of the runs can make progress at the same time.
+    """Count the runs that can make progress at the same time.
 
-    With a round cache (`by_shared_prefix`) that is one a shared prefix: of two runs that share their first
-    rounds one computes a round and the other waits for it. More actors for the first one help both.
+    With a round cache (`by_shared_prefix`) that is one for each shared prefix: of two runs that share their
+    first rounds one computes a round and the other waits for it. More actors for the first one help both.
     """
     return len({run.shared_prefix for run in runs}) if by_shared_prefix else len(runs)
 
 
 def address() -> str:
-    """Return the address of the cluster to use; `LOCAL` if a new one is to be started."""
+    """Find the address of the cluster to use; `LOCAL` if a new one is to be started."""
     given = os.environ.get("RAY_ADDRESS", "").strip()
     if given == AUTO_ADDRESS:
         return _read_note() or given
@@ -207,9 +217,9 @@ def address() -> str:
 
 
 def _read_note() -> str | None:
-    """Return the address of a cluster that `ray start` has left in a file; None if it does not answer.
+    """Read the address that `ray start` has left in a file; None if it does not answer.
 
-    The file of another user is not believed: that cluster would get our token and run our code.
+    The file of another user is not trusted: that cluster would get our token and run our code.
     """
     file = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
     try:
@@ -221,6 +231,7 @@ def _read_note() -> str | None:
 
 
 def _answers(address: str) -> bool:
+    """Check whether something accepts connections at HOST:PORT."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()

@@ -1,4 +1,4 @@
-"""Imports while something else is waited for."""
+"""Import modules in a thread while the process waits for something else."""
 
 from contextlib import suppress
 from importlib import import_module
@@ -12,6 +12,7 @@ def import_meanwhile(*modules: str) -> None:
 
 
 def _import(*modules: str) -> None:
+    """Import modules; errors are ignored here, since they come up again where the module is needed."""
     for module in modules:
         with suppress(Exception):
             import_module(module)

@@ -1,7 +1,7 @@
 """Wait for the machines of a cluster: `python -m fedgrid.grids.ray_cluster.joined NUMBER`, at RAY_ADDRESS.
 
-A grid is planned for the machines that are there when it starts: with the first alone, a run that needs two
-would be refused. A machine that does not come within `WAIT_SECONDS` is not waited for.
+A grid is planned for the machines that have joined when it starts: with the first alone, a run that needs two
+would be refused. A machine that does not join within `WAIT_SECONDS` is not waited for.
 """
 
 import logging
@@ -9,11 +9,12 @@ import sys
 import time
 
 WAIT_SECONDS = 120.0
+"""Seconds after which the grid starts without the machines that are missing."""
 PAUSE_SECONDS = 0.5
 
 
 def main(number: int) -> None:
-    """Return once as many machines have joined; warn if they do not."""
+    """Wait until this number of machines has joined; warn if they do not."""
     import ray
 
     ray.init(logging_level=logging.ERROR, log_to_driver=False)

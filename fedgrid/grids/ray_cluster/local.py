@@ -1,12 +1,12 @@
-"""Starts Ray for this machine alone, with few processes: all that fedgrid replaces of Ray's private parts.
+"""Start Ray for this machine alone with few processes: all that fedgrid replaces in Ray's private parts.
 
-Ray has no settings for this. A test says which of these names another version lacks, and `pyproject.toml` has
-an upper bound. What each saves of `fedgrid run quickstart --where algorithm=fedavg training.rounds=2`
-(18 s on two busy cores; medians of three, in turns with and without):
+Ray has no settings for this. A test names what another version lacks, and `pyproject.toml` has an upper
+bound. What each saves of `fedgrid run quickstart --where algorithm=fedavg training.rounds=2` (18 s on two
+busy cores; medians of three, in turns with and without):
 
 - `Node.start_api_server`, 5 s: without the dashboard it only reports statistics, which are off;
 - `Node.start_monitor`, 7 s: the autoscaler watches a cluster that cannot grow;
-- `Node.start_log_monitor`, 0.4 s of the processor: it sends to drivers what workers print, if they ask;
+- `Node.start_log_monitor`, 0.4 s of the processor: it sends to drivers what workers print, on request;
 - `DEFAULT_ENV_VARS` of Tune, 7 s;
 - `tag_callbacks` of Tune, 4 s.
 
@@ -29,9 +29,11 @@ from fedgrid.engine.runtime.leases.scratch import PREFIX, scratch_folder
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"enable_metrics_collection": False, "idle_worker_killing_time_threshold_ms": 20_000}
 )
-"""Ray's, to be copied: Ray adds to what it is given. Metrics, which nothing here reads, are shown to anybody
-who asks without a token. Ray starts a process a core ahead; if it does not end them after an idle second,
-client actors take what servers leave of them, which saves each of them 0.4 s of the processor.
+"""Settings of Ray, to be copied, because Ray adds to what it is given.
+
+Metrics, which nothing here reads, are shown to anybody who requests them without a token. Ray starts a
+process for each core ahead; unless it ends them after an idle second, client actors use what servers leave of
+them, which saves each of them 0.4 s of the processor.
 """
 TUNE_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,15 +43,16 @@ TUNE_SETTINGS: Mapping[str, str] = MappingProxyType(
         "RAY_AIR_NEW_OUTPUT": "0",
     }
 )
-"""Variables of Tune, unless the environment has other values: we show and store the runs."""
+"""Variables of Tune, unless the environment has other values: fedgrid itself shows and stores the runs."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SECURITY_TOKEN", "AWS_SESSION_TOKEN")
-"""Variables that Tune passes on in the open."""
+"""Variables with secrets that Tune would pass on in plain text."""
 LONGEST = 35
-"""Characters of the folder before the names of Ray's session and socket: Linux has room for 107 in all."""
+"""Most characters of the folder before the names of Ray's session and socket: Linux has room for 107 in all.
+"""
 RANDOM = 8
-"""Characters that Python adds to the name of a temporary folder."""
+"""Number of characters that Python adds to the name of a temporary folder."""
 SHORT = Path("/tmp")
-"""Takes the place of a temporary folder with a long path."""
+"""Folder that replaces a temporary folder with a long path."""
 
 
 @contextmanager
@@ -66,13 +69,13 @@ def few_processes() -> Iterator[None]:
 
 @contextmanager
 def light_tune() -> Iterator[None]:
-    """Let Ray Tune start within the block without things that take seconds, and without one that is not safe.
+    """Let Ray Tune start within the block without parts that take seconds, or that expose secrets.
 
-    Its actors, and those that they start, are any of Ray's workers that wait: it gives them an environment
-    of their own, with a variable for PyTorch Lightning, for which Ray would start new processes. And it does
-    not import MLflow and others to count for Ray's statistics which of their callbacks are in use.
-    Nor does it pass on the keys of S3, which Ray would write into its logs: workers of this machine inherit
-    them. All this, and `TUNE_SETTINGS`, ends with the block: a program may use Tune itself.
+    Its actors, and those that they start, could be any of Ray's idle workers. But Tune gives them an
+    environment of their own, with a variable for PyTorch Lightning, for which Ray would start new processes.
+    It also imports MLflow and others, to count for Ray's statistics which of their callbacks are in use. And
+    it passes on the keys of S3, which Ray would write into its logs: workers of this machine inherit them
+    anyway. All this, and `TUNE_SETTINGS`, is undone at the end of the block: a program may use Tune itself.
     """
     from ray.air._internal import usage
     from ray.tune.execution import class_cache
@@ -85,6 +88,7 @@ def light_tune() -> Iterator[None]:
     logger = logging.getLogger("ray.tune")
     level, new = logger.level, {name: text for name, text in TUNE_SETTINGS.items() if name not in os.environ}
     os.environ.update(new)
+    # Tune would log the traceback of each failed trial, where the watch reports one line.
     logger.setLevel(logging.CRITICAL)
     try:
         with _in_place(parts):
@@ -97,7 +101,7 @@ def light_tune() -> Iterator[None]:
 
 @contextmanager
 def _in_place(parts: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
-    """Give attributes of Ray's other values within the block: owner, name and value of each."""
+    """Replace attributes of Ray's within the block; `parts` are owner, name and value of each."""
     own = [getattr(owner, name) for owner, name, _ in parts]
     for owner, name, value in parts:
         setattr(owner, name, value)
@@ -110,7 +114,7 @@ def _in_place(parts: Sequence[tuple[Any, str, object]]) -> Iterator[None]:
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Give a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
+    """Create a folder of this user alone for the logs and sockets of a local Ray, which makes its own public.
 
     It lies in RAY_TMPDIR, if that is set and its path leaves room for the name of a socket, until the end of
     the block.
@@ -133,6 +137,7 @@ def alone(place: Path) -> Iterator[None]:
     """
     handle = os.open(place, os.O_RDONLY)
     try:
+        # A lock on the folder itself needs no file, and ends with the process, however that ends.
         flock(handle, LOCK_EX)
         yield
     finally:
@@ -140,11 +145,11 @@ def alone(place: Path) -> Iterator[None]:
 
 
 def _nothing(node: Any) -> None:
-    """Stand in for a method that starts a process."""
+    """Stand in for a method of `Node` that starts a process."""
 
 
 def _no_api_server(node: Any, *, include_dashboard: bool | None, raise_on_failure: bool) -> None:
-    """Stand in for `Node.start_api_server`, which notes the address of the dashboard."""
+    """Stand in for `Node.start_api_server`, which sets the address of the dashboard."""
     node._webui_url = ""
 
 
@@ -153,4 +158,4 @@ STAND_INS: Mapping[str, Callable[..., None]] = {
     "start_log_monitor": _nothing,
     "start_api_server": _no_api_server,
 }
-"""Methods of Ray's `Node`, and what takes their place."""
+"""Method of Ray's `Node` -> what replaces it."""

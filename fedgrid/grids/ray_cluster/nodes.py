@@ -1,4 +1,4 @@
-"""The nodes that a grid runs on: this machine before Ray has started, or those of a cluster."""
+"""List the nodes that a grid runs on: this machine before Ray has started, or those of a cluster."""
 
 import os
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from fedgrid.engine.runtime.clients.placement import Node, Request
 from fedgrid.grids.display.plain import warn
 
 PART = "MIG-"
-"""How the name of a part of a GPU begins."""
+"""Beginning of the name of a part of a GPU."""
 ANSWER_SECONDS = 60.0
-"""How long to wait for nodes to say what GPUs they have: they start a process, and import torch."""
+"""Seconds to wait for nodes to report their GPUs: they start a process, and import torch."""
 ON_THE_CPU = "--gpus-per-actor 0, or --in-process for an analysis, works on the CPU"
-"""What to type where a GPU cannot be used."""
+"""Advice where a GPU cannot be used."""
 
 
 def local_nodes() -> tuple[Node, ...]:
-    """Return the resources of this machine, without starting Ray.
+    """Read the resources of this machine, without starting Ray.
 
     Only GPUs that torch can use are counted: NVIDIA's driver also lists those for which it is too old.
     """
@@ -34,7 +34,7 @@ def local_nodes() -> tuple[Node, ...]:
 
 
 def cluster_nodes() -> tuple[Node, ...]:
-    """Return the live nodes of the cluster that Ray is connected to."""
+    """Read the live nodes of the cluster that Ray is connected to."""
     import ray
 
     nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
@@ -54,7 +54,7 @@ def cluster_nodes() -> tuple[Node, ...]:
 
 @cache
 def _gpu_memory(gpus: tuple[tuple[str, int], ...]) -> Mapping[str, float | None]:
-    """Ask nodes for the bytes of their smallest GPU; one that does not answer is left out.
+    """Request from nodes the bytes of their smallest GPU; one that does not answer is left out.
 
     `gpus` are the nodes' ids in Ray, each with its number of GPUs.
     """
@@ -76,18 +76,18 @@ def _gpu_memory(gpus: tuple[tuple[str, int], ...]) -> Mapping[str, float | None]
 
 
 def smallest_gpu(number: int) -> float | None:
-    """Return the bytes of the smallest of the first `number` GPUs here, none of which is opened.
+    """Find the bytes of the smallest of the first `number` GPUs here, none of which is opened.
 
     None if torch can use none.
     """
     import torch
 
-    # Of the parts of a GPU (MIG) a process sees one at most.
+    # A process sees at most one of the parts of a GPU (MIG).
     seen = range(min(number, torch.cuda.device_count()))
     try:
         return float(min(torch.cuda.get_device_properties(at).total_memory for at in seen))
     except (RuntimeError, ValueError):
-        # What is wrong with a GPU, an actor says that is to start there.
+        # The first actor that is to start there reports what is wrong with the GPU.
         return None
 
 
@@ -112,7 +112,7 @@ def check_gpus(request: Request) -> None:
 
 
 def why() -> str:
-    """Return in one line why torch cannot use the GPUs of this machine, with the versions that matter."""
+    """Explain in one line why torch cannot use the GPUs of this machine, with the versions that matter."""
     import torch
 
     built = f"torch {torch.__version__}, built for CUDA {torch.version.cuda}, driver {driver()}"
@@ -124,7 +124,7 @@ def why() -> str:
 
 
 def _main_memory() -> float:
-    """Return the bytes of main memory that Ray would deal out: what is free, but for its objects."""
+    """Read the bytes of main memory that Ray would deal out: the free ones, less its object store."""
     from ray._private.utils import estimate_available_memory, resolve_object_store_memory
 
     free = estimate_available_memory()  # type: ignore[no-untyped-call]
@@ -132,7 +132,7 @@ def _main_memory() -> float:
 
 
 def listed_gpus() -> int:
-    """Return how many GPUs the driver lists and the environment shows to this process.
+    """Count the GPUs that the driver lists and the environment shows to this process.
 
     Parts of GPUs (MIG) are those that the environment names: the driver lists only whole ones.
     """
@@ -150,14 +150,14 @@ def listed_gpus() -> int:
 
 
 def usable_gpus(listed: int) -> int:
-    """Return how many of the listed GPUs torch can use."""
+    """Count the listed GPUs that torch can use."""
     if not listed:
         return 0
-    # A second of the processor, for which a machine without a GPU need not wait.
+    # The import takes a second of the processor, which a machine without a GPU need not wait for.
     import torch
 
     with catch_warnings(action="ignore"):
-        # It warns of what `why` says in one line.
+        # The warning's cause is what `why` explains in one line.
         if not torch.cuda.is_available():
             return 0
     # A process sees one part of a GPU at most, but each actor may have another.

@@ -1,4 +1,4 @@
-"""What `ray start` has no options for; RAY_START_HOOK names a function here, as cluster files do."""
+"""Hooks for what `ray start` has no options for: cluster files name one in RAY_START_HOOK."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from fedgrid.grids.ray_cluster.local import SETTINGS, STAND_INS
 
 
 def no_client_server(parameters: Any, head: bool) -> None:
-    """Let `ray start` leave out the server for clients of `ray://` addresses, which nothing here uses.
+    """Leave out of `ray start` the server for clients of `ray://` addresses, which nothing here uses.
 
     It would listen on port 10001 of all the head's addresses. Arguments as below.
     """
@@ -14,13 +14,14 @@ def no_client_server(parameters: Any, head: bool) -> None:
 
 
 def only_what_a_grid_uses(parameters: Any, head: bool) -> None:
-    """Let `ray start` leave out what has a fixed port of its own, so that two of them can share a machine.
+    """Leave out of `ray start` whatever has a fixed port, so that two clusters can share a machine.
 
     These are the dashboard (which runs, and shows metrics to all addresses, even if it is not included), the
     autoscaler, the server for clients of `ray://` addresses, and metrics, which need no token.
 
-    `parameters`: Ray's `RayParams`, which this changes. `head`: whether the node is the head of its cluster,
-    whose settings the other nodes take.
+    Args:
+        parameters: Ray's `RayParams`, which this changes.
+        head: whether the node is the head of its cluster, whose settings the other nodes take.
     """
     from ray._private.node import Node
 

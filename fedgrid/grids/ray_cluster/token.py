@@ -1,4 +1,4 @@
-"""Ray's token, `~/.ray/auth_token`: whoever reads it can run code as this user on the cluster."""
+"""Protect and send Ray's token, `~/.ray/auth_token`: its readers can run code as this user on the cluster."""
 
 import os
 import sys
@@ -11,13 +11,13 @@ from fedgrid.engine.runtime.storage.atomic import create_file
 
 DEFAULT = "~/.ray/auth_token"
 NUM_BYTES = 32
-"""Of a token, as many as Ray takes."""
+"""Bytes of a new token, as many as Ray takes."""
 OTHERS = 0o077
 PRIVATE = 0o600
 
 
 def token_file() -> Path:
-    """Return the file of the token.
+    """Find the path of the token's file.
 
     Raises:
         ConfigError: there is no home folder.
@@ -29,7 +29,7 @@ def token_file() -> Path:
 
 
 def describe() -> str:
-    """Return where the token is that Ray is sent, without showing it.
+    """Describe where the token is that Ray sends, without showing it.
 
     Raises:
         ConfigError: as `token_file`.
@@ -44,7 +44,7 @@ def describe() -> str:
 
 
 def make_private(*, create: bool) -> None:
-    """Make sure, before Ray starts, that only this user can read the token; `create` a missing one.
+    """Ensure, before Ray starts, that only this user can read the token; `create` a missing one.
 
     Ray would create a missing one for all users of the machine to read.
 
@@ -66,11 +66,11 @@ def make_private(*, create: bool) -> None:
 
 
 def send_token() -> None:
-    """Let Ray send its token, if there is one and the environment does not say whether.
+    """Let Ray send its token, if there is one and the environment does not decide it.
 
-    `ray start` wants a token as soon as there is one. `ray.init` at an address sends it only if the mode says
-    so, which Ray reads when it is imported, perhaps before there was a token: it is read again. A Ray that
-    runs already stays as it is.
+    `ray start` requires a token as soon as there is one. `ray.init` at an address sends it only if the mode
+    says so, which Ray reads when it is imported, perhaps before there was a token: it is read again. A Ray
+    that runs already stays as it is.
     """
     is_imported = "ray" in sys.modules
     if is_imported:
@@ -90,18 +90,19 @@ def send_token() -> None:
 
 
 def _is_used() -> bool:
+    """Check whether Ray reads the token from its file."""
     mode = os.environ.get("RAY_AUTH_MODE", "token").lower()
     return mode == "token" and not os.environ.get("RAY_AUTH_TOKEN")
 
 
 def _create(file: Path) -> None:
-    """Create the token; of drivers that start together, all use that of the first."""
+    """Create the token; drivers that start together all use that of the first."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     create_file(file, token_hex(NUM_BYTES), mode=PRIVATE)
 
 
 def _close(file: Path) -> None:
-    """Take the rights of others from a file that is ours."""
+    """Remove the rights of other users from a file that is ours."""
     about = file.stat()
     if S_IMODE(about.st_mode) & OTHERS and about.st_uid == os.getuid():
         file.chmod(S_IMODE(about.st_mode) & ~OTHERS)

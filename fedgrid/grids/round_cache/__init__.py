@@ -1,1 +1,1 @@
-"""`fedgrid cache`: what the round cache holds and saves, and when it is trimmed."""
+"""What the round cache holds and saves (`fedgrid cache`), and when its states are evicted."""

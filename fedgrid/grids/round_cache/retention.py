@@ -1,7 +1,7 @@
-"""When the round cache evicts states: entries as large as a model, which only unfinished runs can use.
+"""Evict states from the round cache: entries as large as a model, which only unfinished runs can use.
 
-A finished run reads no more states; one that is waiting, was stopped or failed still may, of whatever grid:
-another driver may be running it, or it was interrupted. Statistics are small and stay.
+A finished run reads no more states. One that is waiting, was stopped or failed still may, whatever grid it
+belongs to: another driver may be running it, or it was interrupted. Statistics are small and stay.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -16,7 +16,7 @@ from fedgrid.grids.results.outcome import unfinished
 
 
 def waiting_runs(shared_prefixes: Collection[str], storage: Storage, but: str = "") -> list[RunConfig]:
-    """Return the unfinished runs of the storage's grids, `but` one, that may use states of shared prefixes.
+    """Find unfinished runs of the storage's grids, except `but`, that may use states of shared prefixes.
 
     A grid that has just been deleted, is damaged or of another version is ignored: its runs have other keys.
     """
@@ -34,7 +34,15 @@ class Retention:
     def __init__(
         self, folder: GridFolder, storage: Storage, warn: Callable[[str], None], *, grows: bool = False
     ) -> None:
-        """Prepare for a launch of the grid in `folder`; if it `grows`, evict nothing before `conclude`."""
+        """Prepare for a launch.
+
+        Args:
+            folder: the grid.
+            storage: where the round cache is.
+            warn: gets a line if states cannot be evicted.
+            grows: whether runs may be added to the grid; nothing is evicted before `conclude` then; default
+                False.
+        """
         self._folder = folder
         self._storage = storage
         self._warn = warn
@@ -43,9 +51,9 @@ class Retention:
         self._pending: dict[str, set[str]] = {}
 
     def begin(self) -> None:
-        """Find the unfinished runs of the grid; evict all states that killed launches and deleted grids left.
+        """Find the grid's unfinished runs, and evict states that killed launches or deleted grids left.
 
-        So these go first: before anything is written for which the cache's limit would evict other entries.
+        Called before the first run, so that the cache's limit does not evict other entries for these.
         """
         self._pending = {}
         for run in unfinished(self._folder.runs(), self._storage):
@@ -54,14 +62,14 @@ class Retention:
             self._evict(self._pending)
 
     def finish(self, run: RunConfig) -> None:
-        """Evict the states that only this run still needed."""
+        """Evict the states that only this run still needed; called when a run has finished."""
         waiting = self._pending.get(run.shared_prefix, set())
         waiting.discard(run.run_id)
         if not waiting and not self._grows:
             self._evict((), run.shared_prefix)
 
     def conclude(self, until: Mapping[str, int]) -> None:
-        """Evict the states kept for later runs: no more will come.
+        """Evict the states that a growing grid kept for later runs; called at the end of a launch.
 
         `until` maps run ids to the round at which a run was stopped early; such a run counts as finished.
         """
@@ -77,6 +85,8 @@ class Retention:
         try:
             if not shared_prefix:
                 self._storage.pull_marks()
+            # Entries are listed before grids are read: a run that is added meanwhile only makes fewer of them
+            # idle.
             entries = [each for each in kept(self._storage, shared_prefix) if each.is_state]
             idle = {entry.shared_prefix for entry in entries}.difference(needed)
             idle -= {run.shared_prefix for run in waiting_runs(idle, self._storage, self._folder.name)}

@@ -1,4 +1,4 @@
-"""`fedgrid cache`: how many rounds runs took from the round cache, and the size of their entries."""
+"""Show, for `fedgrid cache`, how many rounds runs took from the round cache, and the size of its entries."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,26 +36,27 @@ HEADINGS = ("runs", "rounds", "cached", "hits", "spent", "uncached", "states", "
 
 @dataclass(frozen=True)
 class Usage:
-    """Cache hits of the runs of one or several shared prefixes, and the size of their entries."""
+    """Cache hits of the runs of one or several shared prefixes, and sizes of entries; printed as JSON."""
 
     name: str
     """Scenario and seed, or the data set."""
     runs: int
     finished: int
     rounds: int
-    """Rounds of all these runs so far."""
+    """Number of rounds of all these runs so far."""
     computed: float
-    """Rounds that the runs computed; a partial hit counts by the share of clients that the run trained."""
+    """Number of rounds that the runs computed; a partial hit counts by the share of clients that the run
+    trained."""
     taken: float
-    """The other rounds: cache hits."""
+    """Number of the other rounds: cache hits."""
     seconds: float
-    """Time that the runs spent."""
+    """Seconds that the runs spent."""
     uncached_seconds: float
-    """Time that their rounds would have taken without the cache."""
+    """Seconds that their rounds would have taken without the cache."""
     states_bytes: int
     statistics_bytes: int
     can_go_bytes: int
-    """Size of the states that no unfinished run of any grid needs."""
+    """Bytes of the states that no unfinished run of any grid needs."""
 
     @property
     def hits(self) -> float | None:
@@ -63,19 +64,19 @@ class Usage:
         return self.taken / self.rounds if self.rounds else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the values as JSON types."""
+        """Convert the values to JSON types."""
         return {**asdict(self), "hits": self.hits}
 
 
 @dataclass(frozen=True)
 class CacheUsage:
-    """The round cache from the point of view of one grid."""
+    """The usage of the round cache by the runs of one grid."""
 
     shared_prefixes: Mapping[str, Usage]
     total: Usage
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the values as JSON types."""
+        """Convert the values to JSON types."""
         return {
             "shared_prefixes": [
                 {"shared_prefix": shared_prefix, **usage.as_dict()}
@@ -86,7 +87,13 @@ class CacheUsage:
 
 
 def show_cache(name: str, storage: Storage, as_json: bool, console: Console) -> None:
-    """Show what the round cache has done for a grid, and the space that its entries take.
+    """Print how much the round cache has saved a grid, and the space that its entries take.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+        as_json: whether a JSON object is printed in place of text.
+        console: where text is printed.
 
     Raises:
         ConfigError: if there is no such grid.
@@ -116,7 +123,7 @@ def show_cache(name: str, storage: Storage, as_json: bool, console: Console) -> 
 
 
 def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
-    """Return the cache hits of these runs so far, and the size of the entries.
+    """Measure the cache hits of these runs so far, and the size of the entries.
 
     Raises:
         RunError: if the storage cannot be read.
@@ -146,9 +153,9 @@ def _usage(
     storage: Storage,
     root: Path,
 ) -> Usage:
-    """Return the usage of the runs of a shared prefix, whose timings are under `root`.
+    """Measure the usage of the runs of a shared prefix, whose timings are under `root`.
 
-    `is_needed`: an unfinished run may use the states.
+    `is_needed`: whether an unfinished run may use the states.
     """
     states_bytes = sum(entry.size for entry in entries if entry.is_state)
     times = [_times(folder_of(root, run)) for run in runs]
@@ -169,7 +176,7 @@ def _usage(
 
 
 def _times(folder: Path) -> Times:
-    """Return the times of a run's rounds; damaged ones count as no rounds, with a warning."""
+    """Read the times of a run's rounds; damaged ones count as no rounds, with a warning."""
     try:
         return times_of(folder)
     except (DamagedFile, UnreadableFile) as error:
@@ -179,7 +186,7 @@ def _times(folder: Path) -> Times:
 
 @contextmanager
 def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
-    """Yield a folder with the runs' timings; for a URI a temporary copy: active runs write to the mirror."""
+    """Open a folder with the runs' timings; for a URI a temporary copy: active runs write to the mirror."""
     if not storage.uri:
         yield storage.root
         return
@@ -194,7 +201,7 @@ def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
 
 
 def cache_table(title: str, rows: Sequence[Usage], total: Usage) -> TextTable:
-    """Return the rows, and their total if there are several."""
+    """Build a table of the rows, and their total if there are several."""
     shown = [[row.name, *_cells(row)] for row in rows]
     if len(rows) > 1:
         shown += [[], [total.name, *_cells(total)]]
@@ -202,6 +209,7 @@ def cache_table(title: str, rows: Sequence[Usage], total: Usage) -> TextTable:
 
 
 def _cells(row: Usage) -> list[str]:
+    """Format the numbers of a row."""
     return [
         f"{row.finished}/{row.runs}",
         str(row.rounds),

@@ -1,1 +1,1 @@
-"""`fedgrid submit`: a grid as a Ray job on a cluster."""
+"""Run a grid as a Ray job on a cluster, for `fedgrid submit`."""

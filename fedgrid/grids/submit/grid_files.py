@@ -1,4 +1,4 @@
-"""The arguments of a job: the files that they name travel if they lie below the current folder."""
+"""Check the arguments of a job, whose files travel with it if they lie below the current folder."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ def job_arguments(arguments: Sequence[str]) -> Iterator[str]:
 
     Raises:
         ConfigError: a file is missing or does not travel, a grid's file names a plugin that others may have
-            written, without `--trust` (in the job's folder nothing tells that any longer), or a place has a
+            written, without `--trust` (in the job's folder this can no longer be checked), or a place has a
             relative path, which means another folder there, or a secret.
     """
     before = ""
@@ -41,6 +41,7 @@ def job_arguments(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _check_place(option: str, value: str) -> None:
+    """Check that a storage or data folder is an absolute path or URI without a secret."""
     if not (value.startswith("/") or "://" in value):
         raise ConfigError(f"{option} {value}: the cluster's machines need an absolute path, or a URI")
     if redacted(value) != value:
@@ -81,12 +82,12 @@ def _chain(path: Path) -> Iterator[tuple[Path, YamlFile]]:
             return
         beside = _named_by(path, "base", base)
         if not is_path(str(beside)):
-            return  # A preset's name, misspelt: reading the grid says so.
+            return  # A misspelt preset, which is reported when the grid is read.
         path = beside
 
 
 def _named_by(grid: Path, key: str, name: str) -> Path:
-    """Return a file that a grid's file names, relative to it."""
+    """Resolve a file that a grid's file names, relative to it."""
     if name.startswith(("/", "~")) or "$" in name:
         raise ConfigError(
             f"{grid}: {key} = {name}: on the cluster this is another place; give a path relative to the "
@@ -96,13 +97,14 @@ def _named_by(grid: Path, key: str, name: str) -> Path:
 
 
 def _plugin_there(name: str) -> str:
+    """Find the path that a plugin has for the job."""
     if not Path(name).is_file():
         raise ConfigError(f"no plugin {name}")
     return _below_here(name, f"{PLUGIN} {name}")
 
 
 def _below_here(name: str, what: str) -> str:
-    """Return the path of a file from the current folder on."""
+    """Convert the path of a file to one relative to the current folder, which the file must be below."""
     path, here = Path(os.path.abspath(name)), Path.cwd()
     if here not in path.parents:
         raise ConfigError(

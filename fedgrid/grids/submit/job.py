@@ -1,4 +1,4 @@
-"""Start `fedgrid run` on a cluster, as a Ray job: it goes on when this machine is switched off."""
+"""Start `fedgrid run` on a cluster as a Ray job, which continues when this machine is switched off."""
 
 import asyncio
 import logging
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parents[2]
 EXCLUDES = [".?*", "/runs/", "__pycache__/"]
-"""What Ray leaves out of the folder that it sends, besides what .gitignore and .rayignore list."""
+"""Patterns that Ray leaves out of the folder that it sends, in addition to .gitignore and .rayignore."""
 MOST_BYTES = 100 << 20
-"""What Ray's job server takes."""
+"""Most bytes of a folder that Ray's job server accepts."""
 INTERRUPTED = 130
-"""Exit code, as that of a command."""
+"""Exit code of an interrupted command."""
 CHATTY = (
     "ray.dashboard.modules.dashboard_sdk",
     "ray.dashboard.modules.job.sdk",
@@ -68,7 +68,7 @@ def submit(
     Raises:
         ConfigError: if the arguments are wrong for a cluster, the cluster is not up, or its job server
             refuses the job; nothing was started.
-        RunError: if the cluster no longer answers; a job that has started goes on.
+        RunError: if the cluster no longer answers; a job that has started continues.
     """
     if (cluster is None) == (address is None):
         raise ConfigError("name the cluster: --cluster FILE, or --address http://127.0.0.1:8265")
@@ -103,7 +103,7 @@ def submit(
 
 
 def check_size(folder: Path) -> None:
-    """Check that Ray can send a folder; it would hash, pack and read all of it first, however large.
+    """Check that a folder is small enough for Ray, which would first read and pack all of it.
 
     Raises:
         ConfigError: it is too large.
@@ -124,7 +124,7 @@ def check_size(folder: Path) -> None:
 
 
 def command(arguments: Sequence[str]) -> str:
-    """Return the job's command line, for a shell on the head."""
+    """Build the job's command line, for a shell on the head."""
     run = shlex.join(["fedgrid", "run", *arguments])
     if any(argument == "--storage" or argument.startswith("--storage=") for argument in arguments):
         return f"exec {run}"
@@ -133,19 +133,20 @@ def command(arguments: Sequence[str]) -> str:
 
 
 def by_hand(cluster: Path | None, address: str | None, ray_job: str) -> str:
-    """Return the command line by which a user runs `ray job ...` against the job server."""
+    """Build the command line by which a user runs `ray job ...` against the job server."""
     if cluster is not None:
         return shlex.join(["ray", "exec", str(cluster), ray_job])
     return f"RAY_AUTH_MODE=token {ray_job} --address {address}"
 
 
 def _source(arguments: Sequence[str]) -> dict[str, str]:
-    """Return where the grid's file lies on this machine: on the cluster it lies elsewhere at each launch."""
+    """Build the variable with the path of the grid's file here: on the cluster it differs by launch."""
     path = Path(arguments[0]) if arguments else Path()
     return {"FEDGRID_SOURCE": str(path.resolve())} if path.is_file() else {}
 
 
 def _client(url: str) -> "JobSubmissionClient":
+    """Create the client of a job server, once something answers there."""
     # Ray's client prefers these variables to the address it is given.
     os.environ.pop("RAY_ADDRESS", None)
     os.environ["RAY_API_SERVER_ADDRESS"] = url
@@ -164,7 +165,7 @@ def _client(url: str) -> "JobSubmissionClient":
 
 
 def _authorization() -> dict[str, str]:
-    """Return the header with the cluster's token, or no header if there is no token."""
+    """Build the header with the cluster's token; no header if there is no token."""
     make_private(create=False)
     file = token_file()
     token = os.environ.get("RAY_AUTH_TOKEN") or (file.read_text().strip() if file.is_file() else "")
@@ -175,10 +176,13 @@ def _authorization() -> dict[str, str]:
 def _one_line_errors(
     url: str, silent: type[FedgridError], then: str, *, runs: bool = False
 ) -> Iterator[None]:
-    """Turn errors of the job server's client into one line, which ends with `then`.
+    """Turn errors of the job server's client into one line.
 
-    If the server stopped answering, that is a `silent`. What it refuses is a `ConfigError`,
-    unless the job runs.
+    Args:
+        url: the job server.
+        silent: class of the error if the server has stopped answering.
+        then: end of the line: what the user can do.
+        runs: whether the job runs already; default False. If not, what the server refuses is a `ConfigError`.
     """
     from aiohttp import ClientError
     from ray.exceptions import AuthenticationError
@@ -197,10 +201,12 @@ def _one_line_errors(
 
 
 def _first_line(error: Exception) -> str:
+    """Take the first line of an error's message, or the name of its class."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
+    """Print the job's output until it ends; return its exit code, or 0 after Ctrl-C."""
     from ray.job_submission import JobStatus
 
     try:
@@ -218,5 +224,6 @@ def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
 
 
 async def _show(client: "JobSubmissionClient", job: str, console: Console) -> None:
+    """Print the job's output as it arrives."""
     async for text in client.tail_job_logs(job):
         console.out(text, end="", highlight=False)

@@ -1,4 +1,4 @@
-"""An ssh tunnel to the head of a cluster that `ray up` started: its job server listens on loopback only."""
+"""Open an ssh tunnel to the head of a cluster of `ray up`, whose job server listens on loopback only."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ CONNECT_SECONDS = 60
 
 
 def check_cluster_file(path: Path) -> None:
-    """Check that `path` describes a cluster; the rest of it `ray up` has checked.
+    """Check that `path` describes a cluster; `ray up` has checked the details.
 
     Raises:
         ConfigError: if it cannot be read, or has no provider.
@@ -38,7 +38,7 @@ def check_cluster_file(path: Path) -> None:
 
 
 def command(cluster: Path, port: int) -> list[str]:
-    """Return the command that forwards this machine's loopback `port` to the head's job server."""
+    """Build the command that forwards this machine's loopback `port` to the head's job server."""
     ray = Path(sys.executable).with_name("ray")
     remote = str(JOB_SERVER_PORT)
     return [str(ray), "dashboard", str(cluster), "--port", str(port), "--remote-port", remote]
@@ -46,7 +46,7 @@ def command(cluster: Path, port: int) -> list[str]:
 
 @contextmanager
 def to_head(cluster: Path) -> Iterator[str]:
-    """Forward a free port of this machine's loopback to the head's job server, within this context.
+    """Forward a free port of this machine's loopback to the head's job server, within the block.
 
     Yields:
         The forwarded address.
@@ -74,7 +74,7 @@ def to_head(cluster: Path) -> Iterator[str]:
 
 
 def is_silent(address: str) -> bool:
-    """Return whether something takes connections at an address, and does not answer within a minute."""
+    """Check whether something accepts connections at an address, and does not answer within a minute."""
     try:
         with urlopen(address, timeout=CONNECT_SECONDS):
             return False
@@ -84,16 +84,19 @@ def is_silent(address: str) -> bool:
 
 
 def _address(port: int) -> str:
+    """Format the forwarded address."""
     return f"http://127.0.0.1:{port}"
 
 
 def _free_port() -> int:
+    """Find a free port; another process may take it before ssh does, and ssh then fails with that cause."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def _wait(process: "subprocess.Popen[bytes]", port: int, cluster: Path, output: IO[bytes]) -> None:
+    """Wait until the job server answers through the tunnel."""
     deadline = monotonic() + CONNECT_SECONDS
     while not _answers(_address(port)):
         if process.poll() is not None or monotonic() > deadline:
@@ -106,18 +109,19 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, cluster: Path, output: 
 
 
 def _answers(address: str) -> bool:
+    """Check whether an HTTP server answers, with any status."""
     try:
         with urlopen(address, timeout=5):
             return True
     except URLError as error:
-        # Any HTTP answer will do, even "unauthorized".
+        # Any HTTP answer shows that the tunnel works, even "unauthorized".
         return hasattr(error, "code")
     except OSError:
         return False
 
 
 def _cause(output: IO[bytes]) -> str:
-    """Return the last line that Ray or ssh printed."""
+    """Read the last line that Ray or ssh printed."""
     output.seek(0)
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
     printed = [line for line in lines if line and not line.startswith("Attempting to establish")]

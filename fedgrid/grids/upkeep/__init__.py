@@ -1,1 +1,1 @@
-"""Delete grids, superseded runs, and what they alone have."""
+"""Delete grids and superseded runs, with what belongs to them alone."""

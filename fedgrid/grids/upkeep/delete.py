@@ -1,4 +1,4 @@
-"""`fedgrid delete`: a grid, or its superseded runs; what other grids have stays."""
+"""Delete a grid, or its superseded runs, for `fedgrid delete`; what other grids use stays."""
 
 import sys
 from collections.abc import Callable, Collection
@@ -24,22 +24,23 @@ from fedgrid.grids.trackers.tensorboard import delete_events
 from fedgrid.redaction import redacted
 
 Ask: TypeAlias = Callable[[str], bool]
+"""Function that shows a question and returns whether the user agrees."""
 
 
 @dataclass(frozen=True)
 class DeletionPlan:
-    """The runs that are deleted, and those that stay."""
+    """The runs that are deleted, and how many stay."""
 
     runs: tuple[RunConfig, ...]
-    """Runs of this grid alone that have a folder."""
+    """Runs that belong to this grid alone and have a folder."""
     shared: int
-    """Runs that other grids have too: they stay."""
+    """Number of runs that other grids have too; they stay."""
     size: int
-    """Bytes of the folders that go."""
+    """Bytes of the folders that are deleted."""
 
     @property
     def words(self) -> str:
-        """What goes and what stays, in words."""
+        """Description of what is deleted and what stays."""
         count = len(self.runs)
         stays = f"; {self.shared} more stay, other grids have them" if self.shared else ""
         return f"{count} {'run' if count == 1 else 'runs'}, {readable_size(self.size)}{stays}"
@@ -48,13 +49,21 @@ class DeletionPlan:
 def delete_grid(
     name: str, storage: Storage, console: Console, ask: Ask | None = None, *, only_superseded: bool = False
 ) -> None:
-    """Delete a grid, or only its superseded runs, once `ask` agrees to a question; without `ask` at once.
+    """Delete a grid, or only its superseded runs.
 
-    An interrupted call is completed by the same one: the grid's own folder, or its list of runs, goes last.
+    An interrupted call is completed by the same one: the grid's own folder, or its list of runs, is deleted
+    last.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+        console: where the result is printed.
+        ask: confirms the deletion; default None: no question.
+        only_superseded: whether only superseded runs are deleted; default False.
 
     Raises:
-        ConfigError: if there is no such grid, another one cannot be read (its runs might go too), another
-            driver needs the runs, or nobody can be asked.
+        ConfigError: if there is no such grid, another one cannot be read (its runs might be deleted too),
+            another driver needs the runs, or there is no terminal to confirm on.
         RunError: if the storage cannot be read or written.
     """
     storage.pull_marks()
@@ -68,12 +77,17 @@ def delete_grid(
     if ask is not None and not _confirm(ask, f"Delete {what}: {planned.words}?", console):
         return
     with Lease(storage, name, make_deletion_keys(planned.runs), warn), disk_errors(storage.root):
+        # 1. Plan again under the lease: what was planned for the question may have changed while the user
+        # thought about it.
         now = _plan_deletion(folder, storage, only_superseded)
-        # Another grid may have got some of the runs since.
+        # Another grid may have got some of the runs since, and nothing is deleted that the question did not
+        # name.
         plan = replace(now, runs=tuple(run for run in now.runs if run in planned.runs))
-        # A launch that has just ended may ask for some of them again.
+        # A launch that has just ended may request some of them again.
         still = {run.run_id for run in folder.read().superseded if run in old} if only_superseded else None
+        # 2. Trackers before files: after an interruption the same call still finds the grid and its runs.
         logged = _forget(name, storage, still)
+        # 3. Runs before the grid's own folder, in this order, so that a repeated call finds the rest.
         folders = [folder_of(storage.root, run) for run in plan.runs]
         last = [] if only_superseded else [folder.path]
         storage.remove(*map(storage.name_path, (*folders, *last)))
@@ -86,7 +100,7 @@ def delete_grid(
 
 
 def _plan_deletion(folder: GridFolder, storage: Storage, only_superseded: bool) -> DeletionPlan:
-    """Return what would go: those of the runs that no other grid has, and with all of them the grid."""
+    """Plan what is deleted: runs that no other grid has, and, with all of them, the grid's folder."""
     others = {
         run.run_id
         for grid in list_grids(storage)
@@ -103,10 +117,12 @@ def _plan_deletion(folder: GridFolder, storage: Storage, only_superseded: bool) 
 
 
 def _size(folder: Path, storage: Storage) -> int:
+    """Measure the bytes of a folder of the storage."""
     return sum(storage.sizes(storage.name_path(folder)).values())
 
 
 def _confirm(ask: Ask, question: str, console: Console) -> bool:
+    """Let the user confirm the deletion on a terminal; report if nothing is deleted."""
     question = redacted(question)
     if not sys.stdin.isatty():
         raise ConfigError(f"{question} There is no terminal to confirm on: add --yes")
@@ -117,7 +133,7 @@ def _confirm(ask: Ask, question: str, console: Console) -> bool:
 
 
 def _forget(name: str, storage: Storage, run_ids: Collection[str] | None) -> int:
-    """Delete runs of the grid in TensorBoard, and mark them in MLflow as deleted, as `delete_runs`.
+    """Delete a grid's runs in TensorBoard, mark them in MLflow as deleted, and return how many.
 
     A store of MLflow's that fails is a warning.
     """
