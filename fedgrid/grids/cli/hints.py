@@ -1,4 +1,4 @@
-"""What to type in place of an option or a command that fedgrid does not have."""
+"""Suggest what to type in place of an option, a command or a value that fedgrid does not accept."""
 
 import re
 import sys
@@ -39,7 +39,8 @@ OPTIONS = (
     ("format", "every format is written; --to FOLDER writes them elsewhere"),
     ("V v", "--version shows it"),
 )
-"""Words, and what to type: the first row whose options the command has."""
+"""Words that other programs use as options -> what to type; of a word's rows the first whose options the
+command has."""
 COMMANDS = (
     (
         "algorithms models presets schema",
@@ -75,11 +76,11 @@ VALUES = {
     "gpus_per_actor": "a number, as in 0.25; in place of auto leave it out, and the share follows from "
     "the GPU's memory; training.stacked=CLIENTS stacks clients",
 }
-"""Options, and what to type in place of a value that is refused."""
+"""Option -> what to type in place of a value that is refused."""
 
 
 def hint(error: TyperException) -> str:
-    """Return what to type in place of what was refused; empty if that is not known."""
+    """Suggest what to type in place of what was refused; empty without a suggestion."""
     if option := getattr(error, "option_name", ""):
         command = getattr(getattr(error, "ctx", None), "command", None)
         has = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
@@ -97,12 +98,13 @@ def hint(error: TyperException) -> str:
 
 
 def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
-    """Return what to type for more words than a command takes: the values of an option, or one at a time."""
+    """Suggest what to type for more words than a command takes: the values of an option, or one at a time."""
     if any(word.endswith(",") for word in arguments):
         return "several values have commas between them, and no spaces, as in --seeds 0,1,2"
     context: Any = getattr(error, "ctx", None)
     extra = re.search(r"argument\S* \(([^ )]+)", error.format_message())
     until = arguments.index(extra[1]) if extra and extra[1] in arguments else 0
+    # The option that the extra words follow: `--seeds 0 1 2` is refused at `1`, far from what is wrong.
     start = next((place for place in range(until - 1, -1, -1) if arguments[place].startswith("--")), until)
     options = {name: one for one in context.command.params for name in one.opts}
     option = options.get(arguments[start]) if start < until - 1 else None
@@ -124,7 +126,7 @@ def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
 
 
 def _instead_of(word: str, has: Collection[str]) -> str:
-    """Return what to type for an option; `has` are those that its command has."""
+    """Suggest what to type for an unknown option; `has` are those of its command."""
     for text in _rows(word, OPTIONS):
         if set(re.findall(r"--[a-z-]+", text)).issubset(has):
             return text
@@ -142,4 +144,5 @@ def _instead_of(word: str, has: Collection[str]) -> str:
 
 
 def _rows(word: str, table: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Find the texts whose words include this one."""
     return (text for words, text in table if word in words.split())

@@ -29,11 +29,11 @@ from fedgrid.grids.ray_cluster.address_space import shortage
 from fedgrid.redaction import printable, redacted
 
 LONGEST = 2000
-"""Characters of a message."""
+"""Most characters of a message; a longer one is abbreviated in the middle."""
 
 PREFIX = "FEDGRID_"
 VARIABLES = [f"{PREFIX}{word}" for word in ("STORAGE", "DATA", "CACHE", "TRACK", "COMMIT", "SOURCE")]
-"""Of the environment: the last two are set in images of containers, and by `fedgrid submit`."""
+"""Environment variables of fedgrid; the last two are set in images of containers, and by `fedgrid submit`."""
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -50,7 +50,7 @@ for group in (run, launched, reports, listings):
 
 
 def show_version(asked: bool) -> None:
-    """Print the version and the commit, if asked."""
+    """Print the version and the commit, and exit; called by Typer before any command."""
     if asked:
         from importlib.metadata import version
 
@@ -61,7 +61,9 @@ def show_version(asked: bool) -> None:
 
 
 def check_environment() -> None:
-    """Warn of variables named FEDGRID_... that nothing reads, and check the cache's, which all share.
+    """Warn of variables named FEDGRID_... that nothing reads, and check the folder of the cache.
+
+    The cache is checked here because every command may use it.
 
     Raises:
         ConfigError: there can be no such cache.
@@ -110,7 +112,7 @@ def main() -> None:
 
 
 def prepare_output() -> None:
-    """Send a closed standard stream to nowhere, and replace characters that standard output cannot encode."""
+    """Open closed standard streams on the null device, and replace characters that cannot be encoded."""
     for name in ("stdout", "stderr"):
         # Open for as long as the process is.
         if getattr(sys, name) is None:
@@ -120,13 +122,13 @@ def prepare_output() -> None:
 
 
 class _Leave:
-    """Ends the process with an exit code, if it has one."""
+    """Ends the process at its exit with an exit code, if it has one."""
 
     code: str | int | None = None
 
     def __call__(self) -> None:
         if isinstance(self.code, int):
-            with suppress(OSError, ValueError):  # Python says so when it tries once more.
+            with suppress(OSError, ValueError):  # Python reports it when it tries again.
                 logging.shutdown()
                 sys.stdout.flush()
                 sys.stderr.flush()
@@ -136,7 +138,7 @@ class _Leave:
 def run_command() -> None:
     """Run the command of the command line; every known error is one line on standard error."""
     gc.set_threshold(NEW_OBJECTS)
-    # Of a home folder that cannot be written: it then takes a temporary one.
+    # It warns of a home folder that cannot be written, and uses a temporary one.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         # Typer turns an interruption into this exit code and prints nothing.
@@ -166,18 +168,19 @@ def run_command() -> None:
 
 
 def _problem(error: TyperException) -> str:
-    """Return in one line why a command line is refused, and what to type."""
+    """Describe in one line why a command line is refused, and what to type."""
     # Imports the registry of algorithms, which no help text needs.
     from fedgrid.grids.cli.hints import hint
 
     instead, problem = hint(error), error.format_message().replace(": Value error, ", ": ")
     if instead:
-        # In place of names that only look alike.
+        # The suggestion replaces Typer's, which compares only spellings.
         problem = re.split(r" \(Possible options|\. Did you mean", problem)[0]
     return f"{problem.rstrip('.')}; {instead or 'see --help'}"
 
 
 def _fail(message: str, code: int) -> NoReturn:
+    """Print a message without secrets, and exit."""
     shown = printable(redacted(" ".join(message.split())))
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"

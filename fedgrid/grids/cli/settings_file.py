@@ -1,4 +1,4 @@
-"""`fedgrid.toml` in the folder that a command is called from: options that one sets once.
+"""Read `fedgrid.toml` in the folder that a command is called from: options that one sets once.
 
     storage = "s3://bucket/runs"      # --storage
     data = "~/images"                 # --data-dir
@@ -6,7 +6,7 @@
     plugins = ["my_algorithm.py"]     # --plugin, of every command that has it
     address = "10.0.0.5:6379"         # RAY_ADDRESS, the cluster that grids run on
 
-An option, or an environment variable, comes before what the file says.
+An option, or an environment variable, takes precedence over the file.
 """
 
 import os
@@ -25,13 +25,13 @@ VARIABLES: Mapping[str, str] = {
     "track": "FEDGRID_TRACK",
     "address": "RAY_ADDRESS",
 }
-"""Key of one text -> the environment variable that it stands for."""
+"""Key with a text -> the environment variable that it sets."""
 PLUGINS = "plugins"
-"""Key of a list of files."""
+"""Key with a list of files."""
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """Return what a folder's file says; empty if there is none.
+    """Read a folder's file; empty if there is none.
 
     Raises:
         ConfigError: it is no TOML, or has an unknown key or a wrong value.
@@ -58,12 +58,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def used_settings(settings: Mapping[str, Any]) -> Iterator[None]:
-    """Set the variables that settings stand for in the block, unless they are set."""
+    """Set the environment variables of settings for the block, unless they are set."""
     added = {
         variable: settings[key]
         for key, variable in VARIABLES.items()
         if key in settings and variable not in os.environ
     }
+    # In the environment, so that Typer's options and child processes read them like those of the user.
     os.environ.update(added)
     try:
         yield
@@ -73,7 +74,7 @@ def used_settings(settings: Mapping[str, Any]) -> Iterator[None]:
 
 
 def plugin_defaults(group: Any, plugins: list[str]) -> dict[str, Any]:
-    """Return Typer's defaults of `--plugin` for every command of a group, and of its groups."""
+    """Build Typer's defaults of `--plugin` for every command of a group, and of its groups."""
     return {
         name: plugin_defaults(command, plugins) if hasattr(command, "commands") else {PLUGINS: plugins}
         for name, command in group.commands.items()

@@ -1,4 +1,4 @@
-"""The analyses that there are: those of the package, and of plugins."""
+"""Find and list the analyses of the package and of plugins, and read their settings."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,14 +25,16 @@ from fedgrid.grids.presets.key_docs import settings_rows
 from fedgrid.grids.presets.nested import with_value
 
 BUILT_IN: Mapping[str, Analysis] = {each.name: each for each in (EXPLAIN, ATTACK, Epsilons(tables_beside))}
+"""Name -> analysis of the package."""
 
 
 def find_analysis(name: str) -> Analysis:
-    """Return an analysis of the package, or of a plugin in use.
+    """Find an analysis of the package, or of a plugin in use.
 
     Raises:
         ConfigError: there is no analysis of this name.
     """
+    # A plugin cannot replace an analysis of the package: stored results would change their meaning.
     analyses: Mapping[str, Analysis] = {**ANALYSES, **BUILT_IN}
     if name not in analyses:
         guess = hint(name, analyses)
@@ -67,7 +69,7 @@ def print_analyses(name: str | None, as_json: bool, console: Console) -> None:
 
 
 def list_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
-    """Return the analyses that a report can show, by name: also those of `files`.
+    """List the analyses that a report can show, by name, with those of installed plugins and of `files`.
 
     Raises:
         ConfigError: a file cannot be loaded.
@@ -78,7 +80,7 @@ def list_analyses(files: Iterable[Path]) -> dict[str, Analysis]:
 
 
 def read_options(analysis: Analysis, overrides: Sequence[str]) -> Section:
-    """Return what `KEY=VALUE`s set of an analysis; several values with commas between them are a list.
+    """Read `KEY=VALUE`s as the settings of an analysis; several values separated by commas are a list.
 
     Raises:
         ConfigError: there is no such key, or its value does not fit.

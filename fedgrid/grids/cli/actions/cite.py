@@ -1,4 +1,4 @@
-"""`fedgrid cite`: the BibTeX of what a grid uses, below a line of its settings."""
+"""Print the BibTeX of what a grid uses, below a line of its settings, for `fedgrid cite`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from fedgrid.tracking.trained import trained_line
 
 
 def cite(what: str, storage: Storage, data_dir: Path) -> None:
-    """Print the settings, what has no citation, and the entries: a file that BibTeX reads as it is.
+    """Print settings, what has no citation, and the entries, as a file that BibTeX reads unchanged.
 
     Args:
         what: a grid of the storage, or else a preset, a YAML file or a scenario.
@@ -48,7 +48,7 @@ def cite(what: str, storage: Storage, data_dir: Path) -> None:
 
 
 def _settings(runs: Sequence[RunConfig]) -> str:
-    """Return the number of runs, the values of their axes, and what they train, on one line."""
+    """Describe the number of runs, the values of their axes, and what they train, on one line."""
     axes = (*AXES, *naming_keys(runs))
     values = {axis: dict.fromkeys(value_text(run, axis) for run in runs) for axis in axes}
     given = (f"{axis} {', '.join(filter(None, each))}" for axis, each in values.items() if any(each))
@@ -59,7 +59,7 @@ def _settings(runs: Sequence[RunConfig]) -> str:
 
 
 def _versions(runs: Sequence[RunConfig], storage: Storage) -> str:
-    """Return the versions of Python and of packages: those that made the runs, or else those here."""
+    """Describe the versions of Python and packages: those that made the runs, or else those here."""
     made = [part.made_with for run in runs for part in parts_of(folder_of(storage.root, run))] or [versions()]
     return ", ".join(
         f"{name} {' or '.join(sorted({of_run[name] for of_run in made if name in of_run}))}"

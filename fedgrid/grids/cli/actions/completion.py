@@ -1,4 +1,7 @@
-"""What the shell completes: presets, files, algorithms, grids, runs. Light: a key press waits for it."""
+"""Complete names for the shell: presets, files, algorithms, grids, runs.
+
+It imports as little as possible: each key press waits for it.
+"""
 
 import os
 from importlib.resources import files
@@ -10,21 +13,21 @@ YAML = (".yaml", ".yml")
 
 
 def presets_and_files(incomplete: str) -> list[str]:
-    """Return the presets and the YAML files that begin like this, folders too."""
+    """Complete presets and YAML files, and the folders on the way to files."""
     folder = files("fedgrid.grids") / "presets"
     presets = [Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(YAML)]
     return sorted(name for name in presets if name.startswith(incomplete)) + _files(incomplete)
 
 
 def algorithms(incomplete: str) -> list[str]:
-    """Return the algorithms that begin like this."""
+    """Complete algorithms."""
     from fedgrid.algorithms.registry import ALGORITHMS
 
     return [name for name in ALGORITHMS if name.startswith(incomplete)]
 
 
 def listed_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the algorithms or presets that begin like this, whichever are listed."""
+    """Complete algorithms or presets, whichever kind the command lists."""
     kind = context.params.get("kind")
     if kind == "presets":
         return [name for name in presets_and_files(incomplete) if not name.endswith((*YAML, "/"))]
@@ -32,39 +35,40 @@ def listed_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def algorithms_and_files(incomplete: str) -> list[str]:
-    """Return what can be searched: algorithms, and YAML files."""
+    """Complete what can be searched: algorithms, and YAML files."""
     return algorithms(incomplete) + _files(incomplete)
 
 
 def grids(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the grids of the storage that begin like this; none of a URI, which would be asked."""
+    """Complete grids of the storage; none for a URI, which would be too slow."""
     names = (path.parent.name for path in _storage(context).glob("grids/*/runs.jsonl"))
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the runs of the storage, by their folders, that begin like this; none of a URI."""
+    """Complete the folders of runs of the storage; none for a URI."""
     names = (path.parent.name for path in _storage(context).glob("*/config.json"))
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def grids_and_runs(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the grids and the runs of the storage that begin like this."""
+    """Complete grids and runs of the storage."""
     return grids(context, incomplete) + runs(context, incomplete)
 
 
 def grids_presets_and_files(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the grids of the storage, the presets and the YAML files that begin like this."""
+    """Complete grids of the storage, presets and YAML files."""
     return [*dict.fromkeys(grids(context, incomplete) + presets_and_files(incomplete))]
 
 
 def _storage(context: typer.Context) -> Path:
+    """Find the folder of the storage, as far as it is given on the incomplete command line."""
     given = context.params.get("storage") or os.environ.get("FEDGRID_STORAGE") or "runs"
     return Path(given).expanduser()
 
 
 def _files(incomplete: str) -> list[str]:
-    """Return the YAML files whose path begins like this, and the folders on the way to more of them."""
+    """List the YAML files whose path begins like this, and the folders on the way to more of them."""
     folder = Path(incomplete) if incomplete.endswith("/") else Path(incomplete).parent
     if not folder.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""`fedgrid init`: a folder with a study that runs as it is, to be changed."""
+"""Write the folder of a study that runs as it is, to be changed, for `fedgrid init`."""
 
 import json
 from importlib.resources import files
@@ -45,6 +45,7 @@ def init(folder: Path, console: Console) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
             write_text(folder / file, text)
+        # The schema lists the study's own algorithm and model, so the plugin must exist and be loaded first.
         active.use([folder / f"{plugin}.py"])
         write_text(folder / SCHEMA, json.dumps(schema(), indent=1) + "\n")
     for file in (*texts, SCHEMA):
@@ -53,6 +54,7 @@ def init(folder: Path, console: Console) -> None:
 
 
 def _text(template: str, name: str, plugin: str) -> str:
+    """Fill the names of the study and its plugin into a template."""
     text = (TEMPLATES / template).read_text(encoding="utf-8")
     line = EDITOR_LINE.format(SCHEMA) + "\n" if template.endswith(".yaml") else ""
     return line + text.replace("STUDY", name).replace("PLUGIN", plugin)

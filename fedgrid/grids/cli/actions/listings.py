@@ -71,7 +71,7 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
 
 
 def convert_femnist(source: Path, data_dir: Path, console: Console) -> None:
-    """Write FEMNIST's file into the data folder, and say what it holds.
+    """Write FEMNIST's file into the data folder, and print what it contains.
 
     Raises:
         DataError: the source is not of a known format.
@@ -109,6 +109,7 @@ def print_algorithms(name: str | None, as_json: bool, console: Console) -> None:
 
 
 def _as_json(name: str) -> dict[str, object]:
+    """Describe an algorithm as values for JSON."""
     entry = ALGORITHMS[name]
     return {
         "name": entry.name,
@@ -175,6 +176,7 @@ def print_models(name: str | None, as_json: bool, console: Console) -> None:
 
 
 def _model_table(entries: Iterable[ModelEntry]) -> TextTable:
+    """Build a table of models."""
     rows = [
         (
             entry.name,
@@ -210,5 +212,5 @@ def print_presets(name: str | None, as_json: bool, console: Console) -> None:
 
 
 def subject(text: str) -> str:
-    """Return what the first comment of a file says up to its colon."""
+    """Read the first comment of a file up to its colon."""
     return comment(text).partition(": ")[0]

@@ -1,4 +1,4 @@
-"""`fedgrid report`: tables and figures of a grid, with what analyses and a user's own files add."""
+"""Write the report of a grid for `fedgrid report`: tables and figures, with those of analyses and plugins."""
 
 from __future__ import annotations
 
@@ -46,11 +46,15 @@ if TYPE_CHECKING:
     from fedgrid.tracking.tables.table import Table
 
 LACKING_SHOWN = 10
-"""How many unfinished runs are named on the terminal; the report names all."""
+"""Most unfinished runs that are named on the terminal; the report names all."""
 
 
 def read_target(text: str | None = None, unit: Unit = "bytes") -> Target:
-    """Return what `--target` and `--unit` ask for.
+    """Read `--target` and `--unit`: the score to reach, and the unit of its cost.
+
+    Args:
+        text: as in `personalised_accuracy=0.7`; default None: `DEFAULT`.
+        unit: unit of the traffic.
 
     Raises:
         ConfigError: if there is no such score, or the value cannot be reached.
@@ -77,10 +81,22 @@ def write_report(
     filters: Sequence[str],
     drawing: Drawing,
 ) -> None:
-    """Write the report of a grid, finished or not; `plugins` have tables and figures of the user's own.
+    """Write the report of a grid, finished or not, and print its main tables.
 
-    `analyses` are those that it can show. `superseded` runs are in it only if asked for,
-    under titles of their own. With `filters` it is of some runs, and has a folder of its own.
+    Args:
+        name: the grid.
+        storage: where it is.
+        against: `published`, or what it is compared with; None: nothing.
+        target: the score whose cost is shown.
+        to: folder of the report; None: the grid's folder.
+        as_json: whether one JSON object is printed in place of text.
+        console: where text is printed.
+        steps: shows what is being done.
+        plugins: files with tables and figures of the user's own.
+        analyses: those that the report can show.
+        superseded: whether superseded runs are included, under titles of their own.
+        filters: conditions on runs; with some, the report has a folder of its own.
+        drawing: which figures are drawn, and how.
 
     Raises:
         ConfigError: if there is no such grid, none of its runs is finished, or a plugin fails.
@@ -90,7 +106,7 @@ def write_report(
         check_output(to, "--to", is_folder=True)
     share_with_group(storage.root)
     storage.pull_marks()
-    # Before one is read for seconds.
+    # A misspelt name is reported before all runs are read for seconds.
     GridFolder(storage, name).runs()
     # Prigent's tables count the download of a model to test, whose size is that of the model.
     whole = read_study(name, storage, steps, sizes=against == PUBLISHED, superseded=superseded)
@@ -143,7 +159,7 @@ def write_report(
 
 
 def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
-    """Return the report of a grid, with its usual tables and figures.
+    """Build the report of a grid with its usual tables and figures.
 
     Raises:
         ConfigError, RunError: as `write_report`.
@@ -153,7 +169,7 @@ def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
 
 
 def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
-    """Write the report of a grid with all figures into a folder, and say nothing more.
+    """Write the report of a grid with all figures into a folder, and print nothing more.
 
     Raises:
         ConfigError, RunError: as `write_report`.
@@ -162,12 +178,13 @@ def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None
 
 
 def _write(page: Page, folder: Path, steps: Steps, storage: Storage | None, drawing: Drawing) -> Written:
-    """Write a page, and copy it from the mirror to the URI of a storage that it lies in, index.html last."""
+    """Write a page, and push it to the URI if it lies in the mirror of a storage."""
     steps.say("Drawing figures")
     with disk_errors(folder, REPEATS):
         written = write(page, folder, steps.count, drawing)
     if storage is not None:
         place = storage.name_path(folder)
+        # In reverse, index.html last: at the URI it never refers to files that are not there yet.
         storage.push(*(f"{place}/{file}" for file in reversed(written.files)))
         storage.remove(*(f"{place}/{file}" for file in written.removed))
     return written
@@ -187,6 +204,7 @@ def _log(name: str, storage: Storage, folder: Path) -> bool:
 
 
 def _show_lacking(study: Study, storage: Storage, console: Console) -> None:
+    """Print which runs are not in the report, and why."""
     if study.superseded:
         print_plain(console, superseded_line(study.name, study.superseded, storage))
     if count := len(study.unfinished):
@@ -208,7 +226,16 @@ def build_page(
     *,
     published: bool,
 ) -> Page:
-    """Return the page of `fedgrid report`, with what shelves, plugins and analyses add.
+    """Build the page of `fedgrid report`, with what shelves, plugins and analyses add.
+
+    Args:
+        study: the runs.
+        other: the runs of another grid to compare with; None: none.
+        grid: the folder of the grid.
+        target: the score whose cost is shown.
+        plugins: files with tables and figures of the user's own.
+        analyses: those that the report can show.
+        published: whether the numbers of papers are shown next to ours.
 
     Raises:
         ConfigError: a plugin fails.
@@ -230,7 +257,12 @@ def build_page(
 
 
 def read_drawing(every: bool = False, format: str = SVG, style: str | None = None) -> Drawing:
-    """Return which figures are drawn, and how; `format` is beside SVG, `style` is one of matplotlib's.
+    """Read which figures are drawn, and how.
+
+    Args:
+        every: whether all figures are drawn, or only the first of alternatives; default False.
+        format: written in addition to SVG; default: none.
+        style: a style of matplotlib's, or its file; default None: the report's.
 
     Raises:
         ConfigError: there is no style of that name, and no such file.
@@ -251,14 +283,14 @@ def read_drawing(every: bool = False, format: str = SVG, style: str | None = Non
 
 @dataclass(frozen=True)
 class Draw:
-    """Calls a function of a plugin, by its name: another process loads the plugin again."""
+    """A figure of a plugin, by the name of its function: another process loads the plugin and draws it."""
 
     source: PluginSource
     function: str
     study: Study
 
     def __call__(self) -> Figure:
-        """Return the figure.
+        """Draw the figure.
 
         Raises:
             ConfigError: the function fails, or returns something else.
@@ -270,7 +302,7 @@ class Draw:
 
 
 def own_items(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
-    """Return a section with what each file lists as `TABLES` and `FIGURES`; none where it lists neither.
+    """Build a section from each file's `TABLES` and `FIGURES`; none for a file that lists neither.
 
     A function gets the study and returns a `Table` or a matplotlib figure. The first line of its docstring is
     a figure's title, the rest its caption.
@@ -283,7 +315,7 @@ def own_items(files: Iterable[Path], study: Study) -> tuple[PageSection, ...]:
 
 
 def add_own_items(page: Page, sections: Sequence[PageSection]) -> Page:
-    """Return a page with further sections after its first one.
+    """Insert further sections into a page, after its first one.
 
     Raises:
         ConfigError: a table or figure has the name of another.
@@ -298,6 +330,7 @@ def add_own_items(page: Page, sections: Sequence[PageSection]) -> Page:
 
 
 def _section(plugin: Plugin, study: Study) -> PageSection:
+    """Build the section of a plugin with its tables and figures."""
     tables = [_call(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
     plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
     stem = Path(plugin.source.name).stem
@@ -305,6 +338,7 @@ def _section(plugin: Plugin, study: Study) -> PageSection:
 
 
 def _plate(plugin: Plugin, function: Callable[..., Any], study: Study) -> Plate:
+    """Build a captioned figure from a plugin's function and its docstring."""
     title, _, caption = (inspect.getdoc(function) or function.__name__).partition("\n")
     text = re.sub(r"\s+", " ", caption).strip()
     draw = Draw(plugin.source, function.__name__, study)
@@ -312,6 +346,7 @@ def _plate(plugin: Plugin, function: Callable[..., Any], study: Study) -> Plate:
 
 
 def _call(plugin: Plugin, function: Callable[..., Any], study: Study, kind: type[Any]) -> Any:
+    """Call a plugin's function, and turn its errors into a line that names it."""
     where = f"plugin {plugin.source.name}: {function.__name__}"
     try:
         value = function(study)

@@ -40,13 +40,23 @@ def show_scenario(
     as_json: bool,
     console: Console,
 ) -> None:
-    """Print the class counts per client of a scenario, and write them, and who holds what, to files.
+    """Print the class counts per client of a scenario, and write them, or each client's examples, to files.
+
+    Args:
+        config: a run of the scenario.
+        data_dir: where data sets are.
+        csv: file for the class counts; None: none is written.
+        export: file for the examples of each client; None: none is written.
+        figure: file for a figure; None: none is drawn.
+        as_json: whether one JSON object is printed in place of text.
+        console: where text is printed.
 
     Raises:
         DataError: if images are missing or damaged, or a file cannot be written.
         ConfigError: if the data set cannot be split like this, a figure not be drawn in this format, or the
-            split is more than who holds what.
+            split changes images or labels, which `export` cannot express.
     """
+    # All files are checked before the images are read, which may take a minute.
     for option, path in {"--csv": csv, "--export": export, "--figure": figure}.items():
         if path is not None:
             check_output(path, option)
@@ -94,6 +104,7 @@ def show_scenario(
 
 
 def _check_outputs(config: RunConfig, num_classes: int, export: Path | None, figure: Path | None) -> None:
+    """Check that the files can express what they are to contain."""
     if figure is not None:
         figure_file.check_format(figure)
     if export is not None and changes_of(config.split, config.clients, num_classes) is not None:
@@ -105,6 +116,7 @@ def _check_outputs(config: RunConfig, num_classes: int, export: Path | None, fig
 
 
 def _holdings(blueprint: Blueprint, groups_K: Labels, names_K: Sequence[str]) -> "Figure":
+    """Draw the class counts of each client."""
     from fedgrid.tracking import figures
 
     names = dict(zip(groups_K.tolist(), names_K, strict=True))
@@ -112,9 +124,16 @@ def _holdings(blueprint: Blueprint, groups_K: Labels, names_K: Sequence[str]) ->
 
 
 def write_partition(path: Path, partition: Partition, groups_K: Sequence[str], pool_size: int) -> None:
-    """Write csv, or Parquet by the suffix: a row an example, or one a client and example if they share any.
+    """Write each client's examples as csv, or as Parquet by the suffix, for `split file`.
 
-    Official test images are in no row, nor are groups if all clients are in one.
+    A file has a row for each example of the pool; if clients share examples, a row for each client and
+    example. Official test images are in no row, and groups in no column if all clients are in one.
+
+    Args:
+        path: the file.
+        partition: the split.
+        groups_K: name of the group of each client.
+        pool_size: number of examples of the pool.
 
     Raises:
         DataError: the file cannot be written.
@@ -134,6 +153,7 @@ def write_partition(path: Path, partition: Partition, groups_K: Sequence[str], p
 
 
 def _columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> dict[str, list[Any]]:
+    """Build the columns of a partition's file."""
     rows: list[tuple[int, int, str]] = []
     for client, (train, test) in enumerate(zip(partition.train_K, partition.test_K, strict=True)):
         rows += [(example, client, TRAIN) for example in train.tolist()]

@@ -1,4 +1,4 @@
-"""The JSON Schema of a grid's or a search's YAML file, by which editors complete and check its keys.
+"""Build the JSON Schema of a grid's or a search's YAML file, by which editors complete and check its keys.
 
 It is made from the models that read the file. It allows a little more than they do: rules about several keys
 are theirs alone, and `fedgrid run FILE --dry-run` checks them.
@@ -29,14 +29,14 @@ from fedgrid.grids.search.suggest import SEARCHERS
 Schema = dict[str, Any]
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
-"""The one that the YAML servers of editors read."""
+"""Dialect of JSON Schema that the YAML servers of editors read."""
 EDITOR_LINE = "# yaml-language-server: $schema={}"
-"""The first line of a file, from which an editor knows its schema."""
+"""First line of a file, which tells an editor its schema."""
 SEED = {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"^[\d., ]+$"}]}
 
 
 def schema() -> Schema:
-    """Return the schema of a file, with the algorithms, models and data sets that this process knows."""
+    """Build the schema of a file, with the algorithms, models and data sets that are registered."""
     run = RunConfig.model_json_schema()
     definitions = {name: _describe(name, part) for name, part in run.pop("$defs", {}).items()}
     del definitions[AlgorithmSection.__name__]  # A file's schema has one of each algorithm.
@@ -64,7 +64,7 @@ def schema() -> Schema:
 
 
 def _describe(name: str, part: Schema) -> Schema:
-    """Return a section's schema with the meaning of its keys, none of which a file must have."""
+    """Build a section's schema with the meaning of its keys, all of which a file may leave out."""
     kind = {each.__name__: each for each in _models(RunConfig)}.get(name)
     if kind is None:
         return _local(part)
@@ -74,7 +74,7 @@ def _describe(name: str, part: Schema) -> Schema:
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the models of a type, and of the fields of these."""
+    """List the models within a type, and those of their fields."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
         for field in annotation.model_fields.values():
@@ -84,6 +84,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _properties(properties: Mapping[str, Schema], meanings: Mapping[str, str]) -> Schema:
+    """Add the meanings to the schemas of keys."""
     described = {}
     for name, one in properties.items():
         plain = {key: value for key, value in one.items() if key != "title"}
@@ -92,7 +93,7 @@ def _properties(properties: Mapping[str, Schema], meanings: Mapping[str, str]) -
 
 
 def _of_key(name: str, usual: Schema) -> Schema:
-    """Return the schema of a key of a run, as a file may give it."""
+    """Build the schema of a key of a run, as a file may give it."""
     if name == "dataset":
         own = {"type": "string", "pattern": f"^({'|'.join(OWN_FORMATS)}):.+"}
         one: Schema = {"anyOf": [{"enum": list(DATASETS)}, own]}
@@ -110,7 +111,7 @@ def _of_key(name: str, usual: Schema) -> Schema:
 
 
 def _algorithm(name: str) -> Schema:
-    """Return the schema of an algorithm with settings; each has its own defaults."""
+    """Build the schema of an algorithm with settings; each has its own defaults."""
     entry = ALGORITHMS[name]
     settings = type(entry.settings).model_json_schema()
     properties = _properties(settings.get("properties", {}), docs_of(type(entry.settings)))
@@ -119,7 +120,7 @@ def _algorithm(name: str) -> Schema:
         if isinstance(value, Clusterer):
             properties[name] = _clusterer(value)
         elif "$ref" in str(properties[name]):
-            # A part that may be one of several classes: its keys are not known before its name is.
+            # A part that may be one of several classes: its keys depend on its name.
             properties[name] = {"description": properties[name].get("description", "")}
         elif isinstance(value, bool | int | float | str | None):
             properties[name]["default"] = value
@@ -133,21 +134,24 @@ def _algorithm(name: str) -> Schema:
 
 
 def _clusterer(clusterer: Clusterer) -> Schema:
+    """Build the schema of a clusterer's settings."""
     own = type(clusterer).model_json_schema()
     properties = _properties(own["properties"], docs_of(type(clusterer)))
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 def _one_or_several(one: Schema) -> Schema:
+    """Build the schema that allows one value, or a list of them."""
     return {"anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
 
 
 def _own_key(name: str, keys: Mapping[str, Schema]) -> Schema:
-    """Return the schema of a key of the file that is none of a run."""
+    """Build the schema of a key of the file that is no key of a run."""
     return (_keys_of_grids(keys) | _keys_of_searches())[name]
 
 
 def _keys_of_grids(keys: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Build the schemas of the further keys of a grid's file."""
     axes: Schema = {axis: {} for axis in axis_keys()}
     then = {key: (keys[key] if key != ALGORITHM else {"type": "object"}) for key in OVERRIDABLE}
     return {
@@ -177,6 +181,7 @@ def _keys_of_grids(keys: Mapping[str, Schema]) -> dict[str, Schema]:
 
 
 def _keys_of_searches() -> dict[str, Schema]:
+    """Build the schemas of the further keys of a search's file."""
     ranges = {key: {"type": "boolean" if key == "log" else "number"} for key in RANGE_KEYS}
     space = {"type": "object", "additionalProperties": False, "properties": ranges}
     return {
@@ -196,12 +201,13 @@ def _keys_of_searches() -> dict[str, Schema]:
 
 
 def _object(properties: Mapping[str, Schema], meaning: str = "") -> Schema:
+    """Build the schema of an object with these keys and no others."""
     described = {"description": meaning} if meaning else {}
     return {"type": "object", "additionalProperties": False, "properties": dict(properties), **described}
 
 
 def _local(part: Schema) -> Schema:
-    """Return a schema whose references lead to `definitions`."""
+    """Change the references of a schema from pydantic's `$defs` to `definitions`, as the dialect has them."""
     if isinstance(part, dict):
         return {
             key: value.replace("#/$defs/", "#/definitions/") if key == "$ref" else _local(value)

@@ -1,4 +1,4 @@
-"""The runs of a report or a table, and the tables of `fedgrid table`."""
+"""Read the runs of a report or a table, and print the tables of `fedgrid table`."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -28,14 +28,22 @@ from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
 from fedgrid.tracking.tables.table import Table
 
 PUBLISHED = "published"
-"""The value of `report --against` that is not the name of a grid."""
+"""Value of `report --against` that is not the name of a grid."""
 WRITERS: dict[str, Callable[[Table], str]] = {"markdown": to_markdown, "latex": to_latex, "csv": to_csv}
+"""Format of `fedgrid table` -> function that formats a table."""
 
 
 def read_study(
     name: str, storage: Storage, steps: Steps, *, sizes: bool = False, superseded: bool = False
 ) -> Study:
-    """Return the runs of a grid with their results; it has some.
+    """Read the runs of a grid with their results; at least one is finished.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+        steps: shows the progress.
+        sizes: whether sizes of models are read too; default False.
+        superseded: whether superseded runs are included; default False.
 
     Raises:
         ConfigError: if there is no such grid, or none of its runs is finished.
@@ -52,7 +60,7 @@ def read_study(
 
 
 def filter_study(study: Study, filters: Sequence[str]) -> Study:
-    """Return the study of the runs that pass all filters, as of `fedgrid run`.
+    """Select the runs of a study that pass all filters, which are as those of `fedgrid run`.
 
     Raises:
         ConfigError: for another text, an axis or value that no run has, or if no run is left.
@@ -66,27 +74,27 @@ def filter_study(study: Study, filters: Sequence[str]) -> Study:
 
 
 def names_in(option: str, given: str | None) -> list[str]:
-    """Return what an option names, with commas between the names; nothing of one that is not given.
+    """Parse the names that an option lists, separated by commas; empty for an option that is not given.
 
     Raises:
-        ConfigError: nothing stands on one side of a comma.
+        ConfigError: there is nothing on one side of a comma.
     """
     return [] if given is None else split_at_commas(given, f"{option} {given}")
 
 
 def is_grid(text: str, storage: Storage) -> bool:
-    """Return whether a word names a grid of the storage or of another one, or a bundle."""
+    """Check whether a word names a grid of the storage or of another one, or a bundle."""
     return os.sep in text or text.endswith(SUFFIX) or text in list_grids(storage)
 
 
 def read_other(text: str, name: str, storage: Storage, steps: Steps) -> Study:
-    """Return the runs of what `--against` names: a grid, STORAGE/grids/NAME or a bundle.
+    """Read the runs of what `--against` names: a grid, STORAGE/grids/NAME or a bundle.
 
     Args:
         text: what it names.
         name: the grid that is compared with it.
-        storage: of that grid.
-        steps: what is going on.
+        storage: where that grid is.
+        steps: shows the progress.
 
     Raises:
         ConfigError: there is no such grid, it is `name` itself, or none of its runs is finished.
@@ -113,10 +121,21 @@ def print_tables(
     columns: str | None,
     against: str | None,
 ) -> None:
-    """Print scores of a grid by axes, or beside those of another grid, on the terminal or in a format.
+    """Print scores of a grid by axes, or next to those of another grid, on the terminal or in a format.
 
     Two grids are paired by scenario, algorithm and seed, with a table a score: without `scores` the final
     ARI, or the first of the usual scores that both have.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+        steps: shows the progress.
+        console: where text is printed; other formats go to standard output.
+        format: `text`, or a key of `WRITERS`.
+        filters: conditions on runs.
+        scores: names of scores, separated by commas; None: the usual one.
+        rows, columns: axes, separated by commas; None: chosen by what the runs differ in.
+        against: an algorithm or another grid to compare with; None: nothing.
 
     Raises:
         ConfigError: there is no such grid, score, axis or algorithm, or nothing to show or to pair.
@@ -153,6 +172,7 @@ def print_tables(
 
 
 def _warn_of_runs(study: Study) -> None:
+    """Warn of runs that were imported, and of damaged ones, which are not in the table."""
     for line in import_lines(run.folder for run in study.runs):
         warn(line)
     for run in study.unfinished:

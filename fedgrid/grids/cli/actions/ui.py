@@ -1,4 +1,4 @@
-"""`fedgrid ui`: the MLflow server for the store of a folder of runs."""
+"""Serve the MLflow UI of a storage for `fedgrid ui`."""
 
 import os
 
@@ -39,6 +39,7 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
         steps.say("Starting MLflow")
         try:
             uri, artifacts = tracking_uri(storage.root), artifact_root(storage.root)
+            # A storage that was moved or copied still has the old addresses of its artifacts.
             keep_artifacts(uri, artifacts)
             if database_file(uri) is not None:
                 with one_line(uri):
@@ -56,7 +57,7 @@ def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) ->
 
 
 def _announcement(grid: str | None, uri: str, port: int, storage: Storage) -> str:
-    """Return the address of a grid's runs, or of MLflow's page, in a sentence."""
+    """Format the address of a grid's runs, or of MLflow's page, as a sentence."""
     where = None if grid is None else ui.experiment_address(uri, port, grid)
     lacks = f"; it has no runs of {grid}: `{command(storage, 'sync', grid)}` logs them" if grid else ""
     return f"MLflow at {where or ui.address(port)} (Ctrl-C ends it){'' if where else lacks}"

@@ -1,1 +1,1 @@
-"""The commands: options and help texts, one module a group. Each imports what it needs when it runs."""
+"""The commands, one module for each group: options and help texts. Each imports what it needs late."""

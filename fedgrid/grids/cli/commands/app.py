@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, the console, groups of options, and the order of arguments."""
+"""Shared parts of the commands: exit codes, the console, groups of options, and the order of arguments."""
 
 import re
 from collections import Counter
@@ -25,25 +25,25 @@ FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 MAY_BE_EMPTY = ("note",)
-"""Parameters whose empty text removes something."""
+"""Parameters that accept an empty text, which removes something."""
 PATH_BEGINS = re.compile(r"~\w*/|\$\{?\w+\}?/")
 OVERRIDES = "overrides"
-"""The parameter of a command that takes `KEY=VALUE`s."""
+"""Name of the parameter of a command that takes `KEY=VALUE`s."""
 OVERRIDE = re.compile(r"[A-Za-z_][\w.]*\+?=")
-"""How an override begins. A path with `=` in it begins otherwise, as `./a=b.yaml` does."""
+"""Beginning of an override. A path with `=` in it begins differently, as `./a=b.yaml` does."""
 PLAIN_WIDTH = 132
 """Columns to print if the output is not a terminal."""
 
 
 def console() -> PlainConsole:
-    """Return a console for standard output."""
+    """Create a console for standard output."""
     shown = PlainConsole()
     return shown if shown.is_terminal else PlainConsole(width=PLAIN_WIDTH)
 
 
 @contextmanager
 def starting(*, quiet: bool) -> Iterator[None]:
-    """Say on a terminal that a command starts, while it imports what it needs."""
+    """Show on a terminal that a command starts, while it imports what it needs."""
     with Steps(console(), quiet=quiet) as steps:
         steps.say("Starting")
         yield
@@ -52,7 +52,7 @@ def starting(*, quiet: bool) -> Iterator[None]:
 def use_plugins(files: Sequence[Path] | None, *, trust: bool = False) -> None:
     """Register the plugins that a command names, and those of installed packages.
 
-    With `trust`, later those too that a grid's file names which others may have written.
+    With `trust`, plugins that a grid's file names later are loaded too if others may have written them.
     """
     from fedgrid.engine.runtime.plugins import active
 
@@ -60,14 +60,14 @@ def use_plugins(files: Sequence[Path] | None, *, trust: bool = False) -> None:
 
 
 def open_storage(place: str) -> "Storage":
-    """Return the storage in a folder, or at a URI."""
+    """Open the storage in a folder, or at a URI."""
     from fedgrid.engine.runtime.storage.storage import Storage
 
     return Storage.of(place)
 
 
 def data_folder(data_dir: Path | None) -> Path:
-    """Return the absolute path of the image folder: `data_dir`, or the user's cache."""
+    """Find the absolute path of the image folder: `data_dir`, or the user's cache."""
     from fedgrid.engine.runtime.data.datasets import default_data_dir, image_folder
 
     return image_folder(data_dir) if data_dir is not None else default_data_dir().absolute()
@@ -76,11 +76,11 @@ def data_folder(data_dir: Path | None) -> Path:
 class Command(TyperCommand):
     """A command that takes overrides among its arguments and refuses an option of one value given twice.
 
-    Typer would let the last of two values win without a word.
+    Typer would silently use the last of two values.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Return the arguments that are left, as Typer does."""
+        """Parse the arguments and return those that are left; called by Typer."""
         names = [arg.partition("=")[0] for arg in args]
         for option in self.params:
             its = [name for name in names if name in option.opts and name.startswith("-")]
@@ -93,7 +93,7 @@ class Command(TyperCommand):
 
 
 def read_texts(command: Callable[..., None]) -> None:
-    """Let Typer read every path and text of a command by `parse_path` and `parse_text`."""
+    """Make Typer parse every path and text of a command by `parse_path` and `parse_text`."""
     for parameter in signature(command, eval_str=True).parameters.values():
         kind, *options = get_args(parameter.annotation) or (None,)
         kinds = {kind, *(inner for part in get_args(kind) for inner in (part, *get_args(part)))}
@@ -103,21 +103,21 @@ def read_texts(command: Callable[..., None]) -> None:
 
 
 def parse_path(text: str) -> Path:
-    """Return a path as it is meant; it may be relative."""
+    """Expand a path's `~` and variables; it may be relative."""
     from fedgrid.engine.runtime.storage.user_files import expand_path
 
     return expand_path(text, "the path")
 
 
 def parse_text(text: str) -> str:
-    """Return a text that is not empty; one that begins as a path in the home folder is one."""
+    """Check that a text is not empty, and expand one that begins as a path in the home folder."""
     if not text.strip():
         raise typer.BadParameter("it is empty; give a value, or leave it out")
     return str(parse_path(text)) if PATH_BEGINS.match(text) else text
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command as Typer reads it: a parameter whose type is a dataclass stands for its fields.
+    """Expand the parameters of a command whose type is a dataclass into options, one for each field.
 
     The fields are options as in `options.py`, and have their parameter's place in the help text.
     """
@@ -141,6 +141,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**values, **made)
 
+    # Typer reads the options from the signature.
     expanded.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
         parameters=[parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters()]
     )
@@ -148,20 +149,20 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def exit_with(result: "LaunchResult") -> NoReturn:
-    """Exit with the code that says how a launch ended."""
+    """Exit with the code that tells how a launch ended."""
     if result.stopped:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(FAILED if result.failures else 0)
 
 
 def place_arguments(context: Any, parameters: Sequence[Any]) -> None:
-    """Give a command its arguments: overrides may stand anywhere among them.
+    """Assign a command's arguments to its parameters: overrides may stand anywhere among them.
 
-    Typer fills them in their order, so an override that comes first would be taken for the grid.
+    Typer assigns them in their order, so an override that comes first would be taken for the grid.
 
     Args:
-        context: of Typer; its `params` are changed.
-        parameters: of the command.
+        context: Typer's context, whose `params` are changed.
+        parameters: the command's parameters.
 
     Raises:
         TyperException: there are more names than the command takes, or one is missing.

@@ -1,4 +1,4 @@
-"""Commands on what was launched: `fedgrid status` to `delete`, `show` and `cite`."""
+"""Commands on grids that were launched: `fedgrid status` to `delete`, `show` and `cite`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +34,7 @@ def status(
     grid: AnyGridName = None,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Show it anew every two seconds, until the grid has ended or Ctrl-C."),
+        typer.Option("--watch", help="Refresh it every two seconds, until the grid has ended or Ctrl-C."),
     ] = False,
     storage: StorageAt = "runs",
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""What there is, and to begin: data, list, init and doctor."""
+"""Commands that list what fedgrid has, start a study or examine the machine: data, list, init and doctor."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def parse_size(text: str) -> int:
-    """Return a number of bytes; without a unit `text` is in bytes."""
+    """Parse a size such as `200GB` as a number of bytes; without a unit it is in bytes."""
     from pydantic import ByteSize, TypeAdapter, ValidationError
 
     # ByteSize reads as far as it can: of "1,5GB" it would take the 1, for a byte.
@@ -121,7 +121,7 @@ Track = Annotated[
     typer.Option(
         "--track",
         envvar="FEDGRID_TRACK",
-        help="Trackers to tell of the runs: mlflow, tensorboard, one of a plugin's TRACKERS, or several with "
+        help="Trackers to log the runs to: mlflow, tensorboard, one of a plugin's TRACKERS, or several with "
         "commas between them; none: no tracker.",
     ),
 ]
@@ -134,7 +134,7 @@ ReportTo = Annotated[
 
 @dataclass(frozen=True)
 class ScenarioOptions:
-    """Which split of a data set, instead of the file's."""
+    """Options that choose a split of a data set, instead of the file's."""
 
     split: Annotated[
         str | None,
@@ -151,13 +151,13 @@ class ScenarioOptions:
     ] = None
 
     def axes(self, **others: Any) -> dict[str, Any]:
-        """Return the axes that the command line sets: of the scenario, and `others`; commas part values."""
+        """Build the axes that the command line sets: the scenario's, and `others`, split at commas."""
         given = (others | vars(self)).items()
         return {name: _values_in(value, f"--{name}") for name, value in given if value not in (None, [])}
 
 
 def _values_in(given: Any, option: str) -> Any:
-    """Return the values of an axis; the path of the user's own images may have commas."""
+    """Split the values of an axis at commas; the path of the user's own images may contain commas."""
     from fedgrid.grids.presets.yaml_file import split_at_commas
 
     if isinstance(given, list):
@@ -168,7 +168,7 @@ def _values_in(given: Any, option: str) -> Any:
 
 @dataclass(frozen=True)
 class Launch:
-    """Where a launch finds what it needs, what it may take, and how it is shown."""
+    """Options of a launch: where it finds what it needs, what it may use, and how it is shown."""
 
     plugins: Plugins = None
     storage: StorageAt = "runs"
@@ -217,7 +217,7 @@ class Launch:
     as_json: AsJson = False
 
     def options(self, **more: Any) -> "LaunchOptions":
-        """Return the options of the launch; `more` are those that only some commands have.
+        """Build the options of the launch; `more` are those that only some commands have.
 
         Raises:
             ConfigError: if there is a limit for a round cache that is switched off.

@@ -87,6 +87,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a grid's tables and figures (a web page, LaTeX, Markdown, csv, svg), also while it runs."""
+    # Checked first: with too little, a library would end the process without a message.
     address_space.check(address_space.REPORT)
     shown = console()
     with Steps(shown, quiet=as_json) as steps:
@@ -292,7 +293,7 @@ def make_bundle(
 ) -> None:
     """Write a grid's finished runs as one file for others: records, tables, figures, what made them.
 
-    Nothing in it says who made it, or where: no log, path, address or name of a machine.
+    Nothing in it tells who made it, or where: no log, path, address or name of a machine.
     """
     address_space.check(address_space.REPORT)
     shown = console()

@@ -134,7 +134,7 @@ def run(
 
 
 def _ask(consequence: str) -> str:
-    """Return why the run is not to start, with what to type; empty if the user agrees."""
+    """Let the user confirm a consequence; return why the run is not to start, empty if the user agrees."""
     other = "--name OTHER makes this a grid of its own"
     if not sys.stdin.isatty():
         return f"there is no terminal to ask on: add --yes; or {other}"
@@ -164,7 +164,7 @@ def submit(
     ] = None,
     follow: Annotated[bool, typer.Option(help="Show the job's output until it ends.")] = True,
 ) -> None:
-    """Run a grid on a cluster, as a Ray job that goes on when this machine is switched off."""
+    """Run a grid on a cluster, as a Ray job that continues when this machine is switched off."""
     from fedgrid.grids.submit.job import submit as start_job
 
     arguments = [grid, *(options or [])]
@@ -175,7 +175,7 @@ def submit(
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How settings are tried, instead of as the file says."""
+    """Options of how settings are tried, instead of the file's."""
 
     trials: Annotated[int | None, typer.Option(help="Number of settings to try. [default: 32]")] = None
     searcher: Annotated[str | None, typer.Option(help="optuna, random or grid. [default: optuna]")] = None
@@ -195,7 +195,7 @@ class SearchSettings:
     ] = False
 
     def given(self) -> dict[str, Any]:
-        """Return what the command line sets."""
+        """List the settings that the command line gives, by name."""
         return {name: value for name, value in vars(self).items() if value is not None and value is not False}
 
 
@@ -344,7 +344,7 @@ def arena(
             budget=fine_tune,
         )
     launcher = Launcher(open_storage(launch.storage), options, console())
-    # Also if nothing is left to run.
+    # Checks the trackers' names, also if nothing is left to run.
     Trackers(TrackedGrid(definition.name, launcher.storage), warn, options.trackers)
     results = read()
     if check is not None:
