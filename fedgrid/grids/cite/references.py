@@ -40,6 +40,7 @@ def of_dataset(run: RunConfig) -> str:
 
 def entries(texts: Iterable[str]) -> dict[str, str]:
     """Parse texts into key -> entry, with the comment lines before it; each entry once."""
+    # An algorithm may cite several papers: their entries are one text, separated by blank lines.
     blocks = (block.strip() for text in texts for block in text.split("\n\n"))
     return {KEY.findall(block)[0]: block for block in blocks if block}
 

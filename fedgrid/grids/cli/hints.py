@@ -81,6 +81,7 @@ VALUES = {
 
 def hint(error: TyperException) -> str:
     """Suggest what to type in place of what was refused; empty without a suggestion."""
+    # Errors of Typer have these attributes by their kind, without a common class that declares them.
     if option := getattr(error, "option_name", ""):
         command = getattr(getattr(error, "ctx", None), "command", None)
         has = {name for parameter in getattr(command, "params", ()) for name in parameter.opts}
@@ -99,6 +100,7 @@ def hint(error: TyperException) -> str:
 
 def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
     """Suggest what to type for more words than a command takes: the values of an option, or one at a time."""
+    # The shell has split `0, 1, 2` into three words, of which Typer reports only the second.
     if any(word.endswith(",") for word in arguments):
         return "several values have commas between them, and no spaces, as in --seeds 0,1,2"
     context: Any = getattr(error, "ctx", None)
@@ -114,6 +116,7 @@ def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
             f"several values have commas between them, as in {arguments[start]} {values}; see --help"
         )
         return VALUES.get(option.name, with_commas)
+    # The user typed `training.rounds 5`: a key of a run without `=`.
     if OVERRIDES in (one.name for one in context.command.params) and extra and extra[1] in axis_keys():
         return f"set it with {extra[1]}=VALUE"
     takes = [
@@ -128,6 +131,7 @@ def _instead_of_words(error: TyperException, arguments: Sequence[str]) -> str:
 def _instead_of(word: str, has: Collection[str]) -> str:
     """Suggest what to type for an unknown option; `has` are those of its command."""
     for text in _rows(word, OPTIONS):
+        # A text that names options fits only commands that have them.
         if set(re.findall(r"--[a-z-]+", text)).issubset(has):
             return text
     key = ABBREVIATIONS.get(word, word)

@@ -44,6 +44,8 @@ app = typer.Typer(
 for group in (run, launched, reports, listings):
     inner = [each.typer_instance for each in group.app.registered_groups]
     for registered in (each for one in (group.app, *inner) for each in one.registered_commands):
+        # For all commands in one place: a command that was forgotten would treat `~` and empty texts
+        # differently.
         read_texts(registered.callback)
         registered.cls = Command
     app.add_typer(group.app)
@@ -94,6 +96,8 @@ def prepare_command(
     """Grids of clustered federated learning experiments."""
     check_environment()
     if settings := read_settings(Path.cwd()):
+        # Typer undoes them when the command ends. `default_map` reaches `--plugin` of every subcommand, which
+        # no environment variable does.
         context.with_resource(used_settings(settings))
         context.default_map = plugin_defaults(context.command, settings.get(PLUGINS, []))
 
@@ -142,6 +146,7 @@ def run_command() -> None:
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     try:
         # Typer turns an interruption into this exit code and prints nothing.
+        # Its standalone mode would also print errors over several lines.
         code = app(args=sys.argv[1:] or ["--help"], prog_name="fedgrid", standalone_mode=False) or 0
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -181,6 +186,7 @@ def _problem(error: TyperException) -> str:
 
 def _fail(message: str, code: int) -> NoReturn:
     """Print a message without secrets, and exit."""
+    # On one line, without secrets and control characters: a message may quote a file or a server's answer.
     shown = printable(redacted(" ".join(message.split())))
     if len(shown) > LONGEST:
         shown = f"{shown[: LONGEST // 2]} ... {shown[-LONGEST // 2 :]}"

@@ -89,6 +89,7 @@ def read_blueprint(path: Path) -> Blueprint:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             header, *rows = csv.reader(file)
+        # By client and partition: the authors' files are read whatever the order of their rows.
         counts = {(row[0], row[1]): np.array(row[2:], np.int64) for row in rows}
         num_clients = (len(rows) - 1) // len(PARTITIONS)
         keys = [SERVER, *((str(client), part) for client in range(num_clients) for part in PARTITIONS)]

@@ -31,5 +31,6 @@ def warn(text: str) -> None:
 
 def print_marked(mark: str, style: str, text: str) -> None:
     """Print text after a coloured word on standard error."""
+    # A new console each time: standard error may have been replaced since the last message.
     line = Text.assemble((mark, style), " ", redacted(text))
     PlainConsole(stderr=True).print(line, soft_wrap=True)

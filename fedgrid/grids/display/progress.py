@@ -121,6 +121,7 @@ class Bars(View):
         task = self._tasks.pop(config.run_id, None)
         if task is not None:
             self._progress.remove_task(task)
+        # Also without a bar: a run may fail before it starts.
         self._live.console.print(Text.assemble((mark, style), text))
 
 
@@ -217,6 +218,7 @@ class JsonLines(View):
         self._write({"event": event, "run": config.name, "run_id": config.run_id, **details})
 
     def _write(self, event: Mapping[str, object]) -> None:
+        # Flushed line by line: a program that reads the pipe sees each event when it happens.
         print(json.dumps(event), file=self._output, flush=True)
 
 
@@ -250,6 +252,7 @@ def _make_namer(runs: Sequence[RunConfig], varied: Sequence[str]) -> Callable[[R
             str(run.algorithm.name)
             + (f" s{run.seed}" if len(seeds) > 1 else "")
             + (f" {run.scenario}" if len(scenarios) > 1 else "")
+            # A run's full name is too long for a bar: the parts above replace it, its further axes follow.
             + name_of(run, varied).removeprefix(run.name)
         )
 

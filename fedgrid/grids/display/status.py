@@ -138,6 +138,7 @@ def _brief(name: str, storage: Storage) -> dict[str, Any]:
     try:
         now = status(name, storage)
     except ConfigError as error:
+        # One damaged grid must not hide the others.
         return {"grid": name, "state": str(error)}
     counts = {kind: now[kind] for kind in (*COUNTS, STOPPED)}
     return {"grid": name, **counts, "driver": now["driver"], "state": _driver(now)}

@@ -50,6 +50,7 @@ class Steps:
             print_plain(self._console, f"{text} ...")
         if self._is_live:
             self._forget()
+            # A new task, so that its clock starts at zero.
             self._progress.add_task(text, total=None)
             self._progress.start()
 

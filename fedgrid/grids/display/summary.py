@@ -142,6 +142,7 @@ def write_summary(runs: Sequence[RunConfig], grid: GridFolder) -> Path:
 
 def _show_scores(runs: Sequence[Run], storage: Storage, name: str, console: Console) -> None:
     """Print results as rows of runs, means over seeds, or means over scenarios, whichever is short."""
+    # Several seeds are means even if there are few runs: what differs only by chance is not listed.
     if len(runs) <= ROWS_SHOWN and len({run.seed for run in runs}) == 1:
         console.print(result_table(runs, console.width))
     elif len(runs) <= ROWS_SHOWN:

@@ -55,6 +55,7 @@ def duration(seconds: float) -> str:
     """Format seconds for people: 3.2 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
     if seconds < 100:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    # Rounded first: 119.7 s are 2 min 0 s, not 1 min 60 s.
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s"

@@ -115,6 +115,7 @@ class Tally:
         """
         # Negative if the run starts further than what it had stored, with rounds of a finished, shorter run.
         again = self._stored.pop(config.run_id, rounds_done) - rounds_done
+        # Positive if rounds are done again, negative if the run starts further than what it had stored.
         self._rounds_left[config.dataset] += again
         self.rounds_taken += max(0, -again)
         if self._start is None:

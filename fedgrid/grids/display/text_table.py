@@ -107,6 +107,7 @@ class TextTable:
         part = list(names)
         for _, members in groupby(range(self.names, len(widths)), self._group):
             group = list(members)
+            # First the group as a whole; if it is wider than a part, its columns one by one.
             for wanted in (group, *([place] for place in group)):
                 if part != names and not fits([*part, *wanted]) and (wanted is not group or self.groups):
                     yield part

@@ -73,6 +73,7 @@ def _section(describe: Callable[[], Section]) -> Section:
     try:
         section = describe()
     except (FedgridError, OSError) as error:
+        # A broken part is what the user wants to see; the other sections are printed all the same.
         section = Section({}, [str(error)])
     facts = {name: _clean(text) for name, text in section.facts.items()}
     return Section(facts, [_clean(text) for text in section.missing])

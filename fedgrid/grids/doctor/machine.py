@@ -54,6 +54,7 @@ def describe_versions() -> Section:
 
 def describe_machine() -> Section:
     """Describe what this process may use of the machine."""
+    # A batch system or a container may grant fewer cores than the machine has.
     section = Section({"cores": f"this process may use {len(os.sched_getaffinity(0))} of {os.cpu_count()}"})
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if (memory := available_memory()) is not None:
@@ -121,6 +122,8 @@ def describe_job() -> Section:
     granted, shown = _number("SLURM_GPUS_ON_NODE"), os.environ.get(SHOWN)
     setting = f"{SHOWN} is not set" if shown is None else f"{SHOWN}={shown}"
     section.facts["GPUs"] = f"{granted} on this node; {setting}"
+    # Without the variable, or with another number of GPUs, a run would use those of other jobs or leave some
+    # idle.
     if granted and len([name for name in (shown or "").split(",") if name]) != granted:
         section.missing.append(f"GPUs: {setting}, of {granted} granted on this node")
     # Slurm sets the memory by node or by CPU, depending on the option of the job; both are in MiB.

@@ -50,6 +50,7 @@ def describe_storage(text: str) -> Section:
     grids = list_grids(storage)
     is_there = storage.root.exists() or storage.uri
     named = ", ".join(grids[:GRIDS_NAMED]) + " ..." * (len(grids) > GRIDS_NAMED)
+    # The nodes of a job all write to this folder, unless the storage is at a URI.
     disk = describe_disk(storage.root, is_shared=num_nodes() > 1 and not storage.uri)
     facts = {
         "place": str(storage) if is_there else f"{storage} (not there yet; can be written)",
@@ -92,6 +93,7 @@ def locks_fail(folder: Path) -> str | None:
     """Find why a file in a folder cannot be locked as SQLite does it; None if it can, or cannot be tried."""
     if not os.access(folder, os.W_OK | os.X_OK):
         return None
+    # A file without a name: nothing is left behind, even if this process is killed.
     with TemporaryFile(dir=folder) as file:
         try:
             # POSIX locks, which SQLite uses; a network file system may have others and lack these.

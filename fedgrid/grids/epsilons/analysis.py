@@ -43,6 +43,7 @@ class Epsilons(Analysis):
     """Analysis that proposes epsilons and cooldown for `sattler` by rules of thumb, to start a search."""
 
     name = folder = "epsilons"
+    # Two columns are read and compared: starting Ray would take longer.
     in_process = True
 
     def __init__(self, beside: Beside = lambda *training: ()) -> None:

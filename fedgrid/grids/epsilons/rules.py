@@ -81,6 +81,7 @@ def convergence(loss_E: Sequence[float]) -> int:
     """
     losses_E = np.asarray(loss_E, np.float64)
     decrease = losses_E[0] - losses_E.min()
+    # Written so that NaN is refused too.
     if not decrease > ROUNDING * losses_E[0]:
         raise RunError(
             f"the loss, {losses_E[0]:.4g} in the first of {len(losses_E)} epochs, never falls below that, so "

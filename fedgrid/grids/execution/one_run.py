@@ -88,6 +88,7 @@ def run(
         check_idle(whole, given)
         check_keys(whole, find(whole.dataset, images))
     store = _store(storage)
+    # At a URI, another machine may have finished the run meanwhile.
     store.pull_marks()
     check_origins([whole], store, images, accept=accept_changes)
     if not is_finished(store, whole):

@@ -143,6 +143,7 @@ class ServerTrainable(tune.Trainable):
                 pool,
                 context.options.data_dir,
                 threads=placement.num_actors,
+                # A round is written while the next one trains; `EventReader` reports it once it is on disk.
                 write_behind=True,
                 cache=context.options.cache_of_runs,
                 accept_changes=context.options.accept_changes,

@@ -67,10 +67,13 @@ def _give(
                 trainable,
                 lambda config: tune.PlacementGroupFactory(context.placement(config["index"]).bundles()),
             ),
+            # An index, not the configuration itself, since Tune keeps and copies what a trial is given.
             config={"index": tune.grid_search(indices), "failures": given},
             name="tune",
             storage_path=str(folder),
+            # A server and its client actors, each of which imports torch, take seconds to start.
             reuse_actors=True,
+            # Tune counts the failures of a trial; over several trials of one run the listener counts them.
             max_failures=0 if given else context.options.retries,
             raise_on_failed_trial=False,
             stop=_AllStopped(listener.watch),

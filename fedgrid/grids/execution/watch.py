@@ -104,6 +104,8 @@ class Watch:
                 run = self.storage.patiently(lambda: finished_run(config, self.storage))
                 self.view.finish(config, run)
                 if self.retention is not None:
+                    # After the scores are on disk: a run that is still unfinished there may need its states
+                    # again.
                     self.retention.finish(config)
             case _:
                 # Stopped: its rounds are pulled too, so that `show` and `report` have them here.

@@ -92,6 +92,7 @@ def show_plan(
     for run in unfinished:
         # Refuses a number of clients for which there are too few images, before actors are counted for them.
         expected_images(run, find(run.dataset, data_dir))
+    # Only for the runs that are left: finished ones need no GPU.
     request = with_gpu_share(unfinished, nodes, options.request, data_dir)
     capacities = capacities_of(left, nodes or ONE_CORE, request, by_shared_prefix=with_cache)
     device = _device([*capacities.values()])

@@ -137,6 +137,7 @@ def time_training(load: Workload, device: str) -> Speed:
     worker = ClientWorker(setup, device)
     # The values of the weights do not change the time.
     model = np.zeros(layout(load.model, load.inputs, load.num_classes).size, np.float32)
+    # An autoencoder has no classes to predict: it is trained to reproduce its input.
     rule = Reconstruction() if load.model in AUTOENCODERS else PLAIN
     # The clock of a process leaves out the work of others, but also the work of a GPU.
     clock = process_time if device == "cpu" else perf_counter
@@ -252,6 +253,8 @@ class Estimator:
             images_of_run = expected_images(run, find(run.dataset, self.data_dir))
             place, speed = self.capacities[run.clients], self.speed_of(workload_of(run, self.data_dir))
             actors = place.placement.num_actors
+            # All nodes work on these runs: the seconds of one core are divided among the cores that such runs
+            # keep busy.
             seconds += run_seconds(run, images_of_run, speed, rounds, actors) / place.workers
         return seconds / 3600
 

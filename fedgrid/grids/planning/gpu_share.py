@@ -77,6 +77,7 @@ def with_gpu_share(
                 "actor has a whole one; a smaller training.batch_size needs less"
             )
         largest = max(largest, size)
+    # Rounded up, so that the actors whose shares add up to a GPU also fit into its memory.
     share = ceil(STEPS * largest / memory) / STEPS
     return replace(request, least_gpu_share=min(1.0, max(GPU_SHARE, share)))
 

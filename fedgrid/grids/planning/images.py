@@ -50,6 +50,7 @@ def expected_images(config: RunConfig, dataset: Dataset) -> Images:
     scenario = config.split_scenario
     held = kind_of(split.kind).expected_images(scenario, facts_of(dataset, split), split, config.seed)
     held *= mean_share_kept(split.quantity)
+    # The size is unknown until the data set is here; a fifth of the pool is usual.
     official = dataset.pool_size // 5 if dataset.test_size is None else dataset.test_size
     server = split.server_images or official
     if split.tested_on == "official" and split.scored_on == "test":
@@ -178,7 +179,9 @@ def passes(config: RunConfig, images: Images, rounds: int, actors: int = 1) -> f
     """
     evaluation, last = config.evaluation, config.training.rounds
     asked = config.participation * (1 - config.dropout)
+    # Clients of one actor that share a test set and a model are tested once.
     different = images.test if images.different is None else min(images.test, actors * images.different)
+    # Until this round there is a single model.
     first_clusters = algorithm_of(config).start_order_key()[0]
     total = 0.0
     for number in range(last - rounds + 1, last + 1):

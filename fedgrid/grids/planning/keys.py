@@ -29,6 +29,7 @@ def make_launch_keys(
     todo = list(todo)
     rounds = {f"cached rounds of {run.shared_prefix}" for run in todo} if cached else set()
     deleted = _name_runs(todo) | rounds if fresh else set()
+    # The first keys are exclusive, the second are shared with other drivers.
     return Keys({f"the training of {name}" for name in _name_runs(todo)} | deleted, _name_runs(runs) | rounds)
 
 

@@ -31,6 +31,7 @@ class Item:
     A default split is replaced by the data set's, default clients by the number that this split defines.
     """
 
+    # Cached, because every combination of values is compared by its labels.
     @cached_property
     def label(self) -> str:
         """Value as text, which filters compare; for an algorithm or a split with settings, its name."""
@@ -172,6 +173,7 @@ def items(axis: str, given: Any, place: Place | None = None) -> tuple[Item, ...]
         where = place.under(index) if place and isinstance(given, list) else place
         with at(where):
             if axis == SPLIT and isinstance(value, Mapping):
+                # Settings without a kind are those of the default kind.
                 value = {"kind": DEFAULTS[SPLIT], **value}
             # Values of the command line are split at commas before; a name with a comma comes from a file.
             if axis in (ALGORITHM, SPLIT) and isinstance(value, str) and "," in value:

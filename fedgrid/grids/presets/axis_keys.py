@@ -52,6 +52,7 @@ def axis_keys(configs: Iterable[RunConfig] = ()) -> tuple[str, ...]:
     """
     configs = list(configs)
     registered = _keys_with(tuple(ALGORITHMS.values()))
+    # One for each distinct section: a grid may have thousands of runs of one algorithm.
     strangers = {repr(run.algorithm): run for run in configs if run.algorithm.name not in ALGORITHMS}
     others = (SETTING + key for run in strangers.values() for key in _leaves(run.algorithm.settings))
     of_splits = [kind.fields for kind in own_kinds()]

@@ -100,6 +100,7 @@ def load_grid(
         raise ConfigError(f"--seed {options['seed']} and --seeds {seeds} both give seeds: leave one out")
     if isinstance(what, Mapping) and name is None:
         raise ConfigError("a grid that is a dict needs a name, by which it is found again: name='mine'")
+    # Applied after `--seeds` and `axis=`, since they add to whatever values the axis then has.
     additions = [text for text in changes if ADDITION.match(text)]
     changes = [text for text in changes if text not in additions]
     preset = what if isinstance(what, Preset) else _read(what, options)
@@ -182,6 +183,8 @@ def _digest(preset: Preset, varied: Sequence[str]) -> str:
     def plain(value: object) -> object:
         return sorted(value) if isinstance(value, frozenset) else str(value)
 
+    # Stored with the grid: whatever changes this text supersedes the runs of every grid that was launched
+    # before.
     return sha256(json.dumps(content, default=plain).encode()).hexdigest()
 
 
@@ -229,6 +232,7 @@ def _read(what: str | Mapping[str, Any] | None, options: Mapping[str, Any]) -> P
 def _as_file(values: Mapping[str, Any]) -> YamlFile:
     """Convert a dict to the file that would contain it; refuse values that YAML does not have."""
     try:
+        # Through YAML, so that a dict has the rules and the errors of a file.
         text = yaml.safe_dump(plain_values(values), sort_keys=False)
     except yaml.YAMLError as error:
         raise ConfigError(
@@ -284,6 +288,7 @@ def expand(preset: Preset, data_dir: Path) -> tuple[RunConfig, ...]:
         if any(allows(choice, labels) for choice in preset.excluded):
             continue
         run = expander.run(values)
+        # Two combinations may be the same run, as with 0.5 and 5e-1 on one axis.
         if run.run_id in seen:
             raise ConfigError(f"the same run twice: {run.name} ({run.run_id}); check the lists for repeats")
         seen[run.run_id] = run
@@ -322,6 +327,8 @@ class _Expander:
     def _complete(self, items: Mapping[str, Item], held: Sequence[Override]) -> RunConfig:
         """Complete the configuration that runs with these values share: defaults, derived values."""
         values = {axis: item.value for axis, item in items.items() if axis in AXES}
+        # Left out, so that `complete` sets the number of clients, and below the kind, that the data set
+        # defines.
         if items["clients"].is_default:
             del values["clients"]
         if not isinstance(values["algorithm"], Mapping):
@@ -355,6 +362,7 @@ class _Expander:
         if run.dataset not in self._datasets:
             self._datasets[run.dataset] = find(run.dataset, self._data_dir)
         dataset = self._datasets[run.dataset]
+        # Once for each split: what it needs to know of a folder or file of the user's takes long to read.
         if (run.scenario, run.split) not in self._checked:
             kinds.check(run.split_scenario, facts_of(dataset, run.split), run.split, run.seed)
             self._checked.add((run.scenario, run.split))

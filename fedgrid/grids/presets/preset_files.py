@@ -99,6 +99,7 @@ def open_preset(what: str) -> YamlFile:
     try:
         return read_yaml(Path(what))
     except FileNotFoundError as error:
+        # Only a typing error is worth a guess: another file of the folder is another grid.
         if close := get_close_matches(what, _grid_files(Path(what).parent), n=1, cutoff=0.85):
             raise ConfigError(f"no file {what}; did you mean {close[0]}?") from error
         stem = Path(what).stem

@@ -52,6 +52,7 @@ def read_preset(file: YamlFile, trail: tuple[str, ...]) -> Preset:
     # The base and the plugins come first: axes and filters may name what they define.
     base = _base(file, trail)
     _use_plugins(file, trail)
+    # A value that the file gives to all runs replaces an axis of its base.
     axes = {axis: values for axis, values in base.axes.items() if not _is_fixed(axis, file)} | _axes(file)
     chosen = base.filter
     if "filter" in file.values:

@@ -165,6 +165,7 @@ def _parse(content: str | bytes, source: str) -> tuple[Any, yaml.Node | None]:
             raise ConfigError(f"{source} has more than {MOST_PARTS} keys and values, aliases written out")
         return loader.construct_document(node), node
     except _MisleadingNumber as error:
+        # A value of the command line has no lines.
         line = f"line {error.line}: " if isinstance(content, bytes) else ""
         raise ConfigError(f"{source}: {line}{error}") from error
     except yaml.MarkedYAMLError as error:

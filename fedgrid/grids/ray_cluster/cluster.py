@@ -224,6 +224,7 @@ def _read_note() -> str | None:
     file = Path(tempfile.gettempdir()) / "ray" / "ray_current_cluster"
     try:
         with file.open() as note:
+            # The owner of the open file, not of its path, behind which it could be exchanged meanwhile.
             owner, address = os.fstat(note.fileno()).st_uid, note.read(200).strip()
     except (OSError, ValueError):
         return None

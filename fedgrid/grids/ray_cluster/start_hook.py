@@ -27,6 +27,7 @@ def only_what_a_grid_uses(parameters: Any, head: bool) -> None:
 
     no_client_server(parameters, head)
     if head:
+        # Only the head's settings count: the other nodes receive them from it.
         parameters._system_config = {**(parameters._system_config or {}), **SETTINGS}
     for name, method in STAND_INS.items():
         setattr(Node, name, method)

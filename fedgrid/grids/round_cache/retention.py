@@ -65,6 +65,7 @@ class Retention:
         """Evict the states that only this run still needed; called when a run has finished."""
         waiting = self._pending.get(run.shared_prefix, set())
         waiting.discard(run.run_id)
+        # Only this grid's own runs are counted here; `_evict` looks at the runs of other grids.
         if not waiting and not self._grows:
             self._evict((), run.shared_prefix)
 

@@ -110,6 +110,7 @@ def show_cache(name: str, storage: Storage, as_json: bool, console: Console) -> 
     console.print(cache_table(f"Round cache, {name}", rows, usage.total))
     say(LEGEND)
     say()
+    # Reading entries takes time too: with few hits there may be nothing saved.
     if usage.total.uncached_seconds > usage.total.seconds:
         saved = duration(usage.total.uncached_seconds - usage.total.seconds)
         say(f"The cache saved {saved} of {duration(usage.total.uncached_seconds)}.")
@@ -141,6 +142,7 @@ def cache_usage(runs: Sequence[RunConfig], storage: Storage) -> CacheUsage:
             prefix: _usage(members, entries_of.get(prefix, []), prefix in waiting, storage, root)
             for prefix, members in runs_of.items()
         }
+    # The total is the sum of every field: no two shared prefixes have a run or an entry in common.
     sums = [field.name for field in fields(Usage) if field.name != "name"]
     total = Usage("all", **{name: sum(getattr(row, name) for row in usage.values()) for name in sums})
     return CacheUsage(usage, total)
@@ -191,6 +193,7 @@ def _timings_in(runs: Sequence[RunConfig], storage: Storage) -> Iterator[Path]:
         yield storage.root
         return
     with scratch_folder() as folder:
+        # The mirror stays as it is: a driver on this machine may be writing the same files.
         copy = Storage(folder, storage.uri)
         names = (MANIFEST, TIMES)
         copy.refresh(*(f"{folder_of(copy.root, run).name}/{name}" for run in runs for name in names))

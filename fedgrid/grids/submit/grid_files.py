@@ -70,6 +70,7 @@ def check_grid(grid: Path, *, trust: bool) -> None:
 def _chain(path: Path) -> Iterator[tuple[Path, YamlFile]]:
     """Yield a grid's file, the file that it is based on, and so on."""
     seen: set[Path] = set()
+    # Files that are based on each other end the loop; reading the grid reports them.
     while path not in seen:
         seen.add(path)
         try:

@@ -77,6 +77,7 @@ def submit(
     if cluster is not None:
         tunnel.check_cluster_file(cluster)
     job = f"fedgrid-{re.sub('[^A-Za-z0-9]+', '-', name).strip('-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    # Whatever can be checked here is checked before ssh takes seconds to connect.
     entrypoint = command([*job_arguments(arguments)])
     check_size(Path.cwd())
     with tunnel.to_head(cluster) if cluster else nullcontext(str(address)) as url:
@@ -115,6 +116,7 @@ def check_size(folder: Path) -> None:
     def add(path: Path) -> None:
         sizes.append(path.stat().st_size if path.is_file() else 0)
 
+    # Ray's own walk over the folder, so that what is counted is what Ray sends.
     _dir_travel(folder, [_get_excludes(folder, EXCLUDES)], add, include_gitignore=True)
     if sum(sizes) > MOST_BYTES:
         raise ConfigError(
@@ -127,6 +129,7 @@ def command(arguments: Sequence[str]) -> str:
     """Build the job's command line, for a shell on the head."""
     run = shlex.join(["fedgrid", "run", *arguments])
     if any(argument == "--storage" or argument.startswith("--storage=") for argument in arguments):
+        # With exec the signal of `ray job stop` reaches fedgrid itself, not a shell around it.
         return f"exec {run}"
     # Without a storage, results would be lost in the job's working directory.
     return f': "${{FEDGRID_STORAGE:?is not set on the head; set it, or give --storage}}"; exec {run}'
@@ -214,6 +217,7 @@ def _follow(client: "JobSubmissionClient", job: str, console: Console) -> int:
     except KeyboardInterrupt:
         print_plain(console, f"job {job} continues")
         return 0
+    # The log also ends if the connection does: only the job's status tells how it ended.
     info = client.get_job_info(job)
     if info.status == JobStatus.SUCCEEDED:
         return 0

@@ -55,6 +55,7 @@ def to_head(cluster: Path) -> Iterator[str]:
         ConfigError: if the cluster is not up, or its head does not answer; nothing was started.
     """
     port = _free_port()
+    # A file, not a pipe: a pipe that is not read fills up, and ssh blocks.
     with TemporaryFile() as output:
         # In a session of its own: Ctrl-C reaches fedgrid only, and the group is killed with its ssh.
         process = subprocess.Popen(

@@ -50,6 +50,7 @@ def print_analyses(name: str | None, as_json: bool, console: Console) -> None:
     """
     chosen = {**ANALYSES, **BUILT_IN} if name is None else {name: find_analysis(name)}
     settings = {
+        # Not validated: a setting without a default must not keep the others from being listed.
         each: list(settings_rows((one.options or one.settings).model_construct()))
         for each, one in chosen.items()
     }

@@ -63,6 +63,7 @@ def grids_presets_and_files(context: typer.Context, incomplete: str) -> list[str
 
 def _storage(context: typer.Context) -> Path:
     """Find the folder of the storage, as far as it is given on the incomplete command line."""
+    # The line is incomplete, so Typer has not applied defaults and environment variables.
     given = context.params.get("storage") or os.environ.get("FEDGRID_STORAGE") or "runs"
     return Path(given).expanduser()
 

@@ -32,6 +32,8 @@ def list_datasets(data_dir: Path, as_json: bool, console: Console) -> None:
     rows = []
     for entry in DATASETS.values():
         here = is_here(entry.name, data_dir)
+        # Larger versions of MedMNIST's sets would triple the table: they are listed once their images are
+        # here.
         if not (here or entry.is_listed):
             continue
         dataset = find(entry.name, data_dir) if here else entry

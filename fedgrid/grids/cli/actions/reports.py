@@ -103,6 +103,7 @@ def write_report(
         RunError: if it cannot be written, or a file of the grid is damaged.
     """
     if to is not None:
+        # Before tables are computed and figures are drawn for minutes.
         check_output(to, "--to", is_folder=True)
     share_with_group(storage.root)
     storage.pull_marks()
@@ -116,6 +117,7 @@ def write_report(
     steps.say("Computing the tables")
     page = build_page(study, other, grid, target, plugins, analyses, published=against == PUBLISHED)
     folder = to or grid.path / "-".join(("report", *map(slug, filters)))
+    # With `--to` the report lies outside the storage, and nothing of it goes to the storage's URI.
     written = _write(page, folder, steps, None if to else storage, drawing)
     if not filters:
         # The report in MLflow is of the whole grid.
@@ -170,6 +172,12 @@ def usual_page(name: str, storage: Storage, steps: Steps) -> Page:
 
 def write_pages(name: str, storage: Storage, folder: Path, steps: Steps) -> None:
     """Write the report of a grid with all figures into a folder, and print nothing more.
+
+    Args:
+        name: the grid.
+        storage: where it is.
+        folder: the folder, which is created.
+        steps: shows the progress.
 
     Raises:
         ConfigError, RunError: as `write_report`.
@@ -295,6 +303,8 @@ class Draw:
         Raises:
             ConfigError: the function fails, or returns something else.
         """
+        # Figures are drawn in child processes, to which a plugin's function cannot be sent: its module has no
+        # name by which it could be imported there.
         plugin = load(self.source)
         [function] = [one for one in plugin.lists["FIGURES"] if one.__name__ == self.function]
         figure: Figure = _call(plugin, function, self.study, Figure)
@@ -331,6 +341,7 @@ def add_own_items(page: Page, sections: Sequence[PageSection]) -> Page:
 
 def _section(plugin: Plugin, study: Study) -> PageSection:
     """Build the section of a plugin with its tables and figures."""
+    # Tables are computed now, so that their errors end the command; figures when the page is written.
     tables = [_call(plugin, function, study, Table) for function in plugin.lists["TABLES"]]
     plates = [_plate(plugin, function, study) for function in plugin.lists["FIGURES"]]
     stem = Path(plugin.source.name).stem
@@ -351,6 +362,7 @@ def _call(plugin: Plugin, function: Callable[..., Any], study: Study, kind: type
     try:
         value = function(study)
     except Exception as error:
+        # Any error of the user's code: its class and message help more than a traceback through fedgrid.
         raise ConfigError(f"{where} failed: {type(error).__name__}: {error}") from error
     if not isinstance(value, kind):
         raise ConfigError(f"{where} returned {type(value).__name__}; expected a {kind.__name__}")

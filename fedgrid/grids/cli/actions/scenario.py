@@ -159,6 +159,7 @@ def _columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> d
         rows += [(example, client, TRAIN) for example in train.tolist()]
         if not partition.is_official:
             rows += [(example, client, TEST) for example in test.tolist()]
+    # By example, so that the file does not depend on the order in which the split deals.
     rows.sort()
     examples = [example for example, _, _ in rows]
     are_shared = len(set(examples)) < len(examples)
@@ -171,9 +172,12 @@ def _columns(partition: Partition, groups_K: Sequence[str], pool_size: int) -> d
     if len(set(groups_K)) == 1:
         del values[GROUP]
     if partition.is_official:
+        # All rows are training examples then: the test images are the data set's own, not of the pool.
         del values[PART]
     if are_shared:
         return values
+    # A row for each example, in order, needs no column that numbers them; an example of no client is an empty
+    # row.
     del values[EXAMPLE]
     whole = {name: np.full(pool_size, None) for name in values}
     for name, column in values.items():

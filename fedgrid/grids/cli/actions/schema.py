@@ -42,6 +42,8 @@ def schema() -> Schema:
     del definitions[AlgorithmSection.__name__]  # A file's schema has one of each algorithm.
     definitions["Split"]["properties"]["kind"] |= _one_or_several({"enum": list(KINDS)})
     definitions["Split"]["properties"]["kind"].pop("type")
+    # The model accepts further keys, which may be settings of a plugin's split; those of loaded plugins are
+    # added below, and an editor marks all others.
     definitions["Split"]["additionalProperties"] = False
     for kind in own_kinds():
         own = _properties(kind.rule.model_json_schema()["properties"], docs_of(kind.rule))
@@ -69,6 +71,7 @@ def _describe(name: str, part: Schema) -> Schema:
     if kind is None:
         return _local(part)
     if kind in (field.annotation for field in RunConfig.model_fields.values()):
+        # A section of a run: a file may give some of its keys, and the others have defaults.
         part = {key: value for key, value in part.items() if key not in ("required", "title")}
     return _local({**part, "properties": _properties(part["properties"], docs_of(kind))})
 

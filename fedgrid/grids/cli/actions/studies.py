@@ -84,6 +84,7 @@ def names_in(option: str, given: str | None) -> list[str]:
 
 def is_grid(text: str, storage: Storage) -> bool:
     """Check whether a word names a grid of the storage or of another one, or a bundle."""
+    # A path is a grid of another storage: names of grids contain no separator.
     return os.sep in text or text.endswith(SUFFIX) or text in list_grids(storage)
 
 
@@ -158,8 +159,10 @@ def print_tables(
             *tables, pairs = compare(study, other, measures or MEASURES)
             if not pairs.rows:
                 raise ConfigError(unpaired_line(study, other))
+            # Without `--score` the first of the usual scores is enough here; the report has them all.
             tables = tables[: len(measures) or 1]
     except ValueError as error:
+        # The tables know nothing of a command line: what they refuse is a mistake in its options.
         raise ConfigError(str(error)) from error
     _warn_of_runs(study)
     for place, table in enumerate(tables):

@@ -25,10 +25,17 @@ from fedgrid.grids.trackers.mlflow.store import (
 def serve_ui(grid: str | None, storage: Storage, port: int, console: Console) -> None:
     """Serve the MLflow UI on loopback until interrupted.
 
+    Args:
+        grid: the grid whose runs are shown first; None: MLflow's first page.
+        storage: where the store is.
+        port: port on the loopback address.
+        console: where the address is printed.
+
     Raises:
         ConfigError: if there is no store or no such grid, the store is damaged, or the port is taken.
         RunError: MLflow's server ended by itself, as on a full disk.
     """
+    # MLflow would create an empty store, and show a page without runs.
     if "MLFLOW_TRACKING_URI" not in os.environ and not (storage.root / "mlflow.db").exists():
         raise ConfigError(
             f"no runs in {storage.root}: run something first, or name the folder with --storage"

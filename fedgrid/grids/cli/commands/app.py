@@ -38,6 +38,7 @@ PLAIN_WIDTH = 132
 def console() -> PlainConsole:
     """Create a console for standard output."""
     shown = PlainConsole()
+    # Into a pipe or file rich would print 80 columns, and cut tables into parts.
     return shown if shown.is_terminal else PlainConsole(width=PLAIN_WIDTH)
 
 
@@ -84,6 +85,8 @@ class Command(TyperCommand):
         names = [arg.partition("=")[0] for arg in args]
         for option in self.params:
             its = [name for name in names if name in option.opts and name.startswith("-")]
+            # A flag that is given twice means the same as once; options marked as `multiple` collect their
+            # values.
             if len(its) > 1 and not option.multiple and not getattr(option, "is_flag", False):
                 message = f"it is given {len(its)} times; give it once, with commas between several values"
                 raise ConfigError(f"{its[-1]}: {message}")
@@ -98,6 +101,7 @@ def read_texts(command: Callable[..., None]) -> None:
         kind, *options = get_args(parameter.annotation) or (None,)
         kinds = {kind, *(inner for part in get_args(kind) for inner in (part, *get_args(part)))}
         for option in options:
+            # An option with a parser of its own, such as a size, keeps it.
             if option.parser is None and parameter.name not in MAY_BE_EMPTY and kinds & {Path, str}:
                 option.parser = parse_path if Path in kinds else parse_text
 
@@ -143,6 +147,7 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     # Typer reads the options from the signature.
     expanded.__signature__ = signature(command).replace(  # type: ignore[attr-defined]
+        # Keyword-only, because the order of the options is free of Python's rule that defaults come last.
         parameters=[parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters()]
     )
     return expanded

@@ -92,6 +92,7 @@ def report(
     shown = console()
     with Steps(shown, quiet=as_json) as steps:
         steps.say("Starting")
+        # Imported while the step is shown: matplotlib and what analyses need take seconds.
         from fedgrid.grids.cli.actions.analyses import list_analyses
         from fedgrid.grids.cli.actions.reports import read_drawing, read_target, write_report
 

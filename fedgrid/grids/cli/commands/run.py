@@ -104,6 +104,7 @@ def run(
     options = launch.options(in_process=in_process, fresh=fresh, imported=imported or ())
     axes = scenario.axes(dataset=dataset, algorithm=algorithm)
     if failed:
+        # The failed runs are read from the storage, so options that describe runs would have no effect.
         if grid is None or axes or any((overrides, where, seeds, tuned, imported, fresh, dry_run)):
             raise ConfigError("--failed runs failed runs as they were launched: fedgrid run GRID --failed")
         launched = name or (Path(grid).stem if grid.endswith((".yaml", ".yml")) else grid)
@@ -138,6 +139,7 @@ def _ask(consequence: str) -> str:
     other = "--name OTHER makes this a grid of its own"
     if not sys.stdin.isatty():
         return f"there is no terminal to ask on: add --yes; or {other}"
+    # On standard error: standard output may be JSON.
     return "" if typer.confirm(f"{consequence}. Go on?", err=True) else f"not accepted; {other}"
 
 
