@@ -40,7 +40,7 @@ It gets the training's configuration, its columns, each of shape (E,), and its f
 
 
 class Epsilons(Analysis):
-    """Analysis that proposes epsilons and cooldown for `sattler` by rules of thumb, to start a search."""
+    """Epsilons and cooldown for `sattler`, by rules of thumb, to start a search from."""
 
     name = folder = "epsilons"
     # Two columns are read and compared: starting Ray would take longer.

@@ -29,29 +29,44 @@ class OneCutSettings(FedOptSettings):
     """When clients are clustered, and how far apart clusters are. Each setting can be an axis of a grid."""
 
     round: int = 3
-    """Counted from 1."""
+    """Round in which clients are clustered, counted from 1."""
     threshold: float = 0.7
-    """Cosine distance, from 0 to 2, from which on two clusters stay apart."""
+    """Cosine distance, from 0 to 2, from which two clusters stay apart."""
 
 
 class OneCut(FedOpt):
-    """Federated averaging; in one round its clients are clustered by the angles between their updates."""
+    """Federated averaging with one clustering of the clients, by the angles between their updates."""
 
     settings: OneCutSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Return the first round that is not plain averaging: rounds before it are shared with other runs."""
+        """Find the first round that is not plain averaging; rounds before it are shared with other runs.
+
+        Called before the runs of a grid start, to sort them.
+        """
         return (float(self.settings.round),)
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Return the partition of this round; `round_index` counts from 0.
+        """Cluster the clients in the round of the settings, and return the partition.
 
-        Clients without an update join the largest cluster.
+        Called by the server once a round, before it averages the updates of each cluster. Clients without an
+        update join the largest cluster.
+
+        Args:
+            state: the partition and the models so far.
+            round_index: the round, counted from 0.
+            updates: the clients' updates of this round.
+            rng: generator for everything random, seeded by the run and the round.
+
+        Returns:
+            The state with the new partition, and what is recorded of the clustering.
         """
+        # A single client cannot be split; the clustering below would refuse it.
         if round_index + 1 != self.settings.round or len(updates.clients) < 2:
             return state, Diagnostics()
+        # Imported here, because every command that names the grid imports this file.
         from sklearn.cluster import AgglomerativeClustering
 
         cut = AgglomerativeClustering(
@@ -65,7 +80,12 @@ class OneCut(FedOpt):
 
 
 def two_layers(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return a module from images (N, channels, height, width) in [0, 1] to logits (N, num_classes)."""
+    """Build a network from images (N, channels, height, width) in [0, 1] to logits (N, num_classes).
+
+    Args:
+        channels, height, width: shape of an image.
+        num_classes: number of classes.
+    """
     from torch import nn
 
     pixels = channels * height * width
