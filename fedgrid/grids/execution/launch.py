@@ -76,7 +76,7 @@ def launch(
             nothing is started or written then.
         RunError: if the grid as a whole cannot go on.
     """
-    # Everything that can refuse the launch comes before anything is started or written.
+    # Whatever can be refused without a cluster is refused before anything is started or written.
     check_stored(todo, done, storage, options)
     if todo:
         storage.check_writable()
