@@ -1,4 +1,7 @@
-"""What a data set is, and what is known of one; `runtime.data.datasets` finds them."""
+"""A data set: what is known of it before its examples are read, and how to read them.
+
+`runtime.data.datasets` finds data sets by name; the registry lists those of the package.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -16,28 +19,33 @@ from fedgrid.engine.federation.training.settings import Training
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a data set before its examples are read."""
+    """What is known of a data set before its examples are read.
+
+    A run is planned, and refused if it is impossible, from these facts alone: reading the examples may take
+    minutes.
+    """
 
     num_classes: int
+    """Number of classes, numbered from 0."""
     inputs: Inputs
-    """What each of its examples is: pixels, numbers or tokens."""
+    """Kind and shape of each example: pixels, numbers or tokens."""
     pool_size: int
-    """Number of examples in the pool, which is split among the clients. An estimate for a data set
-    whose `sizes_vary` and whose file is not here yet."""
+    """Number of examples in the pool, which is split among the clients. An estimate for a data set whose
+    `sizes_vary` and whose file is not here yet."""
     test_size: int | None = None
     """Number of examples of the server's test set, an estimate likewise; None: not known yet."""
     num_groups: int | None = None
-    """Number of groups that the examples have themselves, as writers or domains; None: they have none."""
+    """Number of groups that the data themselves name, such as writers or domains; None: they name none."""
     class_names: tuple[str, ...] = ()
-    """By the classes' numbers; empty where these are all."""
+    """Names of the classes, by their numbers; empty where classes have numbers only."""
     assigned: Partition | None = field(default=None, repr=False, compare=False)
-    """Who holds what of the pool, if the data or the file of a split say so."""
+    """Which client holds which examples of the pool, if the data or the file of a split say so."""
     notes: tuple[str, ...] = field(default=(), repr=False)
-    """In one line each what a user may not expect of the user's own data."""
+    """What a user may not expect of the own data, one line each."""
 
 
 DataSource = tuple[Facts, Callable[[], Pair]]
-"""What is known of the user's own data once they are opened, and what reads their examples."""
+"""Facts of the user's own data once they are opened, and a function that reads their examples."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +53,21 @@ class Dataset(Facts):
     """An entry of the registry, or the user's own data; its examples are read by `read`."""
 
     name: str
-    """A key of `DATASETS`, or what a run calls the user's own images (`runtime.data.own_images`)."""
+    """A key of `DATASETS`, or the name that a run gives the user's own images (`runtime.data.own_images`)."""
     title: str
+    """Name in tables and figures."""
     source: str
-    """Origin, one line."""
+    """Origin, in one line."""
     model: str
+    """Name of the default model."""
     training: Training
+    """Default settings of the local training."""
     read: Callable[[Path], Pair] = field(repr=False, compare=False)
-    """Reads `location`; returns (pool, server's test set)."""
+    """Reads the folder or file at `location`; returns (pool, server's test set)."""
     download_mb: int = 0
     """Size of the download in megabytes; 0 if nothing is downloaded."""
     location: str = ""
-    """Path for `read`, relative to the data folder; absolute for the user's own images."""
+    """Path that `read` is given, relative to the data folder; absolute for the user's own images."""
     may_lack_classes: bool = False
     """Whether a class may be missing in the pool or in the test set."""
     files: tuple[str, ...] = ()
@@ -70,54 +81,61 @@ class Dataset(Facts):
     made_by: str = ""
     """The command that makes the files, where there is no download."""
     is_listed: bool = True
-    """Whether lists name it before its files are here; not a set that differs from another in size alone."""
+    """Whether lists name it before its files are here; False for a set that differs from another in size
+    alone."""
     bibtex: str = field(default="", repr=False)
-    """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty for the user's own."""
+    """BibTeX entries of its papers, separated by blank lines, which `fedgrid cite` prints; empty for the
+    user's own."""
     licence: str = ""
-    """As its authors state it; empty where they state none, or it was not checked."""
+    """Licence as its authors state it; empty where they state none, or it was not checked."""
 
     @property
     def split(self) -> str:
-        """The kind of split where none is named."""
+        """The kind of split where the user names none."""
         if self.assigned is not None:
             return "file"
         return "iid" if self.may_lack_classes else "nonoverlapping-balanced"
 
     @property
     def num_bytes(self) -> int:
-        """How much memory its images take while they are read: the pool twice, in parts and as a whole."""
+        """Memory in bytes while the examples are read: the pool counts twice, in parts and as one array."""
         return (2 * self.pool_size + (self.test_size or 0)) * self.inputs.num_bytes
 
     def check_kind(self, what: str, takes: Collection[str], *key: str) -> None:
-        """Check that a part of a run takes what the examples are.
+        """Check that a part of a run can use examples of this kind.
 
         Args:
             what: the part, as in `split rotated`.
-            takes: the kinds that it takes, see `Inputs.kind`.
-            key: where the configuration names it.
+            takes: the kinds that it can use, see `Inputs.kind`.
+            key: path of the configuration's key that names the part.
 
         Raises:
-            ConfigError: it does not take them.
+            ConfigError: it cannot use them.
         """
         if self.inputs.kind not in takes:
             names = " or ".join(called for kind, called in CALLED.items() if kind in takes)
             raise ConfigError(f"{what} takes {names}; {self.name} has {self.inputs}", key)
 
     def check_classes(self, what: str, *key: str) -> None:
-        """Check that there are classes, for a part of a run that needs them; arguments as of `check_kind`.
+        """Check that there are classes, for a part of a run that needs them; arguments as in `check_kind`.
 
         Raises:
-            ConfigError: there are numbers to predict in their place.
+            ConfigError: there are numbers to predict in place of classes.
         """
         if has_target(self.name):
             raise ConfigError(f"{what} needs classes; {self.name} has numbers to predict", key)
 
 
 def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
-    """Check what the images are, range of the labels, and that no class is empty unless it may be.
+    """Check shape and labels of what was read, and that no class is empty unless it may be.
+
+    Args:
+        dataset: the entry, with what is expected.
+        part: what messages call the set, `training` or `test`.
+        image_set: what was read.
 
     Raises:
-        DataError: otherwise.
+        DataError: one of the checks fails.
     """
     if image_set.inputs != dataset.inputs:
         raise DataError(
@@ -130,6 +148,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
         raise DataError(
             f"{dataset.name}: label {outside[0]} of a {part} image is not a class; allowed: 0 to {last}"
         )
+    # Splits of the papers deal out every class, so a gap would fail much later and say less.
     if dataset.may_lack_classes:
         return
     check_first(dataset.name, labels)
@@ -142,7 +161,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
 
 
 def check_first(called: str, labels: ClassLabels) -> None:
-    """Check that classes are not numbered from 1.
+    """Check that the classes are not numbered from 1.
 
     Raises:
         DataError: they are.

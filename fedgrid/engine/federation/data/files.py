@@ -1,4 +1,4 @@
-"""Files of data: checks, before and after they are read, and how images are decoded."""
+"""Files of data: checks before they are read, and the decoding of images."""
 
 import mmap
 import os
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.data.names import Size
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
-"""PIL reads more of them, some by starting other programs and some with decoders that nobody maintains."""
+"""Image formats that are read. PIL reads more of them, some by starting other programs and some with decoders
+that nobody maintains."""
 LOCAL_HEADER = 30
-"""Bytes before a name in a zip file; the last four are the lengths of the name and of what comes after it."""
+"""Bytes before a name in a zip file; the last four are the lengths of the name and of the field after it."""
 ZIP = "a zip archive, as Excel's xlsx, numpy's npz and torch's files are"
 STARTS: tuple[tuple[bytes, str, str], ...] = (
     (b"PAR1", "Parquet", "take parquet:PATH"),
@@ -50,18 +51,24 @@ STARTS: tuple[tuple[bytes, str, str], ...] = (
     (b"{\\rtf", "a text with formats (rtf)", "save it as plain text"),
     (b'{"', "JSON", "save it with to_csv or to_parquet"),
 )
-"""How files of known formats begin, what the formats are called, and what to do about one."""
+"""First bytes of files of known formats, what messages call the format, and what to do about such a file."""
 BEGINNING = 512
+"""Bytes at the beginning of a file by which its format is guessed."""
 MOST_PIXELS = 4096 * 4096
-"""Pixels of an image."""
+"""Most pixels of an image: a small file can decompress to any size."""
 GREY_MODES = ("1", "L", "LA")
+"""PIL's modes that are read as one grey channel."""
 COLOUR_MODES = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
+"""PIL's modes that are read as RGB. Modes of 16 or 32 bits are refused: a scale to 8 bits is the user's
+choice."""
 
 
 def check_memory(source: Path | str, num_bytes: int) -> None:
-    """Check that data of this many bytes can be held by this machine, before any of them are read.
+    """Check that this machine can hold data of `num_bytes`, before any of them are read.
 
-    `source` is what messages call them.
+    Args:
+        source: what messages call the data.
+        num_bytes: size of the arrays.
 
     Raises:
         DataError: they take more than its memory.
@@ -75,7 +82,16 @@ def check_memory(source: Path | str, num_bytes: int) -> None:
 
 
 def view_of_member(archive: Path, entry: ZipInfo, start: int, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return a part of a zip archive that is not compressed, from byte `start` on, read when it is used."""
+    """Map a member of a zip archive that is not compressed into memory, so that it is read when it is used.
+
+    Args:
+        archive: the zip file.
+        entry: its member.
+        start: first byte of the array within the member.
+        shape: shape of the array, of bytes.
+    """
+    # The local header's field after the name may differ in length from the one in the archive's directory, so
+    # its own lengths are read.
     with archive.open("rb") as file:
         file.seek(entry.header_offset + LOCAL_HEADER - 4)
         name, extra = struct.unpack("<HH", file.read(4))
@@ -84,7 +100,7 @@ def view_of_member(archive: Path, entry: ZipInfo, start: int, shape: tuple[int, 
 
 
 def release(array: NDArray[Any]) -> None:
-    """Let an array that is a view of a file give back its memory, until it is read again."""
+    """Release the memory of an array that is a view of a file; it is read again when it is used."""
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -93,27 +109,30 @@ def release(array: NDArray[Any]) -> None:
 
 
 def check_is_file(path: Path, expected: str) -> None:
-    """Check that something that exists is a file: reading a pipe or a device may never end.
+    """Check that an existing path is a file: reading a pipe or a device may never end.
 
     Raises:
-        DataError: it is not.
+        DataError: it is something else.
     """
     if path.exists() and not path.is_file():
         raise DataError(f"{path} is not a file; expected {expected} there")
 
 
 def check_format(path: Path, expected: str) -> None:
-    """Check by its first bytes that a file is not of a known format that is another one than expected.
+    """Check by its first bytes that a file is not of another known format than expected.
 
-    `expected` is one of csv, Parquet and npz. What does not exist has no format.
+    Args:
+        path: the file; one that does not exist has no format.
+        expected: `csv`, `Parquet` or `npz`.
 
     Raises:
-        DataError: it is of another one, which the message names.
+        DataError: it is of another format, which the message names.
     """
     if not path.is_file():
         return
     with path.open("rb") as file:
         head = file.read(BEGINNING)
+    # UTF-16 without a mark of byte order: of Latin text every second byte is zero, all on the same side.
     is_wide = abs(head[1::2].count(0) - head[::2].count(0)) > len(head) // 4
     if expected == "csv" and (head.startswith((b"\xff\xfe", b"\xfe\xff")) or is_wide):
         called, instead = (
@@ -130,16 +149,22 @@ def check_format(path: Path, expected: str) -> None:
 
 
 def damaged(file: Path, reason: str) -> DataError:
-    """Return the error for a damaged file."""
+    """Build the error for a damaged file."""
     return DataError(f"{file} is damaged or incomplete: {reason}; delete it, and copy or download it again")
 
 
 def stacked(first: "Images", images: "Iterable[tuple[Path | str, Images]]", count: int) -> "Images":
-    """Return images, each with what messages call it, as one array; grey ones are colour if the first is.
+    """Stack images into one array; grey images are repeated to three channels if the first one is colour.
+
+    Args:
+        first: the first image, whose size and kind (grey or RGB) all must have.
+        images: (what messages call it, pixels) of every image, the first included.
+        count: number of images.
 
     Raises:
-        DataError: one has not the size and the kind (grey or RGB) of `first`.
+        DataError: an image has another size or kind.
     """
+    # Filled one by one: a list of all images and the array made of it would take the memory twice.
     every = np.empty((count, *first.shape), np.uint8)
     for position, (called, pixels) in enumerate(images):
         if len(first) == 3 and len(pixels) == 1:
@@ -154,7 +179,12 @@ def stacked(first: "Images", images: "Iterable[tuple[Path | str, Images]]", coun
 
 
 def decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
-    """Return one image as uint8, shape (1 or 3, height, width); messages call it `called`.
+    """Decode one image to uint8, shape (1 or 3, height, width).
+
+    Args:
+        called: what messages call the image.
+        file: its path, or its open file.
+        size: width and height that it is scaled to; None: its own.
 
     Raises:
         DataError: it cannot be read.
@@ -175,6 +205,7 @@ def decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> 
 
 
 def _decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") -> "Images":
+    """Decode an image to uint8, shape (height, width) if it is grey, else (height, width, 3)."""
     with warnings.catch_warnings():
         # PIL warns of some large images, of which `MOST_PIXELS` is the check, and of odd metadata.
         warnings.simplefilter("ignore")
@@ -182,6 +213,7 @@ def _decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") ->
             width, height = image.size
             if prod(image.size) > MOST_PIXELS:
                 raise DataError(f"{called} has {width}x{height} pixels; scale it to at most 4096x4096")
+            # Size and mode stand in the header: both are checked before a pixel is decompressed.
             if image.mode not in GREY_MODES + COLOUR_MODES:
                 raise DataError(f"{called} has pixels of mode {image.mode}; save it with 8 bits a channel")
             upright = ImageOps.exif_transpose(image)
@@ -193,11 +225,12 @@ def _decoded(called: Path | str, file: Path | IO[bytes], size: "Size | None") ->
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """Return an image with transparent pixels on white paper."""
+    """Draw an image with transparent pixels on white paper."""
     drawn = image.convert("RGBA")
     return Image.alpha_composite(Image.new("RGBA", drawn.size, "white"), drawn)
 
 
 def _describe(pixels: "Images") -> str:
+    """Describe kind and size of an image for a message."""
     channels, height, width = pixels.shape
     return f"{'grey' if channels == 1 else 'colour'} {width}x{height}"

@@ -1,11 +1,11 @@
 """The user's own images as files in train/<class>/* and test/<class>/*, in one of `FORMATS`.
 
-If there is val/<class>/*, these images join those of train. There may be a level of folders more,
-train/<group>/<class>/* and test/<group>/<class>/*; a group is a domain or a writer. Classes and groups are
-numbered in the order of their names. A folder <class>/* has a share drawn as its test set. If the first image
-is grey, all must be; else all are read as RGB. All must have one size, or are scaled to one: not cropped, so
-that nothing of an image is lost, but other proportions are distorted. Images are turned as their EXIF
-orientation says; what is transparent is white.
+Images in val/<class>/* join those of train. There may be one more level of folders, train/<group>/<class>/*
+and test/<group>/<class>/*; a group is a domain or a writer. Classes and groups are numbered in the order of
+their names. From a folder <class>/* a share is drawn as the test set. If the first image is grey, all must
+be; else all are read as RGB. All must have one size, or are scaled to one: not cropped, so that nothing of an
+image is lost, but other proportions are distorted. Images are turned as their EXIF orientation says;
+transparent pixels become white.
 
 Shapes: N images.
 """
@@ -38,11 +38,11 @@ from fedgrid.engine.federation.inputs import pixels
 LAYOUT = "an image folder has train/<class>/* and test/<class>/*"
 GROUPED = "with groups it has train/<group>/<class>/* and test/<group>/<class>/*"
 GROUP = -3
-"""Place of the group in an image's path."""
+"""Index of the group in the parts of an image's path."""
 POOL, TEST = ("train", "val"), ("test",)
-"""Folders of the images that clients hold, and of the server's. The first of each must be there."""
+"""Folders of the images that clients hold, and of the server's. The first of each must exist."""
 PARTS = ("train", "training", "test", "testing", "val", "valid", "validation")
-"""How folders of parts of a data set are called, in lower case, which no class is."""
+"""Names of folders that hold parts of a data set, in lower case; no class may have one."""
 LITTER = ("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx")
 """Files and folders that systems leave between images, in lower case."""
 Files = list[list[Path]]
@@ -50,21 +50,27 @@ Files = list[list[Path]]
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a folder that are read as images, by class."""
+    """The image files of a folder, by class."""
 
     class_names: tuple[str, ...]
+    """Names of the classes, in the order of their numbers."""
     pool: Files
+    """Files of each class that clients hold."""
     test: Files
-    """None of a folder <class>/*."""
+    """Files of each class in the server's test set; empty for a folder <class>/*."""
     group_names: tuple[str, ...] = ()
-    """Empty if the classes lie directly in train and test."""
+    """Names of the groups; empty if the classes lie directly in train and test."""
 
 
 def open_folder(folder: Path, size: Size | None = None, share: float | None = None) -> DataSource:
-    """Return what is known of a folder, and what reads its images: (pool, server's test set).
+    """Find the facts of a folder of images, and build the function that reads its pool and test set.
 
-    The first image is read; of the others it is known by their folders what they are. A folder <class>/* has
-    a `share` drawn as its test set.
+    Only the first image is read now; what the others are follows from their folders.
+
+    Args:
+        folder: the folder with train and test, or with the classes.
+        size: width and height that images are scaled to. Default: their own.
+        share: share of a folder <class>/* that is drawn as its test set. Default: it has train and test.
 
     Raises:
         DataError: the folder is not as it must be, or its first image cannot be read.
@@ -75,6 +81,8 @@ def open_folder(folder: Path, size: Size | None = None, share: float | None = No
     first = _pixels(listing.pool[0][0], size)
     counts_L = [len(files) for files in listing.pool]
     check_memory(folder, first.nbytes * (sum(counts_L) + sum(map(len, listing.test))))
+    # Drawn by class alone, before any image is read: the test set depends on the number of files, not on
+    # their content.
     is_test_N = np.zeros(sum(counts_L), bool)
     if share is not None:
         is_test_N = draw_tests(f"{folder}", np.repeat(np.arange(len(counts_L)), counts_L), share)
@@ -102,13 +110,13 @@ def open_folder(folder: Path, size: Size | None = None, share: float | None = No
 
 
 def files(folder: Path) -> list[Path]:
-    """Return the files that are read as images."""
+    """List the files that are read as images."""
     listing = _list_classes(folder) if _is_flat(folder) else _list_parts(folder)
     return [path for of_class in (*listing.pool, *listing.test) for path in of_class]
 
 
 def notes(folder: Path) -> list[str]:
-    """Return in one line each what may surprise: what is not read, what is read as colour, and animations.
+    """Write a line on each surprise: files that are not read, grey images among colour ones, animations.
 
     Reads no more than the beginning of each file.
     """
@@ -142,7 +150,7 @@ def notes(folder: Path) -> list[str]:
 
 
 def _unread(folder: Path, paths: Sequence[Path]) -> list[Path]:
-    """Return the folders and files beside those that lead to images that are read."""
+    """Find the folders and files, next to those that lead to images, that are not read."""
     used = {*paths} | {parent for path in paths for parent in path.parents}
     inside = [top for top in sorted(used - {*paths}) if top.is_relative_to(folder)]
     return [
@@ -155,11 +163,12 @@ def _unread(folder: Path, paths: Sequence[Path]) -> list[Path]:
 
 
 def _is_flat(folder: Path) -> bool:
+    """Check whether a folder has its classes directly in it, without train."""
     return not (folder / "train").is_dir()
 
 
 def _list_classes(folder: Path) -> Listing:
-    """Return the files of a folder <class>/*."""
+    """List the files of a folder <class>/*."""
     if not folder.is_dir():
         raise DataError(f"no folder {folder}; to draw a test set it has <class>/*")
     classes = _folders_by_name([folder])
@@ -171,7 +180,7 @@ def _list_classes(folder: Path) -> Listing:
 
 
 def _list_parts(folder: Path) -> Listing:
-    """Return the files of a folder with train and test."""
+    """List the files of a folder with train and test."""
     if not folder.is_dir():
         raise DataError(f"no folder {folder}; {LAYOUT}")
     for part in ("train", "test"):
@@ -185,6 +194,7 @@ def _list_parts(folder: Path) -> Listing:
         outer = f"; if the folders above {classes[0]} are the classes, move the images up" if groups else ""
         raise DataError(f"{folder / 'train'} has one class, {classes[0]}{outer}; {LAYOUT}")
     held = [_class_folders(folder, parts, groups) for parts in (POOL, TEST)]
+    # Classes are those of train: a class that only the test set has could never be learned.
     stray = [places[0] for of_part in held for name, places in of_part.items() if name not in classes]
     if stray:
         raise DataError(f"{stray[0]} is a class without a folder in {folder / 'train'}; {LAYOUT}")
@@ -196,7 +206,7 @@ def _list_parts(folder: Path) -> Listing:
 
 
 def _group_names(folder: Path) -> list[str]:
-    """Return the groups of images in order, empty if the classes lie directly in train and test."""
+    """List the names of the groups in order; empty if the classes lie directly in train and test."""
     tops = _entries(folder / "train", folders=True)
     if not any(_entries(top, folders=True) for top in tops):
         return []
@@ -215,7 +225,7 @@ def _group_names(folder: Path) -> list[str]:
 
 
 def _class_folders(folder: Path, parts: Sequence[str], groups: Sequence[str]) -> dict[str, list[Path]]:
-    """Return the folders of each class in some parts, by its name: in each group that has the class."""
+    """Find the folders of each class in some parts, by its name: one in each group that has the class."""
     tops = [folder / part for part in parts]
     if groups:
         tops = [top for part in tops for places in _folders_by_name([part]).values() for top in places]
@@ -223,7 +233,7 @@ def _class_folders(folder: Path, parts: Sequence[str], groups: Sequence[str]) ->
 
 
 def _folders_by_name(tops: Sequence[Path]) -> dict[str, list[Path]]:
-    """Return the folders in some folders by their names, in order; two spellings of a name are one."""
+    """Find the folders in some folders by their names, in order; two spellings of a name are one."""
     places: dict[str, list[Path]] = {}
     for place in sorted((place for top in tops for place in _entries(top, folders=True)), key=_name_of):
         [name] = composed([place.name])
@@ -232,10 +242,12 @@ def _folders_by_name(tops: Sequence[Path]) -> dict[str, list[Path]]:
 
 
 def _name_of(path: Path) -> str:
+    """Get the last part of a path, by which folders are sorted."""
     return path.name
 
 
 def _class_files(folders: Sequence[Path]) -> list[Path]:
+    """List the files of a class, folder by folder; a class without any is refused."""
     files = [path for folder in folders if folder.is_dir() for path in _entries(folder, folders=False)]
     if not files:
         name = folders[0].name
@@ -244,9 +256,11 @@ def _class_files(folders: Sequence[Path]) -> list[Path]:
 
 
 def _entries(folder: Path, *, folders: bool) -> list[Path]:
-    """Return the files or the folders in a folder by name, without hidden ones and `LITTER`.
+    """List the files or the folders in a folder by name, without hidden ones and `LITTER`.
 
-    A folder that is not there has none.
+    Args:
+        folder: the folder; one that does not exist has no entries.
+        folders: whether folders are listed, else files.
 
     Raises:
         DataError: a name is not UTF-8.
@@ -259,6 +273,8 @@ def _entries(folder: Path, *, folders: bool) -> list[Path]:
             if entry.name.startswith(".") or entry.name.lower() in LITTER:
                 continue
             try:
+                # Class names go into JSON and Parquet, which are UTF-8; a lone surrogate would fail only
+                # there.
                 entry.name.encode()
             except UnicodeEncodeError as error:
                 raise DataError(
@@ -271,7 +287,7 @@ def _entries(folder: Path, *, folders: bool) -> list[Path]:
 
 
 def _image_set(files_by_class: Files, first: Images, size: Size | None) -> ImageSet:
-    """Read the images; each must have the size (or is scaled to it) and the kind (grey or RGB) of `first`."""
+    """Read the images of one part, scaled to `size`; each must then match `first` in size and kind."""
     labels = np.repeat(np.arange(len(files_by_class)), [len(files) for files in files_by_class])
     paths = [path for files in files_by_class for path in files]
     images = stacked(first, ((path, _pixels(path, size)) for path in paths), len(paths))
@@ -279,5 +295,6 @@ def _image_set(files_by_class: Files, first: Images, size: Size | None) -> Image
 
 
 def _pixels(path: Path, size: Size | None) -> Images:
+    """Read one image file, uint8, shape (1 or 3, height, width)."""
     check_is_file(path, "an image")
     return decoded(path, path, size)

@@ -1,6 +1,6 @@
-"""Data sets made by code, the same for every run: nothing is downloaded.
+"""Data sets that code draws, the same for every run: nothing is downloaded.
 
-Clients follow their groups (devices, dialects) with `split natural`.
+With `split natural` the hidden groups of the clients are those of the data (devices, dialects).
 """
 
 from collections.abc import Sequence
@@ -42,9 +42,9 @@ MNIST1D = r"""@inproceedings{greydanus2024scaling,
   archiveprefix = {arXiv}
 }"""
 MIT = "MIT, as fedgrid"
-"""The licence of what code of ours draws."""
+"""Licence of what fedgrid's own code draws."""
 POOL_OF_MNIST1D = 4000
-"""As in its release; the other thousand are the server's."""
+"""Number of training series, as in its release; the other thousand are the server's."""
 
 
 def _grouped(
@@ -53,9 +53,13 @@ def _grouped(
     test_share: float,
     vocabulary: int = 0,
 ) -> Pair:
-    """Return the pool and the server's test set: the last `test_share` of each group, rounded up.
+    """Separate the server's test set from the pool: the last `test_share` of each group, rounded up.
 
-    `drawn` are the examples and the classes of each group, `called` is what a group is.
+    Args:
+        drawn: the examples of each group, and the classes of each group.
+        called: what a group is, as `device`; its number follows in the group's name.
+        test_share: share of each group's examples in the test set.
+        vocabulary: number of different tokens. Default: 0, the examples are no tokens.
     """
     images, labels = drawn
     sizes = [len(of_group) for of_group in labels]
@@ -71,13 +75,14 @@ def _grouped(
 
 
 def _mnist1d() -> Pair:
+    """Draw MNIST-1D and give its series a channel, shape (N, 1, 40)."""
     series_NT, labels_N = mnist1d.mnist1d()
     every = ImageSet(series_NT[:, None], labels_N)
     return every.take(slice(None, POOL_OF_MNIST1D)), every.take(slice(POOL_OF_MNIST1D, None))
 
 
 def _synthetic(alpha: float, beta: float) -> Dataset:
-    """Return FedProx's data, with the paper's training in 30 rounds in place of 200."""
+    """Describe FedProx's data for one (alpha, beta); training as in the paper, but 30 rounds, not 200."""
     return Dataset(
         f"synthetic-{alpha:g}-{beta:g}",
         f"synthetic({alpha:g}, {beta:g})",
@@ -141,4 +146,4 @@ MADE_BY_CODE = (
         licence=MIT,
     ),
 )
-"""In the order of listings."""
+"""The entries, in the order of listings."""

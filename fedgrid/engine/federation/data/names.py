@@ -1,4 +1,4 @@
-"""What a run calls the user's own data: by short name, mark and content, never by their path.
+"""Names that a run gives the user's own data: short name, mark and content, never a path.
 
 `folder:/home/me/cats#64` is `folder:cats#64x64@3f2a91c0d4e5` in a run's configuration, so that the run has
 the same id wherever the images lie. Behind `#` stands a mark: the size to which the images of a folder are
@@ -17,6 +17,7 @@ from fedgrid.engine.federation.errors import ConfigError
 ITEM = r"(?:\d+(?:x\d+)?|[a-z_]+=[^,]*)"
 MARKED = re.compile(rf"(?P<place>.+?)#(?P<items>{ITEM}(?:,{ITEM})*)")
 LARGEST = 4096
+"""Most pixels of a side in a mark."""
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 Size = tuple[int, int]
@@ -27,22 +28,24 @@ TEST_SHARE, TARGET, DROP = "test", "target", "drop"
 
 
 def place_and_mark(given: str) -> tuple[str, str]:
-    """Return a path without its mark, and the mark in the one way in which runs have it.
+    """Split a path from its mark, and bring the mark into the form that runs use.
 
-    `pacs#64` is `("pacs", "#64x64")`, `t.csv#label=y,client=site` is `("t.csv", "#client=site,label=y")`.
-    Without a mark that is empty.
+    `pacs#64` gives `("pacs", "#64x64")`, `t.csv#label=y,client=site` gives `("t.csv",
+    "#client=site,label=y")`. Without a mark the second part is empty.
 
     Raises:
-        ConfigError: for a side that no image has.
+        ConfigError: the mark is a size that no image has.
     """
     marked = MARKED.fullmatch(given)
     if marked is None:
         return given, ""
+    # Sorted and each once: two spellings of the same options must give one name, and so one run id.
     items = {item if "=" in item else _size(given, item) for item in marked["items"].split(",")}
     return marked["place"], f"#{','.join(sorted(items))}"
 
 
 def _size(given: str, item: str) -> str:
+    """Format a size as `WIDTHxHEIGHT`; a single number is a square."""
     width, _, height = item.partition("x")
     size = int(width), int(height or width)
     if not 1 <= min(size) <= max(size) <= LARGEST:
@@ -53,7 +56,7 @@ def _size(given: str, item: str) -> str:
 
 
 def size_and_options(mark: str) -> tuple[Size | None, list[Option]]:
-    """Return what a mark says, as `place_and_mark` returns it: a size, if it has one, and options by key."""
+    """Parse a mark, as `place_and_mark` returns it, into its size, if any, and its (key, value)s."""
     size, options = None, []
     for item in mark.removeprefix("#").split(",") if mark else ():
         key, equals, value = item.partition("=")
@@ -66,16 +69,16 @@ def size_and_options(mark: str) -> tuple[Size | None, list[Option]]:
 
 
 def has_target(dataset: str) -> bool:
-    """Return whether models of a data set predict numbers, not classes: `csv:t.csv#target=y`."""
+    """Check whether models of a data set predict numbers and not classes, as in `csv:t.csv#target=y`."""
     _, _, given = without_digest(dataset).partition(":")
     return any(key == TARGET for key, _ in size_and_options(place_and_mark(given)[1])[1])
 
 
 def parse_share(source: str, value: str) -> float:
-    """Return the share that `#test=0.2` asks for.
+    """Parse the share of a test set, as in `#test=0.2`.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the value is no number between 0 and 1.
     """
     try:
         share = float(value)
@@ -89,10 +92,10 @@ def parse_share(source: str, value: str) -> float:
 
 
 def only_share(source: str, options: Sequence[Option]) -> float | None:
-    """Return the share of the test set, None without one, where nothing else can be said of a data set.
+    """Parse the share of the test set where no other option is allowed; None without one.
 
     Raises:
-        ConfigError: something else is said.
+        ConfigError: there is another option.
     """
     for key, value in options:
         if key != TEST_SHARE:
@@ -103,42 +106,41 @@ def only_share(source: str, options: Sequence[Option]) -> float | None:
 
 
 PARTITION = "partition"
-"""What stands in place of a format before the name of a file that says who holds what."""
+"""Stands in place of a format before the name of a split's file."""
 TABLES = ("csv", "parquet")
-"""Formats of tables."""
+"""Formats of tables that are files."""
 HUB = "hf"
-"""Data sets of the Hugging Face hub, or saved in a folder by `datasets`."""
+"""Format of data sets of the Hugging Face hub, or saved in a folder by the package `datasets`."""
 KINDS = "|".join(("folder", "npz", *TABLES, HUB, PARTITION))
 CONFIG = "config"
-"""Option: the configuration of a data set on the hub."""
+"""Option that chooses the configuration of a data set on the hub."""
 COMMIT = re.compile(r"[0-9a-f]{40}")
 """A revision of a data set on the hub."""
 NAME = re.compile(
     rf"(?:{KINDS}):[^/]+(?:#.*)?@[0-9a-f]{{12}}|{HUB}:[^/#]+(?:/[^/#]+)?(?:#.*)?@{COMMIT.pattern}"
 )
-"""What a run calls data: format, name of the folder or file with its mark, and a digest.
+"""Name that a run gives data: format, name of the folder or file with its mark, and a digest of the content.
 
-Of a data set on the hub it has the whole revision, from which it can be fetched anywhere.
-"""
+For a data set on the hub the digest is the whole revision, from which it can be fetched anywhere."""
 
 
 def is_name(dataset: str) -> bool:
-    """Return whether a data set is named by content, as in a run's configuration."""
+    """Check whether a data set is named by content, as in a run's configuration."""
     return NAME.fullmatch(dataset) is not None
 
 
 def digest_in(dataset: str) -> str:
-    """Return the digest, or the hub's revision, in what a run calls images."""
+    """Extract the digest, or the hub's revision, from a name by content."""
     return dataset.rpartition("@")[2]
 
 
 def without_digest(dataset: str) -> str:
-    """Return a data set's name without the digest: `folder:cats#64x64`; other names as they are."""
+    """Remove the digest from a name by content: `folder:cats#64x64`; other names stay as they are."""
     return dataset.rpartition("@")[0] if is_name(dataset) else dataset
 
 
 def short_name(dataset: str) -> str:
-    """Return a data set's name without path, options or digest: `mnist`, `folder_cats-64x64`."""
+    """Shorten a data set's name to one without path, options or digest: `mnist`, `folder_cats-64x64`."""
     kind, _, given = without_digest(dataset).partition(":")
     path, mark = place_and_mark(given)
     size, _ = size_and_options(mark)
@@ -146,18 +148,19 @@ def short_name(dataset: str) -> str:
 
 
 def seeded_as(name: str) -> str:
-    """Return the name from which random numbers are drawn in place of a data set's format or short name.
+    """Find the name that random numbers are drawn for, given a data set's format or short name.
 
-    The rows of a table are drawn like those of an npz file: the same numbers give the same run.
+    A table counts as an npz file: the same numbers give the same run, whatever file they are in.
     """
     kind, line, stem = name.partition("_")
     return f"npz{line}{stem}" if kind in (*TABLES, HUB) else name
 
 
 def on_hub(dataset: str) -> tuple[str, str] | None:
-    """Return name and revision (empty: the newest) of a data set on the Hugging Face hub, None for others.
+    """Parse name and revision (empty: the newest) of a data set on the Hugging Face hub; None for others.
 
-    `hf:flwrlabs/femnist@main#64` is one; `hf:./femnist`, `hf:/femnist` and what came with a job are none.
+    `hf:flwrlabs/femnist@main#64` is one; `hf:./femnist`, `hf:/femnist` and data that came with a job are
+    none.
     """
     kind, _, given = without_digest(dataset).partition(":")
     if kind != HUB or given.startswith((".", "/", "~", "@")):
@@ -171,7 +174,7 @@ def on_hub(dataset: str) -> tuple[str, str] | None:
 
 
 def names_in(value: Any) -> Iterator[str]:
-    """Yield the names of the user's own images in a value and the values within it."""
+    """Yield the names by content in a value and the values within it."""
     if isinstance(value, Mapping):
         for inner in value.values():
             yield from names_in(inner)
@@ -180,20 +183,24 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def composed(texts: Sequence[str]) -> list[str]:
-    """Return texts with letters and their accents composed (NFC): two spellings of one name are one name."""
+    """Compose letters and their accents (NFC), so that two spellings of one name are one name."""
+    # macOS stores accents apart from their letters, Linux as they are typed; `isascii` skips the slow call
+    # for most names.
     return [text if text.isascii() else normalize("NFC", text) for text in texts]
 
 
 def sort_names(names: Collection[str]) -> list[str]:
-    """Return different names, composed: ascending as numbers if all are numbers, else as texts.
+    """Sort different names, composed: ascending as numbers if all are numbers, else as texts.
 
     Texts are in the order in which they are written, composed or not.
     """
     if all(map(NUMBER.fullmatch, names)):
         return sorted(names, key=lambda name: (Decimal(name), name))
+    # Sorted as written: to compose first would move accented names, and with them the numbers of classes and
+    # groups.
     return list(dict.fromkeys(composed(sorted(names))))
 
 
 def are_numbers(names: Collection[str]) -> bool:
-    """Return whether all names are whole numbers."""
+    """Check whether all names are whole numbers."""
     return all(name.isdecimal() for name in names)

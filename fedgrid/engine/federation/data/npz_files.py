@@ -1,12 +1,12 @@
 """Examples in one npz file with MedMNIST's keys: MedMNIST's own files and the user's.
 
-Their type says what they are: uint8 images, numbers (floats) or tokens (other integers).
+The arrays' type says what the examples are: uint8 images, numbers (floats) or tokens (other integers).
 
-A file may say which group each image is of, such as its writer: `train_group`, `test_group` and, with val,
-`val_group`, numbers or texts. Groups are numbered from 0 in their order. It may likewise say which client
-each example of the pool is of: `train_client` and, with val, `val_client`.
+A file may name the group of each example, such as its writer: `train_group`, `test_group` and, with val,
+`val_group`, numbers or texts. Groups are numbered from 0 in their order. It may likewise name the client that
+holds each example of the pool: `train_client` and, with val, `val_client`.
 
-Shapes: N images, G groups.
+Shapes: N images, G groups, P parts of the file (train, val, test).
 """
 
 import lzma
@@ -48,17 +48,22 @@ DAMAGE = (
     *(OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, struct.error),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, RuntimeError),
 )
-"""What numpy and zipfile raise for damaged files. RuntimeError: encrypted, or of unknown compression."""
+"""Errors that NumPy and zipfile raise for damaged files. RuntimeError: encrypted, or of unknown
+compression."""
 LARGE = 1 << 26
-"""Bytes of images from which on they are read when they are used."""
+"""Size in bytes from which on images are mapped into memory and read when they are used."""
 
 
 def open_npz(path: Path, share: float | None = None) -> DataSource:
-    """Return what is known of a file, and what reads its examples: (pool, server's test set).
+    """Find the facts of a file, and build the function that reads its examples: (pool, server's test set).
 
-    The pool is train, with val if the file has it. With a `share`, which is drawn from it as the test set,
-    the file has a training part alone. Labels, groups and clients are read; of tokens the largest one is
-    looked for, other examples are left where they are.
+    The pool is train, with val if the file has it. Labels, groups and clients are read now; of tokens the
+    largest one is searched, other examples stay in the file.
+
+    Args:
+        path: the npz file.
+        share: share of train that is drawn as the test set of a file that has a training part alone. Default:
+            the file has a test part.
 
     Raises:
         DataError: the file cannot be read as such.
@@ -70,6 +75,7 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
         num_classes = _count_classes(path, np.concatenate(labels_P))
         groups_P = _texts(path, file, "group", parts)
         clients_P = _texts(path, file, "client", parts if len(parts) == 1 else parts[:-1])
+    # From here on a drawn test set looks like a part of the file: the last one.
     drawn: list[Positions] = []
     if share is not None:
         is_test_N = draw_tests(f"{path}", labels_P[0], share)
@@ -110,11 +116,12 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
 
 
 def read_images(path: Path) -> Pair:
-    """Return (pool, server's test set) of a file with a test part."""
+    """Read (pool, server's test set) of a file with a test part."""
     return open_npz(path)[1]()
 
 
 def _check_alike(path: Path, part: ImageSet, inputs: Inputs) -> None:
+    """Check that a part has examples of the expected kind and shape, and a label for each."""
     if part.inputs != inputs:
         raise DataError(f"{path}: images of different sizes: {inputs} and {part.inputs}; make them one size")
     if len(part.images) != len(part.labels):
@@ -126,6 +133,7 @@ def _check_alike(path: Path, part: ImageSet, inputs: Inputs) -> None:
 def _count_classes(path: Path, labels: ClassLabels) -> int:
     # Classes numbered without gaps have no label beyond the number of images. Without this check a single
     # wrong label could mean billions of classes.
+    """Count the classes: the largest label plus one."""
     outside = (labels < 0) | (labels >= len(labels))
     if len(labels) == 0 or outside.any():
         label = f"label {labels[outside][0]}" if len(labels) else "no label"
@@ -140,7 +148,7 @@ def _count_classes(path: Path, labels: ClassLabels) -> int:
 def _open(path: Path, share: float | None) -> Iterator[NpzFile]:
     """Open the file and check its keys; convert every error of reading it to a DataError in one line.
 
-    It has a test part, unless a `share` of its training part is drawn as such.
+    It must have a test part, unless a `share` of its training part is drawn as such.
     """
     check_is_file(path, "an npz file with MedMNIST's keys (folder:PATH names a folder of images)")
     check_format(path, "npz")
@@ -150,6 +158,8 @@ def _open(path: Path, share: float | None) -> Iterator[NpzFile]:
             "train_images, train_labels, test_images and test_labels; was it downloaded or copied completely?"
         )
     try:
+        # A pickle in the file could run any code. NumPy would refuse it only when the array is read;
+        # `_check_plain` does so at once, with advice.
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, NpzFile):
                 raise ValueError("an npy file")
@@ -189,33 +199,36 @@ def _check_plain(path: Path, file: NpzFile, key: str) -> None:
 
 
 def _size(file: NpzFile, key: str) -> int:
-    """Return the bytes of an array, as its header says, which must be as many as there are."""
+    """Measure an array in bytes by its header; the archive must hold as many."""
     with _zip(file).open(f"{key}.npy") as member:
         shape, _, dtype = _header(member)
         size = prod(shape) * dtype.itemsize
+        # A crafted header could claim any shape; the size of the archive's member bounds the memory.
         if min(shape, default=0) < 0 or member.tell() + size != _zip(file).getinfo(f"{key}.npy").file_size:
             raise ValueError(f"{key} has another size than its header says")
     return size
 
 
 def _zip(file: NpzFile) -> zipfile.ZipFile:
+    """Get the open zip archive of the file."""
     assert file.zip is not None, "it is open"
     return file.zip
 
 
 def _header(member: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, whether the first index runs fastest, and type."""
+    """Read shape, whether the first index runs fastest, and type of an array."""
     if np.lib.format.read_magic(member) == (1, 0):
         return np.lib.format.read_array_header_1_0(member)
     return np.lib.format.read_array_header_2_0(member)
 
 
 def _parts(file: NpzFile) -> Sequence[str]:
+    """List the parts that the file has, in the order train, val, test."""
     return tuple(part for part in ("train", "val", "test") if f"{part}_images" in file)
 
 
 def _inputs(path: Path, file: NpzFile) -> Inputs:
-    """Return what the examples are, by type and shape of those of the pool."""
+    """Read kind and shape of the examples from the header of the training part."""
     with _zip(file).open("train_images.npy") as member:
         shape, _, dtype = _header(member)
     if 0 in shape[1:]:
@@ -236,7 +249,7 @@ def _inputs(path: Path, file: NpzFile) -> Inputs:
 
 
 def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return (channels, height, width) of images stored as an array of `shape`."""
+    """Find (channels, height, width) of images from the shape of their array."""
     if len(shape) == 3:
         return 1, shape[1], shape[2]
     if len(shape) == 4 and shape[3] in (1, 3):
@@ -248,7 +261,10 @@ def _image_shape(path: Path, key: str, shape: tuple[int, ...]) -> tuple[int, int
 
 
 def _every_example(path: Path, file: NpzFile, parts: Sequence[str]) -> list[Images]:
-    """Return the examples of some parts, the last of which is no part of the pool if there are several."""
+    """Read the examples of all parts, with common offsets of numbers.
+
+    The last part is no part of the pool, if there are several.
+    """
     keys = [f"{part}_images" for part in parts]
     images_P = [_examples(path, file, key) for key in keys]
     singles = cast_alike(images_P, len(keys) - 1 or 1)
@@ -261,10 +277,11 @@ def _every_example(path: Path, file: NpzFile, parts: Sequence[str]) -> list[Imag
 
 
 def _examples(path: Path, file: NpzFile, key: str) -> NDArray[Any]:
-    """Return the examples of a part; many images that are not compressed are a view of the file."""
+    """Read the examples of a part; many uncompressed images become a view of the file instead."""
     entry = _zip(file).getinfo(f"{key}.npy")
     with _zip(file).open(entry) as member:
         (shape, is_fortran, dtype), start = _header(member), member.tell()
+        # Bytes can be mapped as they are; other types are checked or converted as a whole.
         is_plain = dtype == np.uint8 and not is_fortran and entry.compress_type == zipfile.ZIP_STORED
         if not is_plain or entry.file_size < LARGE:
             return _stored(path, key, file[key])
@@ -274,7 +291,7 @@ def _examples(path: Path, file: NpzFile, key: str) -> NDArray[Any]:
 
 
 def _stored(path: Path, key: str, images: NDArray[Any]) -> NDArray[Any]:
-    """Return stored examples as `ImageSet.images` has them, but numbers in the precision of the file."""
+    """Convert stored examples to the layout of `ImageSet.images`; numbers keep the precision of the file."""
     if images.dtype.kind == "f":
         if not np.isfinite(images).all():
             row = int(np.argmin(np.isfinite(images).reshape(len(images), -1).all(axis=1)))
@@ -289,7 +306,7 @@ def _stored(path: Path, key: str, images: NDArray[Any]) -> NDArray[Any]:
 
 
 def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
-    """Return labels of shape (N,) or (N, 1) as int64 of shape (N,)."""
+    """Read labels of shape (N,) or (N, 1) as int64 of shape (N,)."""
     labels = file[f"{part}_labels"]
     if not np.issubdtype(labels.dtype, np.integer) or labels.shape not in ((len(labels),), (len(labels), 1)):
         raise DataError(
@@ -301,7 +318,14 @@ def _labels(path: Path, file: NpzFile, part: str) -> ClassLabels:
 
 
 def _texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[NDArray[Any]]:
-    """Return the group or client of each example of some parts; nothing if none of these has any."""
+    """Read the group or client of each example of some parts; empty if no part has any.
+
+    Args:
+        path: the file, for messages.
+        file: the open file.
+        what: `group` or `client`.
+        parts: the parts that must all have the key, if one of them has it.
+    """
     keys = [f"{part}_{what}" for part in parts]
     if not any(key in file for key in keys):
         return []
@@ -320,9 +344,15 @@ def _texts(path: Path, file: NpzFile, what: str, parts: Sequence[str]) -> list[N
 def _number_groups(
     path: Path, groups_P: Sequence[NDArray[Any]], *, is_drawn: bool
 ) -> tuple[tuple[str, ...], Groups | None, Groups | None]:
-    """Return the groups' names, and the group, from 0, of each image of the pool and of the test part.
+    """Number the groups from 0, and find the group of each example of the pool and of the test part.
 
-    A test part that is drawn has none, if one of its groups is not in the pool.
+    Args:
+        path: the file, for messages.
+        groups_P: the group of each example, by part; the last part is the test part. Empty: no groups.
+        is_drawn: whether the test part is drawn; it then has no groups if one of them is not in the pool.
+
+    Returns:
+        The groups' names, the group of each example of the pool, and that of the test part.
     """
     if not groups_P:
         return (), None, None

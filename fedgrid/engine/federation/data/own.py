@@ -1,4 +1,4 @@
-"""Data sets of plugins: a function reads them, and the rest is known once it has been called."""
+"""Data sets of plugins: a function reads them, and their facts are known once it has been called."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,33 +23,65 @@ from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.federation.training.settings import Training
 
 DIMENSIONS = {"uint8": (4,), "float32": (2, 3, 4), "int64": (2,)}
-"""Of an array of examples."""
+"""Number of dimensions that an array of examples may have, by its type."""
 
 
 @dataclass(frozen=True, eq=False)
 class OwnDataset:
-    """A data set of a plugin. Two objects are two data sets: of two versions of the plugin, say."""
+    """A data set of a plugin, listed in its `DATASETS`.
+
+    Two objects are two data sets, even with equal fields: they may be of two versions of the plugin.
+
+    Args:
+        name: name in configurations.
+        title: name in tables and figures.
+        source: origin, one line.
+        read: reads or makes the data set.
+        files: required files. Default: none.
+        class_names: names of the classes. Default: numbers only.
+        bibtex: BibTeX of its papers. Default: none.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> def read(folder):
+        ...     rng = np.random.default_rng(0)
+        ...     rows, labels = rng.normal(size=(20, 3)), np.arange(20) % 2
+        ...     return fedgrid.ImageSet(rows[5:], labels[5:]), fedgrid.ImageSet(rows[:5], labels[:5])
+        >>> dataset = fedgrid.OwnDataset("blobs", title="blobs", source="drawn at random", read=read)
+        >>> pool, test = dataset.read(None)
+        >>> dataset.name, len(pool), len(test)
+        ('blobs', 15, 5)
+    """
 
     name: str
+    """Name in configurations, as in `dataset: blobs`."""
     title: str
     """What tables and figures call it."""
     source: str
     """Origin, one line."""
     read: Callable[[Path], Pair] = field(repr=False)
-    """Reads or makes it, given the data folder; returns (pool, server's test set)."""
+    """Reads or makes the data set. Called with the data folder as a process first needs the examples; returns
+    (pool, server's test set). It may draw from the global generators, which are seeded alike for every run.
+    """
     files: tuple[str, ...] = ()
     """Required files, relative to the data folder."""
     class_names: tuple[str, ...] = ()
-    """By the classes' numbers; empty: they have numbers only."""
+    """Names of the classes, by their numbers; empty: they have numbers only."""
     bibtex: str = field(default="", repr=False)
-    """Entries of its papers, apart by blank lines, which `fedgrid cite` prints."""
+    """BibTeX entries of its papers, separated by blank lines, which `fedgrid cite` prints."""
 
     def entry(self) -> Dataset:
-        """Return what the registry has of it; `runtime.data.datasets.find` fills in what is not known yet."""
+        """Build the registry's entry.
+
+        `runtime.data.datasets.find` fills in what is known only after reading. Called by fedgrid as the
+        plugin is loaded.
+        """
         return Dataset(
             self.name,
             self.title,
             self.source,
+            # Placeholders up to `training`: facts, model and training follow from the examples.
             num_classes=0,
             inputs=Inputs("numbers", ()),
             pool_size=0,
@@ -65,9 +97,10 @@ class OwnDataset:
 
 @lru_cache(maxsize=1)
 def _read(own: OwnDataset, folder: Path) -> Pair:
-    """Return what a plugin reads: once a process, unless it has several such data sets."""
+    """Read a plugin's data set, once a process unless it has several such data sets."""
     place = plugin_of(own.read)
     try:
+        # Seed 0 and not the run's: all runs share the data set, and the process keeps one copy.
         with own_code(own, "read", generator(0, "own read")):
             pool, test = own.read(folder)
     except FedgridError:
@@ -80,16 +113,17 @@ def _read(own: OwnDataset, folder: Path) -> Pair:
         pair = _stored(pool, test)
     except DataError as error:
         raise DataError(f"{place}data set {own.name}: {error}") from error
+    # Tokens of the test set may be larger than those of the pool, and a model has one embedding for both.
     tokens = [part for part in pair if part.inputs.kind == "tokens"]
     most = max((max(part.vocabulary, int(part.images.max(initial=0)) + 1) for part in tokens), default=0)
     return replace(pair[0], vocabulary=most), replace(pair[1], vocabulary=most)
 
 
 def _stored(*given: object) -> Pair:
-    """Return what a plugin has read, pool and test set, with the types in which they are kept.
+    """Convert pool and test set of a plugin to the types in which examples are stored.
 
     Raises:
-        DataError: they cannot be.
+        DataError: they cannot be converted.
     """
     sets = [_typed(one) for one in given]
     arrays = cast_alike([one.images for one in sets], 1)
@@ -101,7 +135,7 @@ def _stored(*given: object) -> Pair:
 
 
 def _typed(given: object) -> ImageSet:
-    """Return a set with the types in which it is kept, but for the precision of floats."""
+    """Convert a set to the types in which examples are stored, but for the precision of floats."""
     if not isinstance(given, ImageSet):
         raise DataError(f"read returned a {type(given).__name__}; expected two ImageSets")
     images, labels = np.asarray(given.images), np.asarray(given.labels)
@@ -129,6 +163,7 @@ def _typed(given: object) -> ImageSet:
 
 
 def _numbers(what: str, given: object, length: int) -> NDArray[np.int64]:
+    """Check that labels, groups or subjects are whole numbers, shape (length,), and convert them to int64."""
     numbers = np.asarray(given)
     if numbers.dtype.kind not in "iu" or numbers.shape != (length,):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Who holds which examples of a pool, and which of them each client is tested on.
+"""Which client holds which examples of a pool, and which of them each client is tested on.
 
 A file or a column of a data set says it, or a kind of split deals it out.
 
@@ -16,45 +16,51 @@ from fedgrid.engine.federation.data.names import composed, sort_names
 from fedgrid.engine.federation.errors import DataError
 
 TRAIN, TEST = "train", "test"
-"""What a file calls the part of an example."""
+"""What a file of a split writes in its column `part`."""
 Positions = NDArray[np.int64]
 """Positions of examples in an `ImageSet`: ascending, each once."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The clients of a pool, their hidden groups and their examples; several may hold the same example."""
+    """The clients of a pool, their hidden groups and their examples.
+
+    Several clients may hold the same example.
+    """
 
     group_K: Sequence[int]
     """The hidden group of each client, from 0; all 0 without groups."""
     train_K: Sequence[Positions]
-    """Those that each client trains on; all that it holds until `is_cut`."""
+    """Positions of the examples that each client trains on; all that it holds until `is_cut`."""
     test_K: Sequence[Positions] = ()
-    """Those that each client is scored on, none of which it trains on. Empty: they are not cut off yet."""
+    """Positions of the examples that each client is scored on, none of which it trains on. Empty: not cut off
+    yet."""
     is_official: bool = False
     """Whether `test_K` are positions in the official test set, not in the pool."""
     source: str = ""
-    """What messages call the file or the data set that says it; empty where a split has dealt it out."""
+    """What messages call the file or the data set that assigns the examples; empty where a split has dealt
+    them out."""
     client_names: tuple[str, ...] = ()
-    """As the source has them, by the clients' numbers."""
+    """Names of the clients in the source, by the clients' numbers."""
     group_names: tuple[str, ...] = ()
-    """As the source has them, by the groups' numbers; empty without groups."""
+    """Names of the groups in the source, by the groups' numbers; empty without groups."""
     num_rows: int | None = None
-    """Number of examples of the source, if each has a row; None: rows name their example."""
+    """Number of examples of the source if it has a row for each; None: each row names its example."""
 
     @property
     def num_clients(self) -> int:
-        """K."""
+        """Number of clients, K."""
         return len(self.train_K)
 
     @property
     def is_cut(self) -> bool:
-        """Whether it is known what clients are scored on."""
+        """Whether the examples that clients are scored on have been chosen."""
         return len(self.test_K) > 0
 
     @cached_property
     def held_K(self) -> Sequence[Positions]:
-        """The examples of the pool that each client trains on or is scored on."""
+        """Positions in the pool that each client trains on or is scored on."""
+        # Positions in the official test set count another array; a union with them would mix the two.
         if not self.is_cut or self.is_official:
             return self.train_K
         return [np.union1d(train, test) for train, test in zip(self.train_K, self.test_K, strict=True)]
@@ -67,13 +73,13 @@ class Partition:
 
     @cached_property
     def num_leaked(self) -> int:
-        """How many examples a client is tested on and another one trains on."""
+        """Number of examples that a client is tested on and another one trains on."""
         if not self.is_cut:
             return 0
         return len(np.intersect1d(np.concatenate(self.test_K), np.concatenate(self.train_K)))
 
     def keep(self, held_K: Sequence[Positions]) -> "Partition":
-        """Return the same with `held_K` alone, some of what each client holds."""
+        """Restrict each client to some of the examples that it holds."""
         if not self.is_cut:
             return replace(self, train_K=held_K)
         return replace(
@@ -83,7 +89,7 @@ class Partition:
         )
 
     def cut(self, cuts_K: Sequence[tuple[Positions, Positions]]) -> "Partition":
-        """Return the same with what each client trains on, and what it is scored on."""
+        """Replace each client's examples by a cut into (training, scored) positions."""
         train_K, test_K = zip(*cuts_K, strict=True)
         return replace(self, train_K=train_K, test_K=test_K)
 
@@ -96,16 +102,17 @@ def assign(
     parts_R: Sequence[str] | None = None,
     examples_R: Sequence[str] | None = None,
 ) -> Partition:
-    """Return who holds what by rows of texts.
+    """Read which client holds which example from rows of texts.
 
     Clients are numbered from 0, in the order of `sort_names`; hidden groups likewise.
 
     Args:
         source: what messages call the file or the data set.
-        clients_R: the client of each example; empty: nobody's.
-        groups_R: the hidden group of the row's client.
-        parts_R: whether its client trains on the example or is tested on it: `train` or `test`.
-        examples_R: the row's example, by its position in the pool. None: row i is of example i.
+        clients_R: the client of each example; an empty text: no client holds it.
+        groups_R: the hidden group of the row's client. Default: no groups.
+        parts_R: whether the client trains on the example or is tested on it, `train` or `test`. Default: not
+            cut yet.
+        examples_R: the row's example, by its position in the pool. Default: row i is example i.
 
     Raises:
         DataError: a value is missing or wrong, or two rows contradict each other.
@@ -117,6 +124,8 @@ def assign(
     numbers = {name: number for number, name in enumerate(names)}
     client_R = np.array([numbers.get(client, -1) for client in clients_R], np.int64)
     example_R = _positions(source, examples_R) if examples_R is not None else np.arange(len(clients_R))
+    # One sort by client, then example, instead of a loop over clients: a file may have thousands of clients.
+    # Rows without a client (-1) come first and are cut off.
     # By client, then by example.
     order = np.lexsort((example_R, client_R))[np.count_nonzero(client_R < 0) :]
     client_R, example_R = client_R[order], example_R[order]
@@ -129,6 +138,7 @@ def assign(
     stops_K = np.searchsorted(client_R, np.arange(1, len(names)))
     held_K = np.split(example_R, stops_K)
     group_of = _find_groups(source, clients_R, composed(groups_R)) if groups_R is not None else {}
+    # Groups of rows without a client name no hidden group of the run.
     groups = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
     group_names = sort_names(groups)
     partition = Partition(
@@ -147,7 +157,14 @@ def assign(
 
 
 def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str] | None) -> Partition:
-    """Return who holds what where each example has a client; clients are in groups if each is in one.
+    """Read which client holds which example where each example has a client.
+
+    Clients are in hidden groups if each client is in a single one; otherwise the groups are ignored.
+
+    Args:
+        source: what messages call the file or the data set.
+        clients_N: the client of each example; an empty text: none.
+        groups_N: the group of each example; None: no groups.
 
     Raises:
         DataError: as `assign`.
@@ -160,6 +177,7 @@ def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str
 
 
 def _positions(source: str, examples_R: Sequence[str]) -> Positions:
+    """Parse positions in the pool; a text that is no whole number is refused."""
     for example in examples_R:
         if not example.isdecimal():
             raise DataError(
@@ -169,6 +187,7 @@ def _positions(source: str, examples_R: Sequence[str]) -> Positions:
 
 
 def _are_tests(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) -> NDArray[np.bool_]:
+    """Parse the column `part`, shape (R,); True where the client is tested on the row's example."""
     for client, part in zip(clients_R, parts_R, strict=True):
         if client and part not in (TRAIN, TEST):
             raise DataError(
@@ -179,6 +198,7 @@ def _are_tests(source: str, clients_R: Sequence[str], parts_R: Sequence[str]) ->
 
 
 def _find_groups(source: str, clients_R: Sequence[str], groups_R: Sequence[str]) -> dict[str, str]:
+    """Find the hidden group of each client; a client in two groups is refused."""
     group_of: dict[str, str] = {}
     for client, group in zip(clients_R, groups_R, strict=True):
         if not client:
@@ -197,6 +217,6 @@ def _find_groups(source: str, clients_R: Sequence[str], groups_R: Sequence[str])
 
 
 def number_names(texts: Sequence[str], names: Sequence[str]) -> NDArray[np.int64]:
-    """Return the position of each text among names, as `sort_names` returns them."""
+    """Number each text by its position among `names`, as `sort_names` returns them."""
     numbers = {name: number for number, name in enumerate(names)}
     return np.array([numbers[text] for text in composed(texts)], np.int64)

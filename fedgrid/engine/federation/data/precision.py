@@ -1,4 +1,4 @@
-"""Numbers in single precision, without the loss of what tells rows apart; and what can be a token.
+"""Conversion of numbers to single precision that keeps rows apart, and the check of tokens.
 
 A float has 24 bits. Of a time stamp in seconds (1.7e9) that varies by an hour, 19 of them are the same in all
 rows. Columns whose common offset takes more than half of the bits are centred in double precision before the
@@ -16,15 +16,16 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.errors import DataError
 
 HALF = 1 << 12
-"""So many times its range a column's largest value has to be, for its offset to be taken off."""
+"""Ratio of a column's largest value to its range from which on the offset is taken off: half of a float's 24
+bits."""
 MOST_TOKENS = 1 << 20
-"""Different tokens that no text needs to have."""
+"""Tokens from this number on are taken for a mistake, unless there are as many tokens in the data."""
 LARGEST = "write at most 3.4e38"
-"""What to do about a number that single precision cannot hold."""
+"""Advice for a number that single precision cannot hold."""
 
 
 def find_offsets(pool: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-    """Return what is taken off each column, shape (C,): its mean in the pool, 0 for most columns.
+    """Compute the offset that is taken off each column, shape (C,): its mean in the pool; 0 for most columns.
 
     Args:
         pool: the parts of the pool, finite numbers of shape (N, C, ...).
@@ -36,6 +37,7 @@ def find_offsets(pool: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
     lows_C = np.min([part.min(axes) for part in parts], axis=0).astype(np.float64)
     highs_C = np.max([part.max(axes) for part in parts], axis=0).astype(np.float64)
     largest_C = np.maximum(abs(lows_C), abs(highs_C))
+    # The range of a column may exceed the largest double; it is then infinite, and the column is not centred.
     with np.errstate(over="ignore"):
         is_far_C = (highs_C > lows_C) & (largest_C / HALF > highs_C - lows_C)
     offsets_C = np.zeros(len(lows_C))
@@ -47,7 +49,7 @@ def find_offsets(pool: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
 
 
 def to_single(values: NDArray[Any], offsets_C: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Return numbers of shape (N, C, ...) less their offsets; infinite where single precision has none."""
+    """Subtract the offsets and convert to single precision; numbers that are too large become infinite."""
     if offsets_C.any():
         values = values - offsets_C.reshape(-1, *[1] * (values.ndim - 2))
     with np.errstate(over="ignore"):
@@ -55,9 +57,13 @@ def to_single(values: NDArray[Any], offsets_C: NDArray[np.float64]) -> NDArray[n
 
 
 def cast_alike(parts: Sequence[NDArray[Any]], num_pool: int) -> list[NDArray[Any]]:
-    """Return the parts of a data set, floats in single precision, of which the first `num_pool` are the pool.
+    """Convert the floats in the parts of a data set to single precision, with common offsets.
 
-    Offsets are taken off all parts, if all have the same columns of floats. Other types stay as they are.
+    Offsets are taken off all parts if all have the same columns of floats. Other types stay as they are.
+
+    Args:
+        parts: arrays of shape (N, C, ...).
+        num_pool: number of parts at the beginning that are the pool; the test set has no say in the offsets.
     """
     are_alike = len({part.shape[1:] for part in parts}) == 1 and {part.dtype.kind for part in parts} == {"f"}
     offsets_C = find_offsets(parts[:num_pool]) if are_alike else np.zeros(1)
@@ -65,7 +71,7 @@ def cast_alike(parts: Sequence[NDArray[Any]], num_pool: int) -> list[NDArray[Any
 
 
 def find_beyond(singles: NDArray[Any]) -> tuple[int, int] | None:
-    """Return row and column of the first number that single precision cannot hold, of shape (N, C, ...)."""
+    """Find row and column of the first number that single precision cannot hold; None if it holds all."""
     if singles.dtype.kind != "f" or np.isfinite(singles).all():
         return None
     row, column = np.argwhere(~np.isfinite(singles))[0, :2].tolist()

@@ -1,4 +1,4 @@
-"""The published data sets' files: readers, each of which returns (pool, server's test set), and downloads.
+"""Readers of the published data sets' files, each of which returns (pool, server's test set), and downloads.
 
 The data folder never holds incomplete files. A reader raises a DataError for a file that is missing or
 damaged. `datasets.load` checks that the images are the expected ones.
@@ -38,7 +38,7 @@ SVHN_FILES = ("train_32x32.mat", "test_32x32.mat")
 
 
 def digits(_: Path) -> Pair:
-    """Return scikit-learn's 1797 digits of 8x8 pixels, grey values 0..16 stretched to 0..255.
+    """Read scikit-learn's 1797 digits of 8x8 pixels, grey values 0..16 stretched to 0..255.
 
     They have no official test set: every fifth image of each class, in scikit-learn's order, is used.
     """
@@ -52,9 +52,9 @@ def digits(_: Path) -> Pair:
 
 
 def _digits_of_sklearn() -> NDArray[np.float64]:
-    """Return a row an image, its 64 pixels and its class, from the file that `load_digits` reads.
+    """Load one row an image, its 64 pixels and its class, from the file that `load_digits` reads.
 
-    To import `sklearn.datasets` takes a second and a half; it is imported if the file lies elsewhere.
+    Importing `sklearn.datasets` takes a second and a half, so it is imported only if the file lies elsewhere.
     """
     spec = find_spec("sklearn")
     for folder in (spec.submodule_search_locations if spec else None) or ():
@@ -73,13 +73,13 @@ def mnist(raw: Path) -> Pair:
 
 
 def emnist_files(split: str) -> tuple[str, ...]:
-    """Return the names of the files of a split of EMNIST, in the order of `MNIST_FILES`."""
+    """List the names of the files of a split of EMNIST, in the order of `MNIST_FILES`."""
     parts = ("train-images-idx3", "train-labels-idx1", "test-images-idx3", "test-labels-idx1")
     return tuple(f"emnist-{split}-{part}-ubyte" for part in parts)
 
 
 def emnist(split: str, raw: Path) -> Pair:
-    """Read a split of EMNIST as `mnist`; its images are stored transposed, its letters count from 1."""
+    """Read a split of EMNIST like `mnist`; its images are stored transposed, its letters count from 1."""
     first = 1 if split == "letters" else 0
     pool, server = (
         ImageSet(np.ascontiguousarray(part.images.swapaxes(2, 3)), part.labels - first)
@@ -122,6 +122,7 @@ def cifar(name: str, data_dir: Path) -> Pair:
 
 
 def _check_md5(file: Path, md5: str) -> None:
+    """Check the MD5 sum of a file that is read by code which trusts it."""
     from torchvision.datasets.utils import check_integrity
 
     if not check_integrity(file, md5):
@@ -129,11 +130,13 @@ def _check_md5(file: Path, md5: str) -> None:
 
 
 def _idx_sets(raw: Path, names: Sequence[str]) -> Pair:
+    """Read training and test set from four idx files, named in the order of `MNIST_FILES`."""
     train_images, train_labels, test_images, test_labels = (raw / name for name in names)
     return _idx_pair(train_images, train_labels), _idx_pair(test_images, test_labels)
 
 
 def _idx_pair(images_file: Path, labels_file: Path) -> ImageSet:
+    """Read one set from its file of images and its file of labels."""
     images, labels = _idx(images_file, 3), _idx(labels_file, 1)
     if len(images) != len(labels):
         raise damaged(labels_file, f"{len(labels)} labels for {len(images)} images")
@@ -156,12 +159,18 @@ def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
 
 
 def fetch_torchvision(name: str, folder: Path, **options: str) -> None:
-    """Fetch a data set of torchvision's, by the name of its class."""
+    """Fetch a data set of torchvision into a folder.
+
+    Args:
+        name: name of its class, such as `MNIST`.
+        folder: where the files go.
+        options: further arguments of the class.
+    """
     getattr(import_module("torchvision.datasets"), name)(folder, download=True, **options)
 
 
 def fetch_svhn(folder: Path) -> None:
-    """Fetch SVHN, without its extra images, into `SVHN`."""
+    """Fetch SVHN, without its extra images, into the folder `SVHN`."""
     from torchvision.datasets import SVHN
 
     for part in ("train", "test"):
@@ -169,9 +178,12 @@ def fetch_svhn(folder: Path) -> None:
 
 
 def fetch_medmnist(name: str, size: str, folder: Path) -> None:
-    """Download an npz file; MedMNIST's own downloader hides every error, even a keyboard interrupt.
+    """Fetch an npz file of MedMNIST; its own downloader hides every error, even a keyboard interrupt.
 
-    `size` is what its keys end in: empty for 28 pixels, else as `_64`.
+    Args:
+        name: title of the set in lower case.
+        size: what the package's keys end in: empty for 28 pixels, else as `_64`.
+        folder: where the file goes.
     """
     from medmnist import INFO
     from torchvision.datasets.utils import download_url
@@ -181,7 +193,13 @@ def fetch_medmnist(name: str, size: str, folder: Path) -> None:
 
 
 def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], data_dir: Path) -> None:
-    """Download into a temporary folder, and move `files` into `data_dir` once all of them are complete.
+    """Download into a temporary folder, and move the files into `data_dir` once all of them are complete.
+
+    Args:
+        title: what messages call the data set.
+        fetch: downloads the files into a folder.
+        files: the required files, relative to that folder and to `data_dir`.
+        data_dir: the data folder; it is created if needed.
 
     Raises:
         DataError: no network, a wrong checksum, or `data_dir` cannot be written.
@@ -189,6 +207,8 @@ def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], 
     is_new = not data_dir.exists()
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
+        # Below `data_dir`, so that `os.replace` stays on one file system and is atomic: an interrupted
+        # download leaves nothing that looks complete.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=data_dir) as folder:
             with _bounded_and_off_stdout():
                 fetch(Path(folder))
@@ -209,6 +229,7 @@ def download(title: str, fetch: Callable[[Path], None], files: tuple[str, ...], 
 def _bounded_and_off_stdout() -> Iterator[None]:
     """Set a timeout for silent servers, and print progress to stderr, as stdout may be read by programs."""
     before = socket.getdefaulttimeout()
+    # Downloaders of torchvision and MedMNIST take no timeout; only the process-wide default reaches them.
     socket.setdefaulttimeout(60.0)
     try:
         with contextlib.redirect_stdout(sys.stderr):

@@ -33,7 +33,10 @@ FEMNIST_TRAINING = Training(rounds=500, batch_size=32, optimizer="adam", learnin
 
 
 def default_of(inputs: Inputs) -> tuple[str, Training]:
-    """Return model and training of the user's own data; no model for numbers that look like images."""
+    """Find the default model and training of the user's own data.
+
+    There is no default model (an empty text) for numbers that look like images.
+    """
     match inputs.kind, inputs.shape:
         case "pixels", _:
             return "tinyvgg", MNIST_TRAINING
@@ -41,12 +44,15 @@ def default_of(inputs: Inputs) -> tuple[str, Training]:
             return "lstm", TEXT_TRAINING
         case _, (_,):
             return "mlp", NUMBERS_TRAINING
+        # Few channels, long series. A square array of floats is more likely an image: it gets no model that
+        # would be wrong.
         case _, (channels, length) if channels != length:
             return "cnn-1d", NUMBERS_TRAINING
     return "", NUMBERS_TRAINING
 
 
 def _emnist(split: str) -> Dataset:
+    """Build the entry of a split of EMNIST."""
     class_names, pool_size, test_size = facts.EMNIST[split]
     return Dataset(
         f"emnist-{split}",
@@ -69,7 +75,7 @@ def _emnist(split: str) -> Dataset:
 
 
 def _medmnist(side: int) -> Iterator[Dataset]:
-    """Yield MedMNIST's sets of one class an image with images of `side` pixels."""
+    """Build the entries of MedMNIST's sets of one class an image, with images of `side` pixels."""
     is_small = side == facts.SIDES[0]
     for title, num_classes, channels, pool_size, test_size, licence in facts.MEDMNIST:
         name, size = title.lower(), "" if is_small else f"_{side}"

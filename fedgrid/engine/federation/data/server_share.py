@@ -14,16 +14,25 @@ from fedgrid.engine.federation.errors import DataError
 from fedgrid.engine.federation.seeds import generator
 
 FIFTH = 0.2
-"""The share where nobody says one."""
+"""The share where the user names none."""
 
 
 def draw_tests(
     source: str, labels_N: Labels, share: float, subjects_N: Subjects | None = None
 ) -> NDArray[np.bool_]:
-    """Return which examples are the server's test set, the same whatever the run.
+    """Draw which examples are the server's test set, the same whatever the run.
 
-    Of each class `share` of the units, rounded up, but never all. A unit is an example, or all examples of a
-    subject, which counts to its most frequent class. Numbers to predict count as one class.
+    Of each class it is `share` of the units, rounded up, but never all. A unit is an example, or all examples
+    of a subject, which counts to its most frequent class. Numbers to predict count as one class.
+
+    Args:
+        source: what messages call the data.
+        labels_N: classes, or numbers to predict.
+        share: share of each class, above 0 and below 1.
+        subjects_N: the subject of each example. Default: each example is a unit.
+
+    Returns:
+        Shape (N,), True for the server's test set.
 
     Raises:
         DataError: no class has two units.
@@ -36,10 +45,13 @@ def draw_tests(
         counts_UL = np.zeros((unit_N.max() + 1, labels_N.max() + 1), np.int64)
         np.add.at(counts_UL, (unit_N, labels_N), 1)
         class_U = counts_UL.argmax(axis=1)
+    # Seed 0 and not the run's: the server's test set is part of the data, as the official one of a published
+    # data set.
     rng = generator(0, "the server's test set")
     is_test_U = np.zeros(len(class_U), bool)
     for label in np.unique(class_U):
         members = np.flatnonzero(class_U == label)
+        # In decimals: ceil(0.1 * 30) is 4 in binary floating point, as 0.1 is a little more than a tenth.
         count = min(ceil(Fraction(repr(share)) * len(members)), len(members) - 1)
         is_test_U[rng.permutation(members)[:count]] = True
     if not is_test_U.any():
@@ -51,5 +63,5 @@ def draw_tests(
 
 
 def cut(images: ImageSet, is_test_N: NDArray[np.bool_]) -> Pair:
-    """Return (pool, server's test set), each in the order of the examples."""
+    """Separate the pool from the server's test set, each in the order of the examples."""
     return images.take(np.flatnonzero(~is_test_N)), images.take(np.flatnonzero(is_test_N))

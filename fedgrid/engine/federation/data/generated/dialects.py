@@ -23,17 +23,18 @@ TRUE_FRIENDS = ("wap", "zeb", "quim", "toch")
 FALSE_FRIENDS = ("lut", "yar", "mos", "dren")
 """Verbs, by their meanings in the first dialect."""
 CHARACTERS = "_ abcdefghijklmnopqrstuvwxyz"
-"""A character's token is its place; sentences begin with the first one, up to `LENGTH`."""
+"""Alphabet: a character's token is its position. The first one, `_`, fills sentences in front, up to
+`LENGTH`."""
 LENGTH = 24
 DIALECTS, MEANINGS, SENTENCES = 3, 4, 2000
-"""Sentences are those of a dialect."""
+"""Number of dialects, of meanings, and of sentences of each dialect."""
 
 Tokens = NDArray[np.int64]
 ClassLabels = NDArray[np.int64]
 
 
 def dialects() -> tuple[list[Tokens], list[ClassLabels]]:
-    """Return each dialect's sentences, shape (N, T), and their meanings, 0 to 3."""
+    """Draw each dialect's sentences, shape (N, T), and their meanings, 0 to 3."""
     rng = generator(0, "dialects")
     tokens, meanings = [], []
     for dialect in range(DIALECTS):
@@ -51,7 +52,8 @@ def dialects() -> tuple[list[Tokens], list[ClassLabels]]:
 
 
 def _phrases(dialect: int, rng: np.random.Generator) -> list[str]:
-    """Return a phrase a sentence."""
+    """Draw a phrase for each sentence of a dialect."""
+    # Rank r has weight r^-0.5; the roll lets each dialect begin to count at another noun.
     weights = np.roll(np.arange(1, len(NOUNS) + 1) ** -0.5, dialect * len(NOUNS) // DIALECTS)
     nouns = rng.choice(NOUNS, SENTENCES, p=weights / weights.sum()).tolist()
     adjectives = rng.choice(["", *ADJECTIVES], SENTENCES, p=[0.5] + [0.5 / len(ADJECTIVES)] * len(ADJECTIVES))

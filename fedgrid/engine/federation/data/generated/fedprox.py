@@ -26,9 +26,11 @@ ClassLabels = NDArray[np.int64]
 
 
 def synthetic(alpha: float, beta: float) -> tuple[list[Floats], list[ClassLabels]]:
-    """Return each device's inputs, shape (N, D), and classes, 0 to 9."""
+    """Draw each device's inputs, shape (N, D), and classes, 0 to 9."""
     rng = generator(0, "FedProx's synthetic data")
     sizes_K = rng.lognormal(4, 2, DEVICES).astype(int) + 50
+    # Standard normal numbers times alpha and beta: all pairs share their random numbers, and differ by scale
+    # alone.
     u_K, b_K = alpha * rng.standard_normal(DEVICES), beta * rng.standard_normal(DEVICES)
     means_KD = b_K[:, None] + rng.standard_normal((DEVICES, INPUTS))
     weights_KDL = u_K[:, None, None] + rng.standard_normal((DEVICES, INPUTS, CLASSES))

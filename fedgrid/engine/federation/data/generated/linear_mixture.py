@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from fedgrid.engine.federation.seeds import generator
 
 GROUPS, INPUTS, EXAMPLES = 4, 100, 3000
-"""Examples are those of a group."""
+"""Number of groups, of inputs, and of examples of each group."""
 SIGMA = 0.1
+"""Standard deviation of the noise of y."""
 
 Floats = NDArray[np.float32]
 ClassLabels = NDArray[np.int64]
 
 
 def linear_mixture() -> tuple[list[Floats], list[ClassLabels]]:
-    """Return each group's inputs, shape (N, D), and classes, 0 or 1."""
+    """Draw each group's inputs, shape (N, D), and classes, 0 or 1."""
     rng = generator(0, "IFCA's synthetic data")
     theta_GD = rng.integers(0, 2, (GROUPS, INPUTS)) / np.sqrt(INPUTS / 2)
     inputs, labels = [], []

@@ -32,6 +32,7 @@ TEMPLATES = (
     (5, 4, 3.5, 3.5, 4, 5, 5, 4, 3.5, 3.5, 4, 5),
     (5, 4, 3.5, 3.5, 4, 5, 5, 5, 5, 4.7, 4.3, 5),
 )
+"""Twelve heights of each of the ten shapes."""
 PLACES, LENGTH = 72, 40
 LEAST_PADDING, MOST_PADDING = 36, 60
 MOST_MOVED = 47
@@ -43,9 +44,11 @@ Floats = NDArray[np.float64]
 
 
 def mnist1d() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return series, shape (N, 40), and their classes, 0 to 9, in random order."""
+    """Draw the series, shape (N, 40), and their classes, 0 to 9, in random order."""
     rng = generator(0, "MNIST-1D")
     labels_N = rng.permutation(np.arange(SERIES) % len(TEMPLATES))
+    # The order of the draws below is part of the data set: labels, shapes, correlated noise, white noise,
+    # tilts.
     drawn_NT, is_drawn_NT = _drawn(_templates()[labels_N], rng)
     noise_NT = _white(CORRELATED_NOISE, rng)
     # Imported here, as most runs do without.
@@ -62,7 +65,7 @@ def mnist1d() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 
 def _templates() -> Floats:
-    """Return the templates as they are drawn, shape (L, V)."""
+    """Scale the templates: standardised, moved to begin at 0, a sixth as high; shape (L, V)."""
     raw = np.array(TEMPLATES)
     standard = (raw - raw.mean(axis=1, keepdims=True)) / raw.std(axis=1, keepdims=True)
     templates_LV: Floats = (standard - standard[:, :1]) / 6
@@ -70,9 +73,11 @@ def _templates() -> Floats:
 
 
 def _drawn(templates_NV: Floats, rng: np.random.Generator) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the series without noise, and which places are of the template, both of shape (N, T).
+    """Draw the series without noise, and mark the places that belong to the template, both of shape (N, T).
 
-    `templates_NV` has the 12 values of each series' template.
+    Args:
+        templates_NV: the 12 values of each series' template.
+        rng: draws padding, scale and shift of each series.
     """
     count, width = templates_NV.shape
     padding_N = rng.integers(LEAST_PADDING, MOST_PADDING + 1, (count, 1))
@@ -80,16 +85,18 @@ def _drawn(templates_NV: Floats, rng: np.random.Generator) -> tuple[Floats, NDAr
     moved_N = rng.integers(0, MOST_MOVED + 1, (count, 1))
     place_NT = (np.arange(PLACES) - moved_N) % PLACES
     position_NT = place_NT * (width + padding_N - 1) / (PLACES - 1)
+    # Padded by the most zeros for all; how many of them a series uses is in its positions.
     padded = np.pad(templates_NV, ((0, 0), (0, MOST_PADDING)))
     return scale_N * _at(padded, position_NT), position_NT < width
 
 
 def _white(deviation: float, rng: np.random.Generator) -> Floats:
+    """Draw white noise, shape (N, T)."""
     return deviation * rng.standard_normal((SERIES, PLACES))
 
 
 def _at(values_NV: Floats, position_NP: Floats) -> Floats:
-    """Return each row's values at some positions between 0 and V-1, interpolated linearly."""
+    """Interpolate each row linearly at some positions between 0 and V-1."""
     left = np.minimum(position_NP.astype(np.int64), values_NV.shape[1] - 2)
     share = position_NP - left
     rows = np.arange(len(values_NV))[:, None]

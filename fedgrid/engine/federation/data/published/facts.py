@@ -1,4 +1,4 @@
-"""Facts of families of published data sets, a line a set.
+"""Facts of families of published data sets, one line a set.
 
 Of EMNIST: classes as in torchvision; sizes as in Cohen et al. 2017, those of `letters` as in its files. Of
 MedMNIST: as in its package, medmnist. Its site, medmnist.com, says what to cite for the origin of the images.
@@ -8,7 +8,7 @@ import string
 
 DIGITS, CAPITALS, SMALL = string.digits, string.ascii_uppercase, string.ascii_lowercase
 MERGED = f"{DIGITS}{CAPITALS}abdefghnqrt"
-"""Small letters that look like capitals count as these."""
+"""Classes of the merged splits: small letters that look like their capitals count as these."""
 EMNIST = {
     "balanced": (MERGED, 112_800, 18_800),
     "byclass": (f"{DIGITS}{CAPITALS}{SMALL}", 697_932, 116_323),
@@ -17,7 +17,7 @@ EMNIST = {
     "letters": (SMALL, 124_800, 20_800),
     "mnist": (DIGITS, 60_000, 10_000),
 }
-"""Splits: names of the classes, images of the pool and of the test set."""
+"""Splits of EMNIST: names of the classes, images of the pool and of the test set."""
 MEDMNIST = (
     ("PathMNIST", 9, 3, 100_000, 7_180, "CC BY 4.0"),
     ("BloodMNIST", 8, 3, 13_671, 3_421, "CC BY 4.0"),
@@ -30,14 +30,16 @@ MEDMNIST = (
     ("PneumoniaMNIST", 2, 1, 5_232, 624, "CC BY 4.0"),
     ("TissueMNIST", 8, 1, 189_106, 47_280, "CC BY 4.0"),
 )
-"""Title, classes, channels, images of the pool and of the test set, licence.
+"""Sets of MedMNIST with one class an image: title, classes, channels, images of the pool and of the test set,
+licence.
 
-The pool is their training and validation images.
-"""
+The pool is their training and validation images."""
 SIDES = (28, 64, 224)
-"""In pixels, of MedMNIST's images. A name without one means 28; the others are those images, larger."""
+"""Sides of MedMNIST's images in pixels. A name without one means 28; the others are larger versions of those
+images."""
 DOWNLOADS = {"pathmnist": 206, "bloodmnist": 36}
-"""Megabytes, where they are measured; of others those of the pixels, which the files compress."""
+"""Measured sizes of downloads in megabytes; of other sets the size of the pixels counts, which the files
+compress."""
 OF_VOLUMES = ("organ", "nodule", "adrenal", "fracture", "vessel", "synapse")
 REFUSED = {
     "chestmnist": "each of its images may have several of 14 labels, and fedgrid trains classifiers of one",
@@ -48,4 +50,4 @@ REFUSED = {
         for name in OF_VOLUMES
     },
 }
-"""MedMNIST's other sets, and why they are none of ours."""
+"""MedMNIST's other sets, and why fedgrid has no entry for them."""

@@ -1,7 +1,7 @@
-"""Columns of a table: what each of them is, and numbers to learn from.
+"""Columns of a table: what each of them holds, and its conversion to numbers to learn from.
 
-A column of texts becomes one column a text. These are the texts of the pool, sorted; what no row of the pool
-has is zero in all of them.
+A column of texts becomes one column for each different text: 1 in the rows that have it, else 0. These are
+the texts of the pool, sorted; a text that no row of the pool has is zero in all of them.
 
 Shapes: R rows.
 """
@@ -24,13 +24,14 @@ from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import Inputs
 
 FEW, MOST = 20, 1000
-"""Different texts of a column: so many are never too many, and more than these always."""
+"""Numbers of different texts in a column: up to the first is never too many, and above the second always."""
 INDEX = re.compile(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__")
-"""What an index of rows is called that pandas or R has written as a column."""
+"""Names of columns that pandas or R has written as an index of the rows."""
 UNIT = re.compile(r"[%$€£\s]")
+"""Characters after a number that make it a number with a unit."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d.*|\d\d?[./]\d\d?[./]\d{2,4}.*")
 IMAGES, LISTS, TEXTS, NUMBERS = "images", "lists", "texts", "numbers"
-"""What a `Column` has."""
+"""Kinds of a `Column`."""
 
 Bools = NDArray[np.bool_]
 
@@ -40,44 +41,47 @@ class Lists:
     """A column of lists, which may be lists of lists."""
 
     values: NDArray[Any]
-    """All of them, one after the other."""
+    """All values, one after the other."""
     lengths: Sequence[NDArray[np.int64]]
-    """Of the rows' lists, then of the lists in these, and so on."""
+    """Lengths of the rows' lists, then of the lists in these, and so on."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, and how its values are read."""
+    """A column of a table, and the functions that read its values."""
 
     kind: str
-    """`IMAGES`, `LISTS`, `TEXTS`, `NUMBERS`, or what else it has. Texts of a csv file may be numbers."""
+    """`IMAGES`, `LISTS`, `TEXTS`, `NUMBERS`, or the name of another type. Texts of a csv file may be
+    numbers."""
     texts: Callable[[], list[str]] = list
-    """Returns its values as texts, empty where one is missing; of `NUMBERS` and `TEXTS`."""
+    """Returns the values of `NUMBERS` and `TEXTS` as texts, empty where one is missing."""
     numbers: Callable[[], NDArray[np.float64] | None] = lambda: None
-    """Returns its values, NaN where one is missing; None: it has texts."""
+    """Returns the values as numbers, NaN where one is missing; None: the column has texts."""
     written: Callable[[int], str] = lambda row: ""
-    """Returns what a row has in a column of texts, as it is written, even where it stands for no value."""
+    """Returns the text of a row as the file writes it, even where it stands for no value."""
     classes: tuple[str, ...] = ()
-    """The different values, if they are listed in an order."""
+    """The different values, if the format lists them in an order."""
     image: Callable[[int], bytes | Path | None] | None = None
-    """Returns the file of a row's image, or what is in it; None: the row has none."""
+    """Returns the file of a row's image, or its content; None: the row has none."""
     lists: Callable[[], Lists] | None = None
+    """Returns the values of `LISTS`; None: the column has no lists."""
 
     @property
     def other(self) -> str:
-        """What it has that is neither numbers nor texts; empty if it has these."""
+        """The column's type, if it is neither numbers nor texts; else empty."""
         return "" if self.kind in (TEXTS, NUMBERS) else self.kind
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is learned from in a table."""
+    """The examples that a table's columns give."""
 
     inputs: Inputs
+    """Kind and shape of an example."""
     read: Callable[[Positions], Images]
     """Returns the examples of some rows."""
     notes: Sequence[str] = ()
-    """In one line each what a user may not expect."""
+    """What a user may not expect, one line each."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +89,23 @@ class Table:
     """The columns of a table."""
 
     columns: Mapping[str, Column]
+    """Columns by name, in the order of the file."""
     take: Callable[[Bools], "Table"]
-    """Returns the table of those rows alone for which it is given True."""
+    """Returns the table of the rows alone for which it is given True."""
     index: Collection[str] = ()
-    """Columns that are known to number or name the rows."""
+    """Names of columns that number or name the rows."""
     is_test_R: Bools | None = None
-    """The rows of the server's test set, if the format says them."""
+    """Marks the rows of the server's test set, if the format does so."""
 
 
 def make_rows(table: Table, options: Options, columns_left: Sequence[str], is_test_R: Bools) -> Rows:
-    """Return the rows of some columns as numbers.
+    """Convert some columns to rows of numbers.
+
+    Args:
+        table: the table.
+        options: the user's options.
+        columns_left: names of the columns to learn from.
+        is_test_R: marks the rows of the server's test set; they have no say in means, offsets and texts.
 
     Raises:
         ConfigError: a column has neither numbers nor texts.
@@ -137,7 +148,7 @@ def make_rows(table: Table, options: Options, columns_left: Sequence[str], is_te
 
 
 def note_on_offsets(options: Options, offsets: Sequence[str]) -> list[str]:
-    """Return a note on the offsets that are taken off columns, if there are any."""
+    """Write a note on the offsets that are taken off columns, if there are any."""
     if not offsets:
         return []
     return [
@@ -149,7 +160,7 @@ def note_on_offsets(options: Options, offsets: Sequence[str]) -> list[str]:
 def _filled(
     table: Table, options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
 ) -> NDArray[np.float64]:
-    """Return a column of numbers without gaps."""
+    """Fill the gaps of a column of numbers with the mean of the pool, if `#fill=mean` is set."""
     is_missing = np.isnan(numbers)
     if not is_missing.any():
         return numbers
@@ -164,7 +175,7 @@ def _filled(
 def _in_single(
     options: Options, name: str, numbers: NDArray[np.float64], is_test_R: Bools
 ) -> tuple[NDArray[np.float32], float]:
-    """Return a column of numbers in single precision, and what was taken off it: mostly 0."""
+    """Convert a column to single precision; also give the offset that was taken off it, mostly 0."""
     column = numbers[:, None]
     offsets = find_offsets([column[~is_test_R]])
     single = to_single(column, offsets)
@@ -176,7 +187,7 @@ def _in_single(
 
 
 def read_targets(table: Table, options: Options, name: str) -> NDArray[np.float32]:
-    """Return the numbers to predict of all rows, shape (R,).
+    """Read the numbers to predict of all rows, shape (R,).
 
     Raises:
         DataError: the column has texts, one of them is missing, or all are equal.
@@ -187,6 +198,10 @@ def read_targets(table: Table, options: Options, name: str) -> NDArray[np.float3
         raise DataError(f"{options.source}: column {name} has {text}, no number; classes: #{LABEL}={name}")
     if np.isnan(numbers).any():
         raise DataError(f"{missing(options, name, int(np.argmax(np.isnan(numbers))), table)}; {TO_SKIP}")
+    # All rows count for the offset: which of them are test rows is drawn later, by these very targets. Neither
+    # the squared error nor R2 depends on an offset.
+    # All rows count for the offset: which of them are test rows is drawn later, by these very targets.
+    # Neither the squared error nor R2 depends on an offset.
     column, _ = _in_single(options, name, numbers, np.zeros(len(numbers), bool))
     if (column == column[:1]).all():
         raise DataError(f"{options.source}: column {name} has one number; name a column with more")
@@ -194,7 +209,7 @@ def read_targets(table: Table, options: Options, name: str) -> NDArray[np.float3
 
 
 def _levels(table: Table, options: Options, name: str, written: Sequence[str], is_test_R: Bools) -> list[str]:
-    """Return the different texts of a column that rows of the pool have, composed, in order."""
+    """List the different texts of a column that rows of the pool have, composed, in order."""
     if not options.fills and "" in written:
         error = missing(options, name, written.index(""), table)
         raise DataError(f"{error}; #{FILL}={MEAN} takes it for none of the column's texts")
@@ -222,14 +237,32 @@ def _check_strays(options: Options, name: str, levels: Sequence[str], texts: Seq
 def require_texts(
     table: Table, options: Options, name: str | None, values: Sequence[str], instead: str = ""
 ) -> None:
-    """Check that a column of texts has no gap; `instead` says what else can be done."""
+    """Check that a column of texts has no gap.
+
+    Args:
+        table: the table, for the word that stands for a gap.
+        options: the user's options.
+        name: the column; None if no column has the role.
+        values: its texts, empty where one is missing.
+        instead: what else the user can do. Default: nothing.
+
+    Raises:
+        DataError: a value is missing.
+    """
     if "" in values:
         error = missing(options, name, values.index(""), table)
         raise DataError(f"{error}; {instead}") if instead else error
 
 
 def missing(options: Options, name: str | None, row: int, table: Table | None = None) -> DataError:
-    """Return the error for a gap in a row, from 0; with the word for it, if the table has one there."""
+    """Build the error for a missing value; it quotes the word that stands for it, if the table has one there.
+
+    Args:
+        options: the user's options, which number the rows as the file does.
+        name: the column; None if it is not known.
+        row: the row, from 0, among those that are left.
+        table: the table. Default: no word is quoted.
+    """
     word = table.columns[name].written(row) if table is not None and name is not None else ""
     number, split = options.number_row(row), ""
     for part, count in options.parts:
@@ -248,7 +281,20 @@ def missing(options: Options, name: str | None, row: int, table: Table | None = 
 
 
 def check_levels(options: Options, name: str, levels: Sequence[str], num_rows: int, instead: str) -> None:
-    """Check that a column of texts has no numbers with commas, and few different texts."""
+    """Check that a column of texts has no numbers with commas or units, and few different texts.
+
+    Args:
+        options: the user's options.
+        name: the column.
+        levels: its different texts.
+        num_rows: number of rows.
+        instead: what the user can do where there are too many.
+
+    Raises:
+        DataError: otherwise, with a guess of what the column is.
+    """
+    # The most telling guess comes first: commas are wrong in any number of levels, all else only in a long
+    # list.
     others = [level for level in levels if not NUMBER.fullmatch(level)]
     number = f"has {len(levels)} different values in {num_rows} rows"
     if commas := [level for level in others if NUMBER.fullmatch(level.replace(",", "."))]:

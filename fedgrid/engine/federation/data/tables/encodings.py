@@ -51,11 +51,17 @@ from fedgrid.engine.federation.errors import ConfigError, DataError
 from fedgrid.engine.federation.inputs import DTYPES, Inputs, pixels
 
 FILL, UNKNOWN = 0, 1
-"""Tokens that are no character."""
+"""Tokens that stand for no character: the filling, and one that no text of the pool has."""
 
 
 def encode(table: Table, options: Options, left: Sequence[str], is_test_R: Bools) -> Rows | None:
-    """Return the examples that one of the columns that are left has; None if all have numbers or texts.
+    """Encode the single column to learn from; None if all columns have numbers or texts, a value each.
+
+    Args:
+        table: the table.
+        options: the user's options.
+        left: names of the columns that have no role and are not dropped.
+        is_test_R: marks the rows of the server's test set.
 
     Raises:
         ConfigError: several can be meant, or none.
@@ -91,6 +97,7 @@ def encode(table: Table, options: Options, left: Sequence[str], is_test_R: Bools
 
 
 def _column(table: Table, options: Options, left: Sequence[str]) -> str | None:
+    """Choose the column to learn from: images before lists before texts; None if all are plain values."""
     source = options.source
     kinds = {name: table.columns[name].kind for name in left}
     for kind in (IMAGES, LISTS, *([TEXTS] if options.tokens else [])):
@@ -116,7 +123,10 @@ def _images(
     size: Size | None,
     num_rows: int,
 ) -> Rows:
+    """Encode a column of images; the first one decides on size and kind."""
+
     def one(row: int) -> tuple[str, Images]:
+        """Decode the image of a row, with what messages call it."""
         content = image(row)
         if content is None:
             raise missing(options, name, row)
@@ -126,6 +136,7 @@ def _images(
         return called, decoded(called, BytesIO(content) if isinstance(content, bytes) else content, size)
 
     def read(rows_N: Positions) -> Images:
+        """Read the images of some rows."""
         return stacked(first, map(one, rows_N.tolist()), len(rows_N))
 
     _, first = one(0)
@@ -134,6 +145,7 @@ def _images(
 
 
 def _lists(options: Options, name: str, lists: Lists, is_test_R: Bools) -> Rows:
+    """Encode a column of lists: tokens if they are whole numbers, else numbers of one shape."""
     lengths_R, values = lists.lengths[0], lists.values
     if not lengths_R.all():
         raise missing(options, name, int(np.argmin(lengths_R)))
@@ -166,6 +178,7 @@ def _lists(options: Options, name: str, lists: Lists, is_test_R: Bools) -> Rows:
 
 
 def _given_tokens(options: Options, name: str, lists: Lists) -> Rows:
+    """Encode lists of whole numbers as tokens."""
     check_tokens(f"{options.source}: column {name}", lists.values)
     lengths_R, tokens = lists.lengths[0], lists.values.astype(np.int64)
     length = options.length or int(lengths_R.max())
@@ -175,10 +188,13 @@ def _given_tokens(options: Options, name: str, lists: Lists) -> Rows:
             f"tokens; name the token that fills them up to {length}, #{PAD}=0, or a shorter {LENGTH}",
             ("dataset",),
         )
+    # All lists lie in one array, one after the other; a Python list of arrays would take several times the
+    # memory.
     stops_R = np.cumsum(lengths_R)
     vocabulary = max(int(tokens.max()), options.pad or 0) + 1
 
     def of_row(row: int) -> NDArray[np.int64]:
+        """Get the tokens of a row."""
         return tokens[stops_R[row] - lengths_R[row] : stops_R[row]]
 
     inputs = Inputs("tokens", (length,), vocabulary, options.pad)
@@ -186,6 +202,7 @@ def _given_tokens(options: Options, name: str, lists: Lists) -> Rows:
 
 
 def _texts(options: Options, name: str, texts: Sequence[str], is_test_R: Bools) -> Rows:
+    """Encode texts as tokens, by bytes or by characters."""
     if "" in texts:
         raise missing(options, name, texts.index(""))
     if options.tokens == BYTES:
@@ -196,6 +213,8 @@ def _texts(options: Options, name: str, texts: Sequence[str], is_test_R: Bools) 
             return np.frombuffer(encoded[row], np.uint8).astype(np.int64) + 1
     else:
         of_pool = (text for text, is_test in zip(texts, is_test_R, strict=True) if not is_test)
+        # Characters of the pool alone, sorted: tokens depend neither on the order of rows nor on the test
+        # set.
         token_of = {character: token for token, character in enumerate(sorted(set().union(*of_pool)), 2)}
         lengths_R, vocabulary = np.array([len(text) for text in texts]), len(token_of) + 2
 
@@ -212,10 +231,12 @@ def _tokens(
     lengths_R: NDArray[np.int64],
     of_row: Callable[[int], NDArray[np.int64]],
 ) -> Rows:
+    """Cut and pad the tokens of each row to one length."""
     [length] = inputs.shape
     check_memory(options.source, len(lengths_R) * length * DTYPES["tokens"].itemsize)
 
     def read(rows_N: Positions) -> Images:
+        """Read the tokens of some rows, shape (N, length)."""
         every = np.full((len(rows_N), length), inputs.padding or 0, np.int64)
         for position, row in enumerate(rows_N.tolist()):
             tokens = of_row(row)[-length:]

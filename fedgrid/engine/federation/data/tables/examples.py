@@ -49,10 +49,11 @@ from fedgrid.engine.federation.errors import ConfigError, DataError, abbreviate
 from fedgrid.engine.federation.inputs import DTYPES
 
 YES, NO = ("true", "1", "yes"), ("false", "0", "no", "")
+"""Marks of the column `test`, in small letters."""
 
 
 def open_table(table: Table, options: Options) -> DataSource:
-    """Return what is known of a table, and what reads its examples: the pool and the server's test set.
+    """Find the facts of a table, and build the function that reads its pool and test set.
 
     Raises:
         ConfigError: a column that the options name is not there.
@@ -66,11 +67,13 @@ def open_table(table: Table, options: Options) -> DataSource:
                 f"column, #{role}=COLUMN",
                 ("dataset",),
             )
+    # 1. Leave rows out, before anything is counted or drawn.
     left_out: list[str] = []
     if options.skips or options.min_rows:
         is_out_R, left_out = find_left_out(table, options, roles, _marks(table, options, roles))
         table = table.take(~is_out_R)
         options = replace(options, numbers_R=1 + np.flatnonzero(~is_out_R))
+    # 2. Read classes, subjects and the server's test rows.
     texts = {role: table.columns[name].texts() for role, name in roles.items()}
     for role in (LABEL, GROUP, SUBJECT):
         instead = TO_SKIP if role == LABEL else ""
@@ -81,6 +84,7 @@ def open_table(table: Table, options: Options) -> DataSource:
         subjects = composed(sorted(set(texts[SUBJECT])))
         subject_R = number_names(texts[SUBJECT], list(dict.fromkeys(subjects)))
     is_test_R, notes = _tests(table, options, roles, texts, label_R, subject_R)
+    # 3. Encode the columns that have no role; the offsets and texts of the pool decide.
     rows = _rows(table, options, roles.values(), is_test_R)
     held, tested = np.flatnonzero(~is_test_R), np.flatnonzero(is_test_R)
     pool, test = (
@@ -93,6 +97,7 @@ def open_table(table: Table, options: Options) -> DataSource:
         )
         for part in (held, tested)
     )
+    # 4. Number groups and clients, which only rows of the pool can name.
     groups = [texts[GROUP][row] for row in held] if GROUP in roles else None
     if groups is not None:
         pool, test = _add_groups((pool, test), groups, [texts[GROUP][row] for row in tested])
@@ -121,7 +126,7 @@ def open_table(table: Table, options: Options) -> DataSource:
 
 
 def _add_groups(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> Pair:
-    """Return examples with groups; those of the test set only where the pool has all of them."""
+    """Add groups to the examples; to those of the test set only where the pool has all of them."""
     names = sort_names(set(of_pool))
     pool, test = pair
     pool = replace(pool, groups=number_names(of_pool, names), group_names=tuple(names))
@@ -133,7 +138,7 @@ def _add_groups(pair: Pair, of_pool: Sequence[str], of_test: Sequence[str]) -> P
 def _labels(
     table: Table, options: Options, roles: Mapping[str, str], texts: Mapping[str, Sequence[str]]
 ) -> tuple[Labels, tuple[str, ...]]:
-    """Return the labels of all rows and the names of the classes; of numbers to predict, the column's."""
+    """Number the classes of all rows, and name them; or read the numbers to predict."""
     if not next(iter(texts.values())):
         raise DataError(f"{options.source} has no row, only columns; add some")
     if TARGET in roles:
@@ -143,6 +148,7 @@ def _labels(
 
 
 def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Bools) -> Rows:
+    """Encode the columns that are left, without those that only number the rows."""
     left = [name for name in table.columns if name not in (*roles, *options.dropped)]
     index = [name for name in left if name in table.index or INDEX.fullmatch(name)]
     left = [options.input] if options.input else [name for name in left if name not in index]
@@ -158,6 +164,7 @@ def _rows(table: Table, options: Options, roles: Collection[str], is_test_R: Boo
 
 
 def _class_names(table: Table, options: Options, name: str, labels: Sequence[str]) -> tuple[str, ...]:
+    """Find the names of the classes, in the order of their numbers: as the format lists them, or sorted."""
     if classes := table.columns[name].classes:
         return tuple(composed(classes))
     names = sort_names(set(labels))
@@ -178,7 +185,19 @@ def _tests(
     label_R: Labels,
     subject_R: Subjects | None,
 ) -> tuple[Bools, list[str]]:
-    """Return which rows are the server's test set, and how that came."""
+    """Choose the rows of the server's test set, by marks or by a draw, and note how.
+
+    Args:
+        table: the table.
+        options: the user's options.
+        roles: role -> column.
+        texts: role -> texts of all rows.
+        label_R: the labels, as numbers.
+        subject_R: the subject of each row; None: no column has subjects.
+
+    Raises:
+        DataError: a subject has rows on both sides.
+    """
     source, is_test_R = options.source, _marks(table, options, roles)
     if is_test_R is None:
         is_test_R = draw_tests(source, label_R, options.share or FIFTH, subject_R)
@@ -199,7 +218,7 @@ def _tests(
 
 
 def _marks(table: Table, options: Options, roles: Mapping[str, str]) -> Bools | None:
-    """Return which rows are marked as the server's test set; None: nothing says it."""
+    """Read the marks of the server's test set; None if neither the format nor a column has any."""
     if table.is_test_R is not None or TEST not in roles:
         return table.is_test_R
     name, marks = roles[TEST], table.columns[roles[TEST]].texts()
@@ -222,7 +241,7 @@ def _marks(table: Table, options: Options, roles: Mapping[str, str]) -> Bools | 
 def _absent(
     source: str, name: str, class_names: Sequence[str], pool: ImageSet, test: ImageSet
 ) -> Iterator[str]:
-    """Yield a note on classes that are not everywhere."""
+    """Yield a note on each list of classes that a part lacks, or that a single client has."""
     for part, called in ((pool, "training"), (test, "test")):
         missing = sorted(set(range(len(class_names))) - set(part.labels.tolist()))
         if missing:
@@ -240,9 +259,16 @@ def _absent(
 def find_left_out(
     table: Table, options: Options, roles: Mapping[str, str], is_test_R: Bools | None
 ) -> tuple[Bools, list[str]]:
-    """Return which rows are left out, and in one line each how many that are, and why.
+    """Find the rows that options leave out, and note how many they are, and why.
 
-    `roles` is role -> column, `is_test_R` are the rows that are marked for the server's test set.
+    Args:
+        table: the table.
+        options: the user's options.
+        roles: role -> column.
+        is_test_R: marks the rows of the server's test set; None: a share is drawn later.
+
+    Returns:
+        Shape (R,), True for a row that is left out; and the notes.
 
     Raises:
         ConfigError: clients with few rows cannot be left out, as no column has clients.
@@ -257,6 +283,7 @@ def find_left_out(
     is_out_R, notes = np.zeros(len(is_held_R), bool), []
     if options.skips:
         counts = {}
+        # Each row counts under the first reason alone, so that the numbers in the note add up.
         for role, of_role in texts.items():
             is_missing_R = (of_role == "") & ~is_out_R & (is_held_R | (role != CLIENT))
             counts[roles[role]] = np.count_nonzero(is_missing_R)
@@ -286,7 +313,7 @@ def find_left_out(
 
 
 def _find_small(options: Options, client_R: NDArray[np.str_], is_held_R: Bools) -> tuple[Bools, list[str]]:
-    """Return which rows are of clients that have fewer than `min_rows`, and a note, if there are any."""
+    """Find the rows of clients that have fewer than `min_rows`, and write a note, if there are any."""
     is_held_R = is_held_R & (client_R != "")
     names_U, sizes_U = np.unique(client_R[is_held_R], return_counts=True)
     is_small_U = sizes_U < options.min_rows

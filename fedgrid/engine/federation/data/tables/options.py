@@ -1,6 +1,6 @@
-"""What a user says behind the path of a table, or the name of a data set whose format says what columns have.
+"""Options behind the path of a table, or behind the name of a data set whose format describes its columns.
 
-`#label=character,client=writer_id,64`: roles of columns, how they are read, which rows are left out; of what
+`#label=character,client=writer_id,64`: roles of columns, how they are read, which rows are left out; for what
 the package `datasets` saves also splits, the column to learn from, and how texts become tokens.
 """
 
@@ -27,33 +27,35 @@ from fedgrid.engine.federation.data.names import (
 from fedgrid.engine.federation.errors import ConfigError, abbreviate
 
 LABEL, CLIENT, GROUP, SUBJECT, TEST = ROLES = ("label", "client", "group", "subject", "test")
-"""What a column can be besides a number to learn from: it has this name, or is given as one."""
+"""Roles of columns that are no numbers to learn from: a column has a role by its name, or by an option."""
 TRAIN = "train"
 FILL, MEAN = "fill", "mean"
 SKIP, MISSING, MIN_ROWS = "skip", "missing", "min_rows"
 TO_SKIP = f"#{SKIP}={MISSING} leaves such rows out"
+"""Advice for rows without a label or a client."""
 INPUT, TOKENS, LENGTH, PAD = "input", "tokens", "length", "pad"
 CHARS, BYTES = TOKENISERS = ("chars", "bytes")
+"""Ways to turn texts into tokens."""
 OF_SAVED = (
     *(f"{TRAIN}=SPLIT", f"{TEST}=SPLIT", f"{INPUT}=COLUMN", f"{TOKENS}={'|'.join(TOKENISERS)}"),
     *(f"{LENGTH}=TOKENS", f"{PAD}=TOKEN"),
 )
-"""Options that csv and Parquet have not."""
+"""Options of data that the package `datasets` has saved; csv and Parquet have none of them."""
 SHARE = re.compile(r"[\d.]+")
 LISTED = 20
-"""Columns in a message."""
+"""Most columns that a message lists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user says of a table."""
+    """Options that a user gives with a table."""
 
     source: str
     """What messages call the table: its path, or its name on the hub."""
     columns: tuple[Option, ...] = ()
-    """Role and name of the columns that are named."""
+    """(role, name) of the columns that options name."""
     share: float | None = None
-    """Of the server's test set."""
+    """Share of the rows that is drawn as the server's test set; None: the default share, or marked rows."""
     fills: bool = False
     """Whether missing numbers are filled with the mean of their column."""
     dropped: frozenset[str] = frozenset()
@@ -63,29 +65,35 @@ class Options:
     min_rows: int = 0
     """Clients with fewer rows are left out."""
     is_saved: bool = False
-    """Whether the package `datasets` has saved it; what follows is said of such tables alone."""
+    """Whether the package `datasets` has saved it; the options below belong to such tables alone."""
     size: Size | None = None
-    """To which images are scaled."""
+    """Width and height that images are scaled to; None: their own."""
     input: str = ""
-    """The one column to learn from, if it is named."""
+    """The one column to learn from; empty: it follows from the columns' kinds."""
     tokens: str = ""
-    """How texts become tokens, one of `TOKENISERS`; empty: it is not said."""
+    """How texts become tokens, one of `TOKENISERS`; empty: not given."""
     length: int | None = None
-    """Tokens of a text; None: as the longest one."""
+    """Number of tokens of a text; None: that of the longest text."""
     pad: int | None = None
     """The token that fills lists of tokens."""
     train: str = ""
-    """Splits of the pool, with + between them; empty: `train`, or the only one."""
+    """Splits of the pool, joined by +; empty: `train`, or the only one."""
     test: str = ""
-    """The server's split; empty: `test`, if there is one."""
+    """Split of the server's test set; empty: `test`, if there is one."""
     parts: tuple[tuple[str, int], ...] = ()
-    """Names of the splits that the rows come from, in order, with their numbers of rows."""
+    """(name, number of rows) of the splits that the rows come from, in order."""
     numbers_R: NDArray[np.int64] | None = field(default=None, compare=False)
     """Number of each row in the file, from 1; None: no row is left out."""
 
     @classmethod
     def parse(cls, source: str, mark: str, *, is_saved: bool = False, is_on_hub: bool = False) -> "Options":
-        """Return what a mark says, as `names.place_and_mark` returns it; a folder has no configurations.
+        """Parse a mark, as `names.place_and_mark` returns it.
+
+        Args:
+            source: what messages call the table.
+            mark: the options, as `#client=site,label=y`; empty: none.
+            is_saved: whether the package `datasets` has saved it. Default: False, a csv or Parquet file.
+            is_on_hub: whether it comes from the hub, where a configuration can be named. Default: False.
 
         Raises:
             ConfigError: a key or a value is not allowed.
@@ -132,16 +140,17 @@ class Options:
         )
 
     def number_row(self, row: int) -> int:
-        """Return the number in the file, from 1, of a row that is left, from 0."""
+        """Convert the index of a row among those that are left to its number in the file, from 1."""
         return row + 1 if self.numbers_R is None else int(self.numbers_R[row])
 
     def splits(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the splits of the pool, and those of the server's test set; none: a share is drawn.
+        """Choose the splits of the pool and those of the server's test set; if none, a share is drawn.
 
-        `names` are those that there are.
+        Args:
+            names: the splits of the data set.
 
         Raises:
-            ConfigError: one that is asked for is not there, or on both sides.
+            ConfigError: a split that is named is not there, or on both sides.
         """
         default = TRAIN if TRAIN in names or len(names) > 1 else names[0]
         held, tested = (self.train or default).split("+"), [self.test] if self.test else []
@@ -164,7 +173,7 @@ class Options:
 
 
 def _check_value(source: str, key: str, value: str) -> str | int:
-    """Return the value of an option that only saved data sets have.
+    """Parse the value of an option that only saved data sets have.
 
     Raises:
         ConfigError: it is not allowed.
@@ -182,10 +191,10 @@ def _check_value(source: str, key: str, value: str) -> str | int:
 
 
 def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
-    """Return role -> column, of a table with these columns.
+    """Find the column of each role, as role -> column, in a table with these columns.
 
     Raises:
-        ConfigError: one that the options name, or the classes, is not there.
+        ConfigError: a column that the options name, or that of the classes, is not there.
     """
     left = [name for name in names if name not in options.dropped]
     named = dict(options.columns)
@@ -203,6 +212,8 @@ def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
         roles.pop(LABEL, None)
         roles[TARGET] = named[TARGET]
     elif LABEL not in roles:
+        # A first row of numbers means that the file has no row of names; whole numbers may be names, as of
+        # pixels.
         if numbers := [name for name in left if NUMBER.fullmatch(name) and not name.isdecimal()]:
             raise ConfigError(
                 f"{options.source} has {abbreviate(numbers)} in its first row; write the names of the "
@@ -224,5 +235,5 @@ def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
 
 
 def listed(columns: Sequence[str]) -> str:
-    """Return the names of a table's columns for a message."""
+    """List the names of a table's columns for a message."""
     return abbreviate(columns, LISTED) or "none at all"
