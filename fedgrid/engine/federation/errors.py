@@ -1,4 +1,8 @@
-"""Errors that a user can act on: each message says what was given, what is allowed and what to do next."""
+"""Errors that a user can act on: each message says what was given, what is allowed and what to do next.
+
+One class per kind of failure decides what a caller does about it: report it (`ConfigError`, `DataError`),
+retry the run (`RunError`), give up (`FinalError`) or wait for the storage (`StorageError`).
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,17 +17,38 @@ Key: TypeAlias = tuple[str, ...]
 
 
 class FedgridError(Exception):
-    """An error that is reported in one line, without a traceback. Its message holds no secret."""
+    """An error that is reported in one line, without a traceback; its message holds no secret.
+
+    All errors that fedgrid raises for a user's mistake, for data, runs and storages are of this class, so
+    that one `except` catches them. A mistake in fedgrid itself raises another class, with its traceback.
+
+    Args:
+        message: the line that is reported; secrets in it are masked as the error is made. Default: empty.
+
+    Example:
+        >>> import fedgrid
+        >>> try:
+        ...     fedgrid.run({"dataset": "digits", "algorithm": "fedavgg", "clients": 15})
+        ... except fedgrid.FedgridError as error:
+        ...     print("did you mean 'fedavg'?" in str(error))
+        True
+    """
 
     clean: ClassVar[Callable[[str], str]] = str
-    """Takes secrets out of a message. The package sets it: numbers do not depend on how."""
+    """Masks the secrets in a message. The package sets it when it is imported; the numbers of a run do not
+    depend on it."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(FedgridError.clean(message))
 
 
 class ConfigError(FedgridError, ValueError):
-    """The user asked for something that does not exist or is not possible."""
+    """A configuration names something that does not exist, or values that cannot be combined.
+
+    Args:
+        message: the line that is reported.
+        key: path of the configuration's key, as `("training", "rounds")`. Default: no key.
+    """
 
     def __init__(self, message: str, key: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -32,19 +57,19 @@ class ConfigError(FedgridError, ValueError):
 
 
 class DataError(FedgridError):
-    """Images are missing, damaged or do not fit together."""
+    """Examples are missing, damaged, or do not fit together."""
 
 
 class RunError(FedgridError):
-    """A run stopped: the message starts with the client, the round and the cause."""
+    """A run stopped; the message starts with the client, the round and the cause. It may be retried."""
 
 
 class FinalError(RunError):
-    """A run stopped where it would stop again: it is not retried."""
+    """A run stopped and would stop at the same place again, so it is not retried."""
 
 
 class StorageError(RunError):
-    """The storage cannot be read or written at present."""
+    """The storage cannot be read or written at present; a later attempt may succeed."""
 
 
 class DeniedError(FinalError, StorageError):
@@ -52,20 +77,22 @@ class DeniedError(FinalError, StorageError):
 
 
 def is_denied(error: BaseException) -> bool:
-    """Return whether an error says that a file may not be read or written; waiting does not mend that."""
+    """Check whether an error says that a file may not be read or written; waiting does not mend that."""
     return isinstance(error, DeniedError) or getattr(error, "errno", None) in (EROFS, EACCES, EPERM)
 
 
 PLUGIN_MODULE = "fedgrid_plugin_"
-"""Beginning of the name of the module that is a plugin's file."""
+"""Prefix of the name under which a plugin's file is imported as a module."""
 
 
 def in_plugin(error: BaseException) -> str:
-    """Return where in a plugin's file an error comes from, as `plugin mine.py, line 12: `; empty if nowhere.
+    """Find the line of a plugin that an error comes from, as `plugin mine.py, line 12: `; empty if none.
 
-    It is the innermost such place: what the file calls may be ours, torch's or NumPy's.
+    It is the innermost such line: the plugin may have called fedgrid, torch or NumPy, which then raised the
+    error.
     """
     place, step = "", error.__traceback__
+    # No early exit: the last frame of a plugin is the innermost one, and frames of libraries may follow it.
     while step is not None:
         module = step.tb_frame.f_globals
         if str(module.get("__name__")).startswith(PLUGIN_MODULE):
@@ -84,13 +111,15 @@ OF_CODE = (
     TypeError,
     ValueError,
 )
+"""Built-in errors that point to a mistake in code. `OSError` and `MemoryError` are not among them: they may
+pass."""
 
 
 def is_final(error: BaseException) -> bool:
-    """Return whether a run that failed so would fail so again.
+    """Check whether a run that failed with this error would fail again.
 
-    Of a plugin's errors those of its code are, torch's about shapes among them; those of the disk, of memory,
-    of a GPU and of Ray may pass.
+    Errors of a plugin's code would, torch's about shapes among them. Errors of the disk, of memory, of a GPU
+    and of Ray may pass.
     """
     if isinstance(error, FedgridError):
         return isinstance(error, FinalError | ConfigError)
@@ -100,15 +129,20 @@ def is_final(error: BaseException) -> bool:
 
 
 def is_of_code(error: BaseException) -> bool:
-    """Return whether an error is of code that runs, torch's about shapes too, and not of what it runs on."""
+    """Check whether an error comes from a mistake in code rather than from the machine that runs it."""
+    # torch raises a bare RuntimeError for shapes that do not fit and for a GPU without memory; only the text
+    # tells them apart. Subclasses, such as OutOfMemoryError, are the machine's.
     of_torch = type(error) is RuntimeError and "CUDA" not in str(error)
     return of_torch or isinstance(error, OF_CODE)
 
 
 def plugin_of(item: type | Callable[..., object], method: str = "") -> str:
-    """Return which plugin's file a class or a function is of, as `plugin mine.py: `; empty if of none.
+    """Find the plugin that defines a class or function, as `plugin mine.py, line 3: `; empty if none.
 
-    With the line where the function begins, or this method of the class if it stands there too.
+    Args:
+        item: the class or function.
+        method: a method of the class, whose line is named if the same file defines it; otherwise no line is
+            named.
     """
     module = sys.modules.get(item.__module__)
     if module is None or not module.__name__.startswith(PLUGIN_MODULE):
@@ -132,19 +166,23 @@ ABBREVIATIONS = {
     "overlap": "split",
     "balance": "split",
 }
-"""Of keys, as papers and other tools have them, too far from ours to be found by their letters."""
+"""Keys as papers and other tools write them, too far from ours to be matched by their letters."""
 
 
 OF_PLUGINS = ("algorithm", "model", "dataset", "split")
-"""What runs name, and plugins can have."""
+"""Kinds of names in a run that a plugin can define."""
 
 
 def unknown(
     kind: str, given: str, choices: Iterable[str], also: Mapping[str, str] = MappingProxyType({})
 ) -> ConfigError:
-    """Return the error for a name that is not in a registry, with the nearest known name.
+    """Build the error for a name that is not in a registry; it suggests the nearest name.
 
-    `also` are other names of known ones, in small letters.
+    Args:
+        kind: what the name stands for, which is also the configuration's key, as `model`.
+        given: the unknown name.
+        choices: the names of the registry.
+        also: other spellings in small letters -> name of the registry. Default: none.
     """
     choices, instead = list(choices), ""
     if kind in OF_PLUGINS:
@@ -162,9 +200,15 @@ def unknown_key(
     key: Sequence[str] = (),
     inner: Mapping[str, str] = MappingProxyType({}),
 ) -> ConfigError:
-    """Return the error for a key that a section does not have; `where` is the section, empty at the top.
+    """Build the error for a key that a section does not have; it suggests the nearest key.
 
-    `inner` are keys of sections by their last part, as `rounds` -> `training.rounds`: one may be meant.
+    Args:
+        given: the unknown key.
+        where: the section, as `training`; empty at the top.
+        allowed: the keys that the section has.
+        key: path of the unknown key in the configuration. Default: not known.
+        inner: last part of a key of another section -> its whole path, as `rounds` -> `training.rounds`, for
+            a user who has left the section out. Default: none.
     """
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
@@ -178,13 +222,18 @@ def hint(
     also: Mapping[str, str] = MappingProxyType({}),
     inner: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return a question with the nearest known name, empty if none is near.
+    """Suggest the nearest name as a question, such as `did you mean 'fedavg'? `; empty if none is near.
 
-    `also` is as in `unknown`, `inner` as in `unknown_key`.
+    Args:
+        given: what the user wrote.
+        choices: the names that exist.
+        also: other spellings in small letters -> one of `choices`. Default: none.
+        inner: last part of a nested key -> its whole path. Default: none.
     """
     choices = list(choices)
     other = {name: meant for name, meant in also.items() if meant in choices}
     names = {**inner, **other, **{name: name for name in choices}}
+    # An abbreviation or another case of the letters is a certain match; letters alone are a guess.
     exact = next((word for word in (ABBREVIATIONS.get(given), given.lower()) if word in names), None)
     near = [exact] if exact else get_close_matches(given, names, n=1)
     near = near or get_close_matches(given.lower(), names, n=1)
@@ -193,7 +242,16 @@ def hint(
 
 @contextmanager
 def of_client(client: int, round_index: int | None) -> Iterator[None]:
-    """Put the client and the round in front of an error's message; the error itself becomes its cause."""
+    """Put the client and the round in front of an error's message; the error itself becomes its cause.
+
+    Args:
+        client: the client whose work runs in the `with` block, from 0.
+        round_index: the round, from 0; None while the client prepares its message before round 1.
+
+    Raises:
+        FinalError: the error would come again, see `is_final`.
+        RunError: any other error of the block.
+    """
     try:
         yield
     except Exception as error:
@@ -205,6 +263,6 @@ def of_client(client: int, round_index: int | None) -> Iterator[None]:
 
 
 def abbreviate(names: Sequence[str], number: int = 3) -> str:
-    """Return the first few names for a message, and how many more there are."""
+    """Join the first few names for a message, and count the others."""
     more = f" and {len(names) - number} more" if len(names) > number else ""
     return ", ".join(names[:number]) + more

@@ -1,4 +1,4 @@
-"""What an example is, as a model is given it: an image's pixels, numbers, or tokens of a text."""
+"""What an example is when a model receives it: an image's pixels, numbers, or tokens of a text."""
 
 from dataclasses import dataclass
 from math import prod
@@ -15,32 +15,52 @@ DTYPES: dict[Kind, np.dtype[Any]] = {
     "numbers": np.dtype(np.float32),
     "tokens": np.dtype(np.int64),
 }
-"""How examples are stored. A model is given pixels as float32 in [0, 1], all else as it is stored."""
+"""The type in which examples are stored, by kind. Models receive pixels as float32 in [0, 1], all else as
+stored."""
 CALLED: dict[Kind, str] = {"pixels": "images", "numbers": "numbers", "tokens": "tokens"}
-"""In messages."""
+"""What messages call the examples of a kind."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an example is. A batch of N examples has the shape (N, *shape)."""
+    """Kind, shape and vocabulary of the examples that a model is built for.
+
+    A batch of N examples has the shape (N, *shape). A plugin's model function receives this object and the
+    number of classes, see `ModelEntry.module`.
+
+    Args:
+        kind: `pixels`, `numbers` or `tokens`.
+        shape: shape of one example.
+        vocabulary: number of different tokens. Default: 0, for pixels and numbers.
+        padding: token that fills short texts. Default: None, no padding.
+
+    Example:
+        >>> import fedgrid
+        >>> inputs = fedgrid.Inputs("pixels", (1, 28, 28))
+        >>> print(inputs, inputs.num_bytes)
+        images of 1x28x28 pixels 784
+        >>> print(fedgrid.Inputs("tokens", (24,), vocabulary=28, padding=0))
+        texts of 24 tokens, 28 different ones
+    """
 
     kind: Kind
-    """`pixels`: float32 in [0, 1]. `numbers`: float32. `tokens`: int64, from 0 on."""
+    """`pixels`: float32 in [0, 1]. `numbers`: float32. `tokens`: int64, counted from 0."""
     shape: tuple[int, ...]
-    """Channels, height, width of an image. Of numbers (columns,), or (channels, length) of a series. Of
+    """Of an image (channels, height, width); of numbers (columns,), or (channels, length) of a series; of
     tokens (length,)."""
     vocabulary: int = 0
     """Number of different tokens; 0 for other kinds."""
     padding: int | None = None
-    """The token that fills texts up to one length, in front: a model's attention mask is where others are."""
+    """The token that fills short texts up to `shape`, in front; a model's attention mask is where tokens
+    differ from it."""
 
     @property
     def num_bytes(self) -> int:
-        """The memory of one as it is stored."""
+        """Memory of one example in bytes, in the type in which it is stored."""
         return prod(self.shape) * DTYPES[self.kind].itemsize
 
     def __str__(self) -> str:
-        """Return what the examples are, in words."""
+        """Describe the examples in words, for messages."""
         size = "x".join(map(str, self.shape))
         if self.kind == "tokens":
             return f"texts of {size} tokens, {self.vocabulary} different ones"
@@ -52,7 +72,7 @@ class Inputs:
 
 
 def random_examples(inputs: Inputs, count: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Return examples as `ImageSet.images` has them, of which nothing but size and type matters."""
+    """Draw examples whose values do not matter, with the shape and type of `ImageSet.images`."""
     size = (count, *inputs.shape)
     if inputs.kind == "numbers":
         return rng.standard_normal(size, np.float32)
@@ -60,5 +80,5 @@ def random_examples(inputs: Inputs, count: int, rng: np.random.Generator) -> NDA
 
 
 def pixels(*shape: int) -> Inputs:
-    """Return what images of these channels, height and width are."""
+    """Build the `Inputs` of images with these channels, height and width."""
     return Inputs("pixels", shape)

@@ -14,19 +14,20 @@ from fedgrid.engine.federation.seeds import seeded
 def own_code(
     item: object, method: str, rng: np.random.Generator | None, device: str = "cpu"
 ) -> Iterator[None]:
-    """Call a method of an algorithm, a rule or the like in the block of a `with`, which may be a plugin's.
+    """Run a method that may be a plugin's: its errors name its file, and its random numbers are seeded.
 
-    An algorithm counts as a plugin's if one of its settings is, as a clusterer.
+    The method is called in the block of a `with`. For a method of this package the block runs as it is. An
+    algorithm counts as a plugin's if one of its settings is, such as its clusterer.
 
     Args:
-        item: whose method it is.
-        method: its name.
+        item: the object whose method is called.
+        method: name of the method.
         rng: seeds torch's, NumPy's and Python's generators for a plugin's method, which may draw from them;
             None: they are seeded already.
-        device: where torch draws.
+        device: the torch device whose generator is seeded. Default: `cpu`.
 
     Raises:
-        FinalError: a plugin's code returned or took something else than what it should.
+        FinalError: the plugin's code returned or received something other than it should.
     """
     settings = getattr(item, "settings", None)
     parts = (
@@ -34,6 +35,8 @@ def own_code(
         if isinstance(settings, Section)
         else []
     )
+    # The function as found on the object, as well as the classes: a plugin may inherit the method from this
+    # package, or override it in a class of its own.
     called, kinds = getattr(item, method), [type(part) for part in (item, *parts)]
     if not any(map(is_own, (called, *kinds))):
         yield
@@ -52,5 +55,5 @@ def own_code(
 
 
 def is_own(item: type | Callable[..., object]) -> bool:
-    """Return whether a class or a function is not of this package, but of a plugin's file or package."""
+    """Check whether a class or a function is defined outside this package, in a plugin's file or package."""
     return str(item.__module__).partition(".")[0] != "fedgrid"

@@ -1,9 +1,9 @@
-"""Names in the records of a run that the round and their declarations share."""
+"""Names of the columns in a run's records that several modules share."""
 
 COUNTS, MEMBERS, MESSAGE = "counts", "members", "message"
-"""Columns of algorithms that fill them (`Traits.columns`): how many clients chose each model in a round;
-the clients whose models a client's cluster averages, where clusters may overlap; with `message` bytes and
-seconds of what clients say about their data."""
+"""Columns that only some algorithms fill (`Traits.columns`). `counts`: number of clients that chose each
+model in a round. `members`: the clients whose models a client's cluster averages, where clusters may
+overlap. `message`: bytes and seconds of what clients send about their data."""
 
 MESSAGE_BYTES = ("message_bytes", "encoder_bytes")
 
@@ -13,33 +13,36 @@ PARTS = ("trained", "excluded", "dropped", "not asked", "not joined", "held out"
 yet, `held out` never is, `spent` was sampled but has not enough left of its privacy budget."""
 
 SCORES = ("loss", "accuracy", "f1_union", "f1", "balanced_accuracy", "recall")
-"""`f1_union` averages over the classes that are true or predicted (as published), `f1` over those in the
-test set; `recall` has one value per class, NaN for a class that the test set lacks."""
+"""Scores of each test. `f1_union` averages over the classes that are true or predicted (as published),
+`f1` over those in the test set; `recall` has one value per class, NaN for a class that the test set
+lacks."""
 
 PROBABILITY_SCORES = ("auc", "ece")
-"""Of runs with `evaluation.probabilities`: AUC, one class against the rest, mean over the classes in the test
-set; expected calibration error."""
+"""Scores of runs with `evaluation.probabilities`: AUC, one class against the rest, mean over the classes
+in the test set; expected calibration error."""
 
 TARGET, R2 = "target", "r2"
-"""Columns of runs of data with numbers to predict, and their score beside the loss."""
+"""Columns of runs whose data have numbers to predict: the mark of such runs, and R2, their score next to the
+loss."""
 OWN_MOMENTS = ("test_mean", "test_square")
-"""Columns of the same runs: of the numbers in a client's own test set."""
+"""Columns of the same runs: mean and mean square of the numbers in a client's own test set."""
 
 SERVED_TESTS = ("personalised", "generalised")
 TESTS = ("local_own", "local_server", *SERVED_TESTS)
-"""Model and test set: the client's after local training, on its own images and on the server's; its cluster's
-after aggregation, on the same two, by the names that scores have."""
+"""Tests as model and test set: the client's model after local training, on its own images and on the
+server's; its cluster's model after aggregation, on the same two, under the names of the scores."""
 
 GLOBAL_TESTS = ("global_own", "global")
-"""The same of the one model for all, where `evaluation.global_model` asks for it."""
+"""Tests of the single model of all clients, on the same two sets, where `evaluation.global_model` is set."""
 
 GLOBAL_MODEL, PROBABILITIES = "global_model", "probabilities"
-"""Columns of the tests that these keys of `evaluation` ask for."""
+"""Columns of the tests that are made where these keys of `evaluation` are set."""
 FAULT = "fault"
-"""The column of `clients.parquet` of runs with attackers: what the client does, null of an honest one."""
+"""Column of `clients.parquet` in runs with attackers: what the client does, null for an honest one."""
 GROUP = "group"
-"""The column of `clients.parquet` of runs with split natural: what the data set calls the hidden group."""
+"""Column of `clients.parquet` in runs with split `natural` or `file`: the name that the data give the hidden
+group."""
 EPSILON, CLUSTER_EPSILON = "epsilon", "cluster_epsilon"
-"""Columns of runs with noise. `epsilon`: in the clients' records the client's own, in the rounds' the largest
-of any client. `cluster_epsilon`: of all present members of the client's cluster as one, whose data change
-together."""
+"""Columns of runs with noise. `epsilon`: in the clients' records the client's own, in the rounds' records the
+largest of any client. `cluster_epsilon`: of all present members of the client's cluster as one, whose data
+change together."""

@@ -1,6 +1,6 @@
 """Random generators: a run has one for each (root seed, purpose, client, round), and reads no global one.
 
-Own code may draw from those of the whole process: they are seeded from a generator of the run for each call.
+Plugins may draw from the global generators: these are seeded from a generator of the run for each call.
 
 A root seed is a digest of a scenario's name and the run's seed. All algorithms of a scenario and seed share
 their numbers; runs of different scenarios are independent, as tests over scenarios assume.
@@ -19,40 +19,43 @@ if TYPE_CHECKING:
 
 
 def generator(seed: int, purpose: str, *, client: int = -1, round_index: int = -1) -> np.random.Generator:
-    """Return the generator of a purpose, independent of all others and of the order of calls.
+    """Make the generator of a purpose, independent of all others and of the order of calls.
 
     Args:
         seed: the run's root seed, or the user's own if the purpose names the scenario.
-        purpose: a unique text, such as `batches`.
-        client: the client, if the purpose has one generator per client.
-        round_index: the round, from 0, if the purpose has one generator per round.
+        purpose: a unique text, such as `batches`. Changing it changes the numbers of every run.
+        client: the client, if the purpose has one generator per client. Default: -1, none.
+        round_index: the round, from 0, if the purpose has one generator per round. Default: -1, none.
     """
     return np.random.default_rng(_number(f"{seed}/{purpose}/{client}/{round_index}"))
 
 
 def root_seed(scenario: str, seed: int) -> int:
-    """Return the root seed of the runs of a scenario, in 0..2^128 - 1, for the seed that the user chose.
+    """Derive the root seed of the runs of a scenario, in 0..2^128 - 1, from the seed that the user chose.
 
-    `scenario` is its name, as in `RunConfig.scenario`: data set, number of clients and split, but no path.
+    Args:
+        scenario: its name, as in `RunConfig.scenario`: data set, number of clients and split, but no path.
+        seed: the user's seed.
     """
     return _number(f"scenario {scenario}/{seed}")
 
 
 @contextmanager
 def seeded(device: str | None, rng: np.random.Generator) -> Iterator[None]:
-    """Seed the generators of the whole process from `rng`, as `seed_all`; restore their states afterwards."""
+    """Seed the global generators from `rng` for a `with` block, and restore their states after it."""
     with restored(device):
         seed_all(device, rng)
         yield
 
 
 def seed_all(device: str | None, rng: np.random.Generator) -> None:
-    """Seed torch's generators of the CPU and of `device`, NumPy's and Python's: own code may draw from any.
+    """Seed the global generators of torch (CPU and `device`), NumPy and Python, from which a plugin may draw.
 
-    Without a device torch's are left alone, and torch is not imported.
-
-    A tenth as long as to restore them too, which is done once for many clients.
+    Args:
+        device: the torch device; None leaves torch's generators alone, and torch is not imported.
+        rng: the generator of the run that the seeds are drawn from.
     """
+    # torch, NumPy, Python: the order of the three draws is part of a run's numbers. NumPy takes 32 bits only.
     seed = int(rng.integers(2**63))
     for source in _of_torch(device):
         source.manual_seed(seed)
@@ -62,7 +65,10 @@ def seed_all(device: str | None, rng: np.random.Generator) -> None:
 
 @contextmanager
 def restored(device: str | None) -> Iterator[None]:
-    """Restore the states of the generators that `seed_all` seeds after the block."""
+    """Restore the states of the generators that `seed_all` seeds, after a `with` block.
+
+    Restoring takes ten times as long as seeding, so one block may enclose the calls of many clients.
+    """
     sources = _of_torch(device)
     before = [source.get_state() for source in sources]
     before_numpy, before_python = np.random.get_state(), random.getstate()
@@ -76,6 +82,7 @@ def restored(device: str | None) -> Iterator[None]:
 
 
 def _of_torch(device: str | None) -> list["torch.Generator"]:
+    """List torch's global generators: the CPU's and that of `device`, if a GPU; none without a device."""
     if device is None:
         return []
     import torch  # Takes a second, and most of what needs seeds does without.
@@ -89,7 +96,7 @@ def _of_torch(device: str | None) -> list["torch.Generator"]:
 
 
 def global_states() -> tuple[object, ...]:
-    """Return the states of the generators that `seeded` seeds on the CPU, to compare."""
+    """Read the states of the generators that `seeded` seeds on the CPU, to compare them."""
     import torch
 
     name, keys, *rest = np.random.get_state()
@@ -98,4 +105,7 @@ def global_states() -> tuple[object, ...]:
 
 
 def _number(text: str) -> int:
+    """Hash a text to a seed of 128 bits."""
+    # 128 bits are the size of the pool of NumPy's SeedSequence; SHA-256 makes near seeds and purposes
+    # independent.
     return int.from_bytes(sha256(text.encode()).digest()[:16], "big")

@@ -21,14 +21,22 @@ Client = Annotated[int, Field(ge=0)]
 
 
 class Faults(Section):
-    """Which clients attack, and how. One client may do several of these; then all of them hold."""
+    """Which clients attack, and how. A client that several keys name does all of it.
+
+    Args:
+        label_flip: clients that train with flipped labels. Default: none.
+        sign_flip: clients that send the negative of their update. Default: none.
+        label_noise: client -> share of its training labels that are random. Default: none.
+        scale: client -> factor of its update. Default: none.
+    """
 
     label_flip: tuple[Client, ...] = ()
     """Clients that train with label L - 1 - y instead of y. Their test images keep their labels."""
     sign_flip: tuple[Client, ...] = ()
     """Clients that send the negative of their update."""
     label_noise: dict[Client, Annotated[float, Field(gt=0, le=1)]] = {}
-    """Client -> the share of its training labels that are drawn anew, evenly from all classes."""
+    """Client -> the share of its training labels that are replaced by labels drawn evenly from all
+    classes."""
     scale: dict[Client, Annotated[float, Field(gt=0)]] = {}
     """Client -> the factor by which it multiplies its update."""
 
@@ -43,22 +51,22 @@ class Faults(Section):
 
     @property
     def clients(self) -> frozenset[int]:
-        """The attackers."""
+        """Numbers of the clients that attack in any way."""
         return frozenset((*self.label_flip, *self.label_noise, *self.sign_flip, *self.scale))
 
     def factor(self, client: int) -> float:
-        """Return what a client multiplies its update by, as the last thing before it is sent."""
+        """Compute the factor by which a client multiplies its update, as the last step before it is sent."""
         return self.scale.get(client, 1.0) * (-1 if client in self.sign_flip else 1)
 
     def name(self, client: int) -> str:
-        """Return what a client does, as in `label_flip` or `sign_flip, scale 10`; empty if it is honest."""
+        """Describe what a client does, as `label_flip` or `sign_flip, scale 10`; empty if it is honest."""
         flips = [kind for kind in ("label_flip", "sign_flip") if client in getattr(self, kind)]
         shares = {"label_noise": self.label_noise, "scale": self.scale}
         numbers = [f"{kind} {given[client]:g}" for kind, given in shares.items() if client in given]
         return ", ".join([*flips, *numbers])
 
     def problem(self, num_clients: int) -> str | None:
-        """Return in one line why a federation of this many clients cannot have these attackers, or None."""
+        """Explain in one line why a federation of this size cannot have these attackers; None if it can."""
         if missing := sorted(client for client in self.clients if client >= num_clients):
             return f"client {missing[0]} does not exist, the last one is {num_clients - 1}"
         if len(self.clients) == num_clients:
@@ -67,7 +75,14 @@ class Faults(Section):
 
 
 def add_label_noise(held: HeldImages, num_classes: int, share: float, rng: np.random.Generator) -> ImageSet:
-    """Return images of which a share, rounded up, has labels drawn evenly from all classes, shape (N,)."""
+    """Replace a share of the labels, rounded up, by labels drawn evenly from all classes.
+
+    Args:
+        held: the client's training images, N of them; they are not changed.
+        num_classes: L; a drawn label may be the true one.
+        share: share of the labels that are drawn, above 0 up to 1.
+        rng: generator of this client.
+    """
     labels = held.labels.copy()
     drawn = rng.permutation(len(labels))[: ceil(share * len(labels))]
     labels[drawn] = rng.integers(0, num_classes, len(drawn))
@@ -75,5 +90,5 @@ def add_label_noise(held: HeldImages, num_classes: int, share: float, rng: np.ra
 
 
 def flip_labels(held: HeldImages, num_classes: int) -> ImageSet:
-    """Return images with label L - 1 - y instead of each label y, int64, shape (N,)."""
+    """Replace each label y by L - 1 - y, int64, shape (N,); the images stay."""
     return ImageSet(held.images, num_classes - 1 - held.labels)

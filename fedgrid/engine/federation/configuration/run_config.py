@@ -1,4 +1,8 @@
-"""The complete configuration of a run; the hash of its canonical JSON is the run's id."""
+"""The complete configuration of a run; the hash of its canonical JSON is the run's id.
+
+Every key here enters the id, so a key that changes no number does not belong here. A key added later is left
+out of the JSON at its default (`omitted_defaults`), so that older runs keep their ids.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -31,10 +35,14 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class AlgorithmSection(Section):
-    """The section `algorithm` of a run's configuration: a name, and as further keys all settings of that one.
+    """The section `algorithm` of a run's configuration: a name and, as further keys, all settings of that
+    algorithm.
 
-    They are as JSON has them, because a stored run may be of a plugin that is not loaded;
-    `runtime.plugins.algorithm_of` makes the algorithm.
+    The settings stay as JSON, because a stored run may be of a plugin that is not loaded;
+    `runtime.plugins.algorithm_of` builds the algorithm.
+
+    Args:
+        name: a name of `fedgrid list algorithms`; every other key is a setting.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -44,7 +52,7 @@ class AlgorithmSection(Section):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by name."""
+        """The algorithm's settings by name, as JSON has them."""
         return self.model_extra or {}
 
 
@@ -58,33 +66,78 @@ class Move(Section):
 
     Source of the idea: Prigent et al., section VII, and Bettinelli et al., section VI, name it as future
     work; how data change is ours.
+
+    Args:
+        round: first round of the new group, from 2.
+        to: number of the new group, from 0.
     """
 
     round: Annotated[int, Field(ge=2, strict=True)]
-    """The first round, from 2, in which it holds images of the new group."""
+    """The first round, from 2, in which the client holds images of the new group."""
     to: Annotated[int, Field(ge=0, strict=True)]
     """The new hidden group, from 0, as in the column `true_cluster` of the records."""
 
 
 class RunConfig(Section):
-    """Everything that a run's numbers depend on, and nothing else (not where it runs, nor how fast).
+    """Everything that a run's numbers depend on, and nothing else: not where it runs, nor how fast.
 
-    It is made of all keys without a default; `fedgrid.run` takes a dict too, and adds what that leaves out.
+    It is built with all keys that have no default; `fedgrid.run` takes a dict too, and fills in what that
+    leaves out.
+
+    Args:
+        dataset: a name of `fedgrid data`, or the user's own images by their content.
+        clients: number of federated clients.
+        algorithm: name and all settings of the algorithm.
+        seed: seeds every random generator of the run; 0 or more.
+        model: a name of `fedgrid list models`.
+        training: rounds, batches, optimizer of the local training.
+        split: how images are dealt to clients. Default: `Split()`.
+        evaluation: which tests are made. Default: `Evaluation()`.
+        participation: share of the present clients sampled in each round. Default: 1.
+        dropout: probability that a sampled client sends no reply. Default: 0.
+        joins: client -> first round in which it is present. Default: all from round 1.
+        plugin_digests: digests of the plugins in use; fedgrid fills it in. Default: none.
+        uplink: steps of an update's way to the server. Default: none.
+        privacy: what an epsilon means, and the server's noise. Default: `Privacy()`.
+        weights: weight of a client in the server's means. Default: `none`, all are equal.
+        faults: clients that attack. Default: none.
+        drift: client -> its change of hidden group. Default: none.
+        held_out: share of the clients that never train. Default: 0.
+
+    Raises:
+        pydantic.ValidationError: a key is unknown, a value impossible, or keys contradict one another.
+
+    Example:
+        >>> import fedgrid
+        >>> training = {
+        ...     "rounds": 2, "batch_size": 32, "optimizer": "sgd", "learning_rate": 0.1
+        ... }
+        >>> config = fedgrid.RunConfig(
+        ...     dataset="digits", clients=15, algorithm={"name": "fedavg"}, seed=0, model="digitnet",
+        ...     training=training,
+        ... )
+        >>> config.name
+        'digits-15-nonoverlapping-balanced-fedavg-s0'
+        >>> config.with_values(participation=0.5).run_id == config.run_id
+        False
     """
 
     dataset: str
-    """One of `fedgrid data`, or the user's own images by their content (`runtime.data.own_images`)."""
+    """A name of `fedgrid data`, or the user's own images by their content (`runtime.data.own_images`)."""
     clients: PositiveInt
     """Number of federated clients."""
     algorithm: AlgorithmSection
     """`name`, one of `fedgrid list algorithms`, and all of its settings."""
     seed: Annotated[int, Field(ge=0, strict=True)]
-    """Of everything random in the run."""
+    """Seeds every random generator of the run."""
     model: str
     """One of `fedgrid list models`."""
     training: Training
+    """Rounds, batches and optimizer of the local training."""
     split: Split = Split()
+    """How images are dealt to clients."""
     evaluation: Evaluation = Evaluation()
+    """Which tests are made in each round."""
     participation: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the present clients that is sampled in each round; at least one client."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -92,18 +145,19 @@ class RunConfig(Section):
     joins: dict[Annotated[int, Field(ge=0)], PositiveInt] = {}
     """Newcomers: client -> the first round, from 1, in which it is present."""
     plugin_digests: tuple[Digest, ...] = ()
-    """Of the plugins that the algorithm, its parts, the model and the kind of split come from, sorted. Their
-    code is part of what the run's numbers depend on, so a changed plugin makes another run."""
+    """Digests of the plugins that the algorithm, its parts, the model and the kind of split come from,
+    sorted. Their code is part of what the run's numbers depend on, so a changed plugin makes another
+    run."""
 
     uplink: Uplink = ()
-    """What happens to an update between client and server, in this order, as in `[{clip: 1.0}]`."""
+    """Steps that an update passes between client and server, in this order, as in `[{clip: 1.0}]`."""
     privacy: Privacy = Privacy()
     """What an epsilon means, and the server's noise."""
 
     weights: Literal["none", "images", "batches"] = "none"
-    """Weight of a client in the server's means: `none`, all are equal, as in OCFL; the `images` it trains on,
-    as in FedAvg; the `batches` it trains on, one a local step. Of every mean of clients that a server takes,
-    and of the mean norm in SCL's test; distances have no weights."""
+    """Weight of a client in every mean of clients that a server takes, and in the mean norm of SCL's test;
+    distances have no weights. `none`: all are equal, as in OCFL. `images`: the images it trains on, as in
+    FedAvg. `batches`: the batches it trains on, one a local step."""
 
     faults: Faults = Faults()
     """Clients that attack the training, as in `{label_flip: [3], sign_flip: [7], scale: {9: 10}}`."""
@@ -130,6 +184,7 @@ class RunConfig(Section):
     @field_validator("split")
     @classmethod
     def _further_keys_are_of_a_plugin(cls, split: Split) -> Split:
+        """Refuse further keys of a built-in kind of split; only a plugin's kind has keys of its own."""
         if split.kind in BUILT_IN:
             Section.model_validate(split.model_extra)  # Which has no key.
         return split
@@ -137,6 +192,9 @@ class RunConfig(Section):
     @field_validator("joins")
     @classmethod
     def _joins_are_possible(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
+        # pydantic runs every validator even after an earlier field failed; that error is reported alone.
+        """Check that clients and rounds of `joins` exist, and that round 1 has a client."""
+        # pydantic runs every validator even after an earlier field failed; that error is reported alone.
         if not {"clients", "training"} <= set(before.data):  # They are refused already.
             return joins
         clients = before.data["clients"]
@@ -153,6 +211,7 @@ class RunConfig(Section):
     @field_validator("faults")
     @classmethod
     def _faults_are_possible(cls, faults: Faults, before: ValidationInfo) -> Faults:
+        """Check that the attackers exist, and that one client is honest."""
         if "clients" in before.data and (problem := faults.problem(before.data["clients"])):
             raise ValueError(problem)
         return faults
@@ -160,6 +219,7 @@ class RunConfig(Section):
     @field_validator("drift")
     @classmethod
     def _drift_is_possible(cls, drift: dict[int, Move], before: ValidationInfo) -> dict[int, Move]:
+        """Check the moves against the kind of split, the rounds and the joins."""
         given = before.data
         if drift and {"dataset", "clients", "split", "training", "joins"} <= set(given):
             scenario = scenario_of(given["dataset"], given["split"].kind, given["clients"])
@@ -173,6 +233,7 @@ class RunConfig(Section):
     @field_validator("held_out")
     @classmethod
     def _others_can_train(cls, share: float, before: ValidationInfo) -> float:
+        """Check that enough clients are left to train, and that no epsilon is reported."""
         given = before.data
         if share and {"clients", "joins", "uplink", "privacy", "faults", "drift"} <= set(given):
             others = never_held_out(given["joins"], given["faults"], given["drift"])
@@ -189,12 +250,12 @@ class RunConfig(Section):
 
     @property
     def scenario(self) -> str:
-        """Data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
+        """Data set, number of clients and split, as `mnist-15-overlapping-imbalanced`."""
         return f"{self.short_dataset}-{self.clients}-{self.split.kind}"
 
     @property
     def split_scenario(self) -> Scenario:
-        """The scenario as the kinds of scenarios know it."""
+        """The same scenario as the `Scenario` that kinds of splits work with."""
         return scenario_of(self.dataset, self.split.kind, self.clients)
 
     @property
@@ -204,7 +265,7 @@ class RunConfig(Section):
 
     @property
     def own_images(self) -> tuple[str, ...]:
-        """What the user's own images and file of a split are called that the run needs; empty without any."""
+        """Names of the user's own images and split file that the run needs; empty without any."""
         given = {"dataset": self.dataset, "algorithm": self.algorithm.settings, "split": self.split.path}
         return tuple(names.names_in(given))
 
@@ -234,12 +295,14 @@ class RunConfig(Section):
         return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
 
     def columns(self, traits: Traits | None) -> frozenset[str]:
-        """Return the columns of the run's records that not all records have.
+        """List the columns of the run's records that not all runs have.
 
-        They are the algorithm's own, `fault` under attack, `epsilon` with noise, `centralised` for its norms,
-        `group` where the data set, or a file, names the groups, those of what `evaluation` asks for, and
-        `target` where numbers are predicted.
-        `traits` are the algorithm's, None if it is not known here.
+        They are the algorithm's own; `fault` under attack; `epsilon` with noise; `centralised` for its norms;
+        `group` where the data set, or a file, names the groups; those of the keys of `evaluation`; `target`
+        where numbers are predicted.
+
+        Args:
+            traits: the algorithm's traits; None if the algorithm cannot be built here.
         """
         own = traits.columns if traits is not None else frozenset()
         attacked = {FAULT} if self.faults.clients else set()
@@ -251,7 +314,7 @@ class RunConfig(Section):
         return own | attacked | private | centralised | named | tested | numbers
 
     def with_values(self, **values: Any) -> Self:
-        """Return the configuration with other values of some keys, as the keys of a new one.
+        """Copy the configuration with other values of some keys, and check it like a new one.
 
         Raises:
             ConfigError: a value is impossible.
@@ -260,33 +323,33 @@ class RunConfig(Section):
         return type(self)(**{**given, **values})
 
     def with_rounds(self, rounds: int) -> Self:
-        """Return the configuration with another number of rounds; whether it is possible is not checked."""
+        """Copy the configuration with another number of rounds, without checking whether that is possible."""
         values = {key: getattr(self, key) for key in type(self).model_fields}
         training = self.training.model_copy(update={"rounds": rounds})
         # A `model_copy` would have this run's id.
         return self.model_construct(**{**values, "training": training})
 
     def adds_rounds(self, shorter: Self) -> bool:
-        """Return whether this differs from another configuration in nothing but that it has more rounds."""
+        """Check whether this configuration differs from another one in nothing but having more rounds."""
         rounds = shorter.training.rounds
         return rounds < self.training.rounds and self.with_rounds(rounds) == shorter
 
     def written(self) -> dict[str, Any]:
-        """Return the configuration and its format, as in the file `config.json`."""
+        """Convert the configuration and its format to JSON values, as in the file `config.json`."""
         return {"format": FORMAT, **self.model_dump(mode="json")}
 
     def canonical_json(self) -> str:
-        """Return the configuration as JSON with sorted keys and no spaces."""
+        """Format the configuration as JSON with sorted keys and no spaces."""
         return canonical(self.model_dump(mode="json"))
 
 
 def canonical(values: Mapping[str, Any]) -> str:
-    """Return values as JSON with sorted keys and no spaces."""
+    """Format values as JSON with sorted keys and no spaces, so that equal values have equal bytes."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def id_of(text: str) -> str:
-    """Return the id of the configuration whose `written` values are `text`, as `canonical` has them."""
+    """Compute a configuration's id from the canonical JSON of its `written` values."""
     return sha256(text.encode()).hexdigest()[:12]
 
 
@@ -295,17 +358,27 @@ SETTABLE = tuple(key for key in RunConfig.model_fields if key != PLUGINS)
 
 
 def num_held_out(share: float, clients: int) -> int:
-    """Return how many of a run's clients are held out: the share, rounded, and at least one of any share."""
+    """Count the clients that are held out: the share, rounded half up, but at least one.
+
+    A share of 0 holds out none.
+    """
+    # `round` would round half to even, so that 0.5 of 5 clients were 2 and 0.5 of 7 were 4.
     return max(1, floor(share * clients + 0.5)) if share else 0
 
 
 def never_held_out(joins: Iterable[int], faults: Faults, drift: Iterable[int]) -> frozenset[int]:
-    """Return the clients that join late, attack or change their data."""
+    """Find the clients that are never held out: those that join late, attack or change their data."""
     return frozenset((*joins, *faults.clients, *drift))
 
 
 def _problem_with_held_out(share: float, clients: int, others: int) -> str | None:
-    """Return in one line why so many clients cannot be held out, None if they can; `others` never are."""
+    """Explain in one line why this share of the clients cannot be held out; None if it can.
+
+    Args:
+        share: share of the clients that never train.
+        clients: number of all clients.
+        others: number of clients that are never held out.
+    """
     count = num_held_out(share, clients)
     if count < clients - others and clients - count >= 2:
         return None
@@ -318,7 +391,7 @@ def _problem_with_held_out(share: float, clients: int, others: int) -> str | Non
 def _problem_with_drift(
     drift: Mapping[int, Move], scenario: Scenario, split: Split, rounds: int, joins: Mapping[int, int]
 ) -> str | None:
-    """Return in one line why these moves are impossible, None if they are not; needs no images."""
+    """Explain in one line why these moves are impossible; None if they are possible. Needs no images."""
     kind = kind_of(scenario.split)
     if not kind.CAN_MOVE:
         able = ", ".join(name for name, other in KINDS.items() if other.CAN_MOVE)
@@ -329,6 +402,7 @@ def _problem_with_drift(
             return f"client {client} does not exist, the last one is {scenario.num_clients - 1}"
         if move.to >= split.num_clusters:
             return f"client {client} moves to group {move.to}, but the last one is {split.num_clusters - 1}"
+        # A move must change the truth; else the run would be another one with the same numbers.
         if move.to == groups_K[client]:
             return f"client {client} is in group {move.to} from the start; choose another one"
         if move.round > rounds:
