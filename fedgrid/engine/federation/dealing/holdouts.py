@@ -1,15 +1,15 @@
-"""Images that nobody trains on: those that clients are scored on, the server's test set, reference images.
+"""Examples that nobody trains on: those that clients are scored on, the server's test set, reference images.
 
 Either each client has a cut of its own (`cut_each`), or one cut of the pool holds for all clients
-(`cut_for_all`): a seeded share of each class is for scores, wherever those images are. If the data say whom
-each example is about, subjects stay whole (`cut_by_subject`). With
-`split.tested_on='official'` there is no cut for tests: clients train on all their images.
+(`cut_for_all`): a seeded share of each class is for scores, wherever those images are. If the data name the
+subject of each example, subjects stay whole (`cut_by_subject`). With `split.tested_on='official'` there is no
+cut for tests: clients train on all their images.
 
 Where hidden groups change images or labels (rotated, rolled, flipped, ...), an equal, seeded share of the
 server's images is as each group would have it; with a continuum, as each client would. With flipped or
 swapped labels no single model can be right on all.
 
-Shapes: K clients, L classes, N images.
+Shapes: K clients, L classes, N images, S subjects.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,21 @@ from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
 UNDECIDED, TRAINED, SCORED = range(3)
-"""What a subject is for."""
+"""Side of the cut that a subject is on."""
 
 
 def cut_each(dealt: Partition, rngs_K: Rngs, split: Split, seed: int, scenario: str) -> Partition:
-    """Cut each client's images: unless its test set is known, it is `test_share` of them, rounded up.
+    """Cut each client's images: unless its test set is given, it is `test_share` of them, rounded up.
 
     With `scored_on='validation'` the test set stays unused and the training images are cut again, by the same
     share; the client is scored on the second part.
+
+    Args:
+        dealt: the images of each client.
+        rngs_K: a generator for each client, which the deal has already drawn from.
+        split: settings.
+        seed: the run's seed.
+        scenario: the scenario's `seed_text`.
     """
     if dealt.is_cut:
         cut_once = dealt
@@ -45,6 +52,7 @@ def cut_each(dealt: Partition, rngs_K: Rngs, split: Split, seed: int, scenario: 
         cut_once = _cut_by_client(dealt, rngs_K, split)
     if split.scored_on == "test":
         return cut_once
+    # Own generators: searches score on validation images without moving the test images of the final run.
     again_K = [
         generator(seed, f"validation of {scenario}", client=client) for client in range(dealt.num_clients)
     ]
@@ -58,6 +66,13 @@ def cut_for_all(
 
     With `scored_on='validation'` the test images stay unused, and `test_share` of the rest of each class is
     for the scores of all clients.
+
+    Args:
+        dealt: the images of each client.
+        positions_L: the images of each class in the pool.
+        split: settings.
+        seed: the run's seed.
+        scenario: the scenario's `seed_text`.
     """
     if split.tested_on == "official":
         cut_once, left_L = _leave_uncut(dealt), positions_L
@@ -82,9 +97,18 @@ def cut_by_subject(
 ) -> Partition:
     """Cut by subject, so that no client trains on a subject that any client is scored on.
 
-    Of each client's subjects `test_share`, rounded up but never all, are its test set; what a client before
-    it has made of a subject that both hold stays. `before` are clients that stay as they are.
-    `scored_on='validation'` cuts again, as in `cut_each`.
+    Of each client's subjects `test_share`, rounded up but never all, are its test set. A subject that several
+    clients hold stays on the side on which an earlier client has put it. `scored_on='validation'` cuts again,
+    as in `cut_each`.
+
+    Args:
+        dealt: the images of each client.
+        rngs_K: a generator for each client.
+        subjects_N: the subject of each example of the pool.
+        split: settings.
+        seed: the run's seed.
+        scenario: the scenario's `seed_text`.
+        before: clients that are cut already and stay as they are. Default: none.
 
     Raises:
         ConfigError: a client has no subject to train on, or none to be scored on.
@@ -97,6 +121,7 @@ def cut_by_subject(
         return _leave_uncut(dealt)
     if split.scored_on == "validation":
         if split.tested_on == "own":
+            # The first cut sets the test images aside; its sides say nothing about the second one.
             open_S = np.full(len(side_S), UNDECIDED)
             dealt = _cut_by_side(dealt, rngs_K, subjects_N, split.test_share, open_S)
         rngs_K = [
@@ -112,11 +137,12 @@ def _cut_by_side(
     test_share: float,
     side_S: NDArray[np.int64],
 ) -> Partition:
-    """Cut each client's images by the sides of their subjects, and decide on which sides the others are."""
+    """Cut each client's images by the sides of their subjects, and choose sides for the undecided ones."""
     cuts = []
     for client, (held, rng) in enumerate(zip(dealt.train_K, rngs_K, strict=True)):
         subjects = np.unique(subjects_N[held])
         num_scored = min(round_share(len(subjects), test_share), len(subjects) - 1)
+        # Subjects that earlier clients have put on the scored side count towards this client's share.
         num_scored -= int(np.count_nonzero(side_S[subjects] == SCORED))
         left = rng.permutation(subjects[side_S[subjects] == UNDECIDED])
         side_S[left] = TRAINED
@@ -155,29 +181,32 @@ def common_test(
 
 
 def round_share(count: int, share: float) -> int:
-    """Return `share` of `count`, rounded up; computed in decimals, so that 0.1 of 30 is 3 and not 4."""
+    """Round `share` of `count` up, computed in decimals, so that 0.1 of 30 is 3 and not 4."""
     return ceil(Fraction(repr(share)) * count)
 
 
 def _leave_uncut(dealt: Partition) -> Partition:
+    """Give each client all its images to train on, and none to be scored on."""
     return dealt.cut([(held, held[:0]) for held in dealt.train_K])
 
 
 def _cut_by_client(dealt: Partition, rngs_K: Rngs, split: Split) -> Partition:
+    """Cut each client's images with its own generator."""
     return dealt.cut(
         [cut(rng, held, split.test_share) for rng, held in zip(rngs_K, dealt.train_K, strict=True)]
     )
 
 
 def _cut_by_image(dealt: Partition, is_test: NDArray[np.bool_]) -> Partition:
+    """Cut each client's images by one mark for each image of the pool."""
     return dealt.cut([(held[~is_test[held]], held[is_test[held]]) for held in dealt.train_K])
 
 
 def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, ImageSet | None]:
-    """Return the server's test set and its reference images, which are in no test set; None without any.
+    """Divide the official test set into the server's test set and its reference images; None without any.
 
     Raises:
-        ConfigError: if `split` asks for more images than the data set's official test set has.
+        ConfigError: `split` sets more images than the official test set has.
     """
     rest, reference = hold_out(server, split.reference_images, seed)
     return server_subset(rest, split.server_images, seed), reference
@@ -186,7 +215,15 @@ def server_sets(server: ImageSet, split: Split, seed: int) -> tuple[ImageSet, Im
 def sets_of_groups(
     official: ImageSet, split: Split, seed: int, changes: Changes | None
 ) -> tuple[ImageSet, ImageSet | None]:
-    """Return the server's test set and its reference images: as all hidden groups, or clients, have them.
+    """Build the server's test set and reference images, with an equal share for each hidden group.
+
+    With a continuum the shares are the clients'.
+
+    Args:
+        official: the official test set.
+        split: settings.
+        seed: the run's seed.
+        changes: what groups, or clients, do to their images; None: nothing.
 
     Raises:
         ConfigError: as `server_sets`.
@@ -201,9 +238,9 @@ def sets_of_groups(
 
 
 def _mix_groups(held: ImageSet, changes: Changes, seed: int, purpose: str) -> ImageSet:
-    """Return the images, in their order, each as one of the hidden groups, or clients, would have it.
+    """Change each image as one of the hidden groups, or clients, would; the images keep their order.
 
-    These are drawn with the seed; each has as many images as any other, but for one.
+    The groups are drawn with the seed; each has as many images as any other, but for one.
     """
     group_N = generator(seed, f"groups of {purpose}").permutation(len(held)) % changes.number
     mixture = replace(held.without_groups(), images=held.images.copy(), labels=held.labels.copy())
@@ -215,10 +252,13 @@ def _mix_groups(held: ImageSet, changes: Changes, seed: int, purpose: str) -> Im
 
 
 def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[int, slice]:
-    """Return which of the server's test images each client tests served models on: parts that tile the set.
+    """Divide the server's test images among the clients, which test the served models on them.
 
     With more clients than images, a few of the clients test a `batch` each, and the others none: a pass of
     the model takes about as long for one image as for many.
+
+    Returns:
+        Client -> its part; clients without one are left out.
     """
     num_parts = num_clients if num_clients <= num_images else max(1, round(num_images / batch))
     bounds = np.linspace(0, num_images, num_parts + 1).round().astype(int)
@@ -228,10 +268,18 @@ def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[in
 
 
 def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, ImageSet | None]:
-    """Return the official test images that are left to test on, and the reference images.
+    """Hold the reference images out of the official test set.
+
+    Args:
+        server: the official test set.
+        count: number of reference images; None: none.
+        seed: the run's seed.
+
+    Returns:
+        The images that are left to test on, and the reference images.
 
     Raises:
-        ConfigError: none are left.
+        ConfigError: none are left to test on.
     """
     if count is None:
         return server, None
@@ -241,11 +289,13 @@ def hold_out(server: ImageSet, count: int | None, seed: int) -> tuple[ImageSet, 
             f"least one must be left to test on; take at most {len(server) - 1}"
         )
     order = generator(seed, "reference images").permutation(len(server))
+    # What is left stays in its order, so that a reference set of another size changes as few test batches as
+    # possible.
     return server.take(np.sort(order[count:])), server.take(order[:count])
 
 
 def server_subset(server: ImageSet, count: int | None, seed: int) -> ImageSet:
-    """Return `count` images of the server's test set, drawn with the seed; None returns the whole set.
+    """Draw `count` images of the server's test set with the seed; None takes the whole set.
 
     Raises:
         ConfigError: `count` is more than there are.

@@ -36,19 +36,21 @@ KINDS: dict[str, SplitKind] = {
     from_file.FILE: from_file.FromFile(),
     CENTRALISED: shifted.ONE_CLIENT,
 }
+"""Kinds by the name that configurations use; plugins add theirs."""
 ALSO_CALLED = {
     "overlapping": "overlapping-balanced",
     "nonoverlapping": "nonoverlapping-balanced",
     **{f"{name}-balanced": name for name in KINDS if name not in PUBLISHED_SPLITS},
 }
+"""Other names -> the name of a kind, for suggestions."""
 
 
 BUILT_IN = frozenset(KINDS)
-"""Those of the package; plugins add others."""
+"""Names of the package's kinds; plugins add others to `KINDS`."""
 
 
 def kind_of(split: str) -> SplitKind:
-    """Return a kind by its name.
+    """Find a kind by its name.
 
     Raises:
         ConfigError: no kind has that name.
@@ -59,14 +61,14 @@ def kind_of(split: str) -> SplitKind:
 
 
 def own_kinds() -> list[OwnKind]:
-    """Return those of the plugins in use."""
+    """List the kinds of the plugins in use."""
     return [kind for kind in KINDS.values() if isinstance(kind, OwnKind)]
 
 
 def idle_options(split: str) -> list[str]:
-    """Return the fields of `Split` that have no effect on a kind, but on others.
+    """List the fields of `Split` that have no effect on this kind, but on others.
 
-    None of a plugin's kind that is not loaded.
+    The list is empty for a plugin's kind that is not loaded.
     """
     if split not in KINDS:
         return []
@@ -76,12 +78,18 @@ def idle_options(split: str) -> list[str]:
 
 
 def changes_of(split: Split, num_clients: int, num_classes: int) -> Changes | None:
-    """Return what hidden groups, or clients, do to their images; None if they do nothing."""
+    """Find what hidden groups, or clients, do to their images; None if they do nothing."""
     return kind_of(split.kind).changes(split, num_clients, num_classes)
 
 
 def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     """Check that the settings of a split have an effect and fit one another; needs no images.
+
+    Args:
+        scenario: data set, kind of split and number of clients.
+        facts: what is known of the data set.
+        split: the settings.
+        seed: the run's seed, for kinds that draw before any image is read.
 
     Raises:
         ConfigError: an option of another kind, or settings that do not fit; with its key.
@@ -89,6 +97,8 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
     kind = kind_of(scenario.split)
     for option in idle_options(scenario.split):
         given = getattr(split, option)
+        # A stored configuration may name an option at its default, the general one or that of the kind:
+        # neither is a mistake.
         usual = (Split.model_fields[option].get_default(), kind.DEFAULTS.get(option))
         if option not in kind.IDLE and given not in usual:
             raise without_effect(option, given, scenario.split)
@@ -99,7 +109,7 @@ def check(scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
 
 
 def without_effect(option: str, given: object, split: str) -> ConfigError:
-    """Return why an option of other kinds is refused."""
+    """Build the error for an option that only other kinds use."""
     owners = ", ".join(name for name, other in KINDS.items() if option in other.OPTIONS)
     return ConfigError(
         f"split.{option} = {given} has no effect with split {split}, only with: {owners}; leave it out",
@@ -108,7 +118,7 @@ def without_effect(option: str, given: object, split: str) -> ConfigError:
 
 
 def _check_tested_on(split: Split) -> None:
-    """Check that no setting of the clients' own test sets is given where there are none."""
+    """Refuse settings of the clients' own test sets where clients have none."""
     if split.tested_on == "own" or split.scored_on == "validation":
         return
     for option in ("test_share", "test_leakage"):

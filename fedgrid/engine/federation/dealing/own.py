@@ -20,25 +20,58 @@ from fedgrid.engine.federation.seeds import generator
 
 
 class OwnSplit(Section, ABC):
-    """A kind of split of a plugin: frozen settings with a `name`; the others are keys of `split`."""
+    """A kind of split of a plugin: frozen settings with a `name`; the other fields are keys of `split`.
+
+    A plugin lists the class in its `SPLITS`. Its fields enter a run's id, and so does the plugin's code.
+
+    Args:
+        name: name in configurations, given as a default of the field.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> class Halves(fedgrid.OwnSplit):
+        ...     name: str = "halves"
+        ...     def deal(self, pool, num_clients, rng):
+        ...         order = rng.permutation(len(pool.labels_N))
+        ...         return [0] * num_clients, np.array_split(order, num_clients)
+        >>> images = fedgrid.ImageSet(np.zeros((6, 3), np.float32), np.array([0, 1, 0, 1, 0, 1]))
+        >>> pool = fedgrid.ImagePool.from_images(images, num_classes=2)
+        >>> groups, held = Halves().deal(pool, 2, np.random.default_rng(0))
+        >>> groups, [len(positions) for positions in held]
+        ([0, 0], [3, 3])
+    """
 
     name: str
+    """Name in configurations, as in `split: {kind: halves}`."""
 
     @abstractmethod
     def deal(
         self, pool: ImagePool, num_clients: int, rng: np.random.Generator
     ) -> tuple[Sequence[int], Sequence[Positions]]:
-        """Return each client's hidden group, from 0, and the positions of its images in the pool.
+        """Deal the images of the pool out to clients.
 
-        Each client has images, and no image has two clients. One group for all: there is nothing to find.
+        Called by fedgrid before the first round, and again wherever the run's images are needed later, as
+        when it is resumed; it must return the same for the same generator. Images that no client holds are
+        left out of the run.
+
+        Args:
+            pool: the images, as positions by class, with their groups if the data have any.
+            num_clients: K.
+            rng: generator of this scenario and seed; all randomness comes from it.
+
+        Returns:
+            Each client's hidden group, numbered from 0 without a gap (one group for all: there is nothing to
+                find), and the
+            positions of its images in the pool. Each client has images, and no image has two clients.
         """
 
 
 class OwnKind(SplitKind):
-    """What the registry of kinds has of an `OwnSplit`."""
+    """The entry of an `OwnSplit` in the registry of kinds."""
 
     def __init__(self, rule: type[OwnSplit]) -> None:
-        """Take the class that a plugin lists."""
+        """Wrap the class that a plugin lists."""
         fields = {name: field for name, field in rule.model_fields.items() if name != "name"}
         self.rule = rule
         self.fields = tuple(fields)
@@ -50,7 +83,7 @@ class OwnKind(SplitKind):
         }
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the kind's own settings among the keys of a section `split`, as JSON has them.
+        """Parse the kind's own settings among the keys of a section `split`, as JSON has them.
 
         Raises:
             pydantic.ValidationError: one of them is impossible, or no key of `split` either.
@@ -60,10 +93,12 @@ class OwnKind(SplitKind):
         return {name: values[name] for name in self.fields if name in values}
 
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Return what the plugin deals, if it can be."""
+        """Call the plugin's `deal`, and check what it returns."""
         rule = self.rule(**{name: getattr(split, name) for name in self.fields if hasattr(split, name)})
         place, num_clients = plugin_of(self.rule, "deal"), scenario.num_clients
         try:
+            # Two generators: one is the argument, the other seeds torch, NumPy and Python for code that draws
+            # from these.
             rng, own_rng = (
                 generator(seed, f"{purpose} of {scenario.seed_text}") for purpose in ("deal", "own deal")
             )
@@ -84,7 +119,14 @@ class OwnKind(SplitKind):
 def _problem_with(
     group_K: np.ndarray, held_K: Sequence[np.ndarray], num_clients: int, pool_size: int
 ) -> str | None:
-    """Return in one line why this is no dealing of a pool, None if it is one."""
+    """Explain in one line why this is no deal of the pool; None if it is one.
+
+    Args:
+        group_K: the groups that the plugin returned.
+        held_K: the positions that it returned, by client.
+        num_clients: K.
+        pool_size: N.
+    """
     if group_K.shape != (num_clients,) or len(held_K) != num_clients:
         return f"deal returned {group_K.size} groups and positions of {len(held_K)} clients"
     if group_K.dtype.kind not in "iu" or set(group_K.tolist()) != set(range(group_K.max() + 1)):

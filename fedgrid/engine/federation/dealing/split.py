@@ -36,9 +36,10 @@ from fedgrid.engine.federation.seeds import generator
 
 
 def split_pool(images: ImageSet, num_classes: int, scenario: Scenario, split: Split, seed: int) -> Partition:
-    """Return who holds which images of a pool, cut into training and test images. A pure function.
+    """Split a pool among clients, and cut each client's images into training and test images.
 
-    With `split.tested_on='official'` the test sets are empty; `add_official_tests` fills them.
+    A pure function of its arguments. With `split.tested_on='official'` the test sets are empty;
+    `add_official_tests` fills them.
 
     Args:
         images: the pool; of its images only the shape is used, and there may be none.
@@ -58,13 +59,17 @@ def split_pool(images: ImageSet, num_classes: int, scenario: Scenario, split: Sp
         num_groups=num_groups,
         assigned=images.assigned,
     )
+    # 1. Check before anything is drawn.
     kinds.check(scenario, facts, split, seed)
     pool = ImagePool.from_images(images, num_classes)
+    # 2. Deal the images. A client's generator goes on to its cut: one more draw in a deal would move all test
+    # sets.
     rngs_K = [
         generator(seed, f"split of {scenario.seed_text}", client=client)
         for client in range(scenario.num_clients)
     ]
     dealt = kinds.kind_of(split.kind).deal(scenario, pool, split, seed, rngs_K)
+    # 3. Leave each client a share of them, with generators of their own.
     if split.quantity != 1:
         purpose = f"quantity of {scenario.seed_text}"
         dealt = dealt.keep(
@@ -73,22 +78,24 @@ def split_pool(images: ImageSet, num_classes: int, scenario: Scenario, split: Sp
                 for client, held in enumerate(dealt.held_K)
             ]
         )
+    # 4. Cut what is left into training and test images.
     partition = cut(scenario, dealt, rngs_K, pool, split, seed)
     require_images(partition, split)
     return partition
 
 
 def reduce_quantity(held: Positions, split: Split, rng: np.random.Generator) -> Positions:
-    """Return what `split.quantity` leaves a client of its images, ascending: two at least, if it has two."""
+    """Choose what `split.quantity` leaves a client of its images, ascending: at least two, if it has two."""
     if split.quantity == 1:
         return held
+    # Uniform in the exponent is log-uniform between `quantity` and 1.
     share = split.quantity ** rng.random()
     count = min(len(held), max(2, round(share * len(held))))
     return np.sort(rng.choice(held, count, replace=False))
 
 
 def mean_share_kept(quantity: float) -> float:
-    """Return the mean of a share that is log-uniform between `quantity` and 1."""
+    """Compute the mean of a share that is log-uniform between `quantity` and 1."""
     return 1.0 if quantity == 1 else (1 - quantity) / -log(quantity)
 
 
@@ -101,9 +108,16 @@ def cut(
     seed: int,
     before: Partition | None = None,
 ) -> Partition:
-    """Cut the images that clients hold into training and test images, as the scenario's kind wants it.
+    """Cut the images that clients hold into training and test images, by the rule of the scenario's kind.
 
-    `before` are clients that stay as they are.
+    Args:
+        scenario: data set, kind of split and number of clients.
+        dealt: the images of each client.
+        rngs_K: a generator for each client.
+        pool: the pool that the positions are of.
+        split: settings.
+        seed: the run's seed.
+        before: clients that are cut already and stay as they are. Default: none.
     """
     are_shared = kinds.kind_of(scenario.split).IMAGES_ARE_SHARED
     if scenario.split == FILE:
@@ -117,10 +131,16 @@ def cut(
 
 
 def add_official_tests(partition: Partition, pool: ImageSet, official: ImageSet, split: str) -> Partition:
-    """Return the clients with the official test images of the labels that they train on, all of them.
+    """Give each client the official test images of the labels that it trains on, all of them.
 
     Two clients with a label in common have test images in common. With split natural a client's test images
     are those of its own group.
+
+    Args:
+        partition: the clients, with their training images.
+        pool: the images that these are positions in.
+        official: the official test set.
+        split: the kind of split.
 
     Raises:
         ConfigError: a client has no test image, or with split natural the test images have no groups.
@@ -149,14 +169,25 @@ def client_sets(
     changes: Changes | None,
     clients: Iterable[int] | None = None,
 ) -> list[tuple[HeldImages, HeldImages]]:
-    """Return the training and test images of `clients`, by default of each, as `changes` makes them for it.
+    """Build the training and test images of `clients`, as `changes` makes them for each.
 
-    Without changes they are views of `pool` and `official`: no image is copied. Clients with
-    the same change and official test images share one object: a hundred may have the whole test set each.
+    Without changes they are views of `pool` and `official`: no image is copied. Clients with the same change
+    and official test images share one object: a hundred may have the whole test set each.
+
+    Args:
+        partition: who holds what.
+        pool: the images that are split.
+        official: the official test set.
+        changes: what groups, or clients, do to their images; None: nothing.
+        clients: the clients. Default: all.
+
+    Returns:
+        (training images, test images) of each client.
     """
     pool, official = pool.without_groups(), official.without_groups()
 
     def held(images: ImageSet, positions: Positions, change: int) -> HeldImages:
+        """View the images at some positions, or copy and change them."""
         view = ImageView(images, positions)
         return view if changes is None else changes.make(view.copied(), change)
 
@@ -177,7 +208,7 @@ def client_sets(
 
 
 def require_images(partition: Partition, split: Split) -> None:
-    """Check that every client has images of both kinds, unless it is tested on official images.
+    """Check that every client has training and test images, unless it is tested on official images.
 
     Raises:
         ConfigError: one has none.
@@ -196,6 +227,7 @@ def require_images(partition: Partition, split: Split) -> None:
 
 
 def _require_both(partition: Partition, scored_on: str, helps: str) -> None:
+    """Check that no client's training or test set is empty; `helps` is the advice in the message."""
     for client, (train, test) in enumerate(zip(partition.train_K, partition.test_K, strict=True)):
         if len(train) == 0 or len(test) == 0:
             raise ConfigError(

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.partition.scenarios import Scenario
 
 LEAST_IMAGES = 10
+"""Images that each client has at least."""
 MOST_DRAWS = 1000
-"""With alpha 0.1 about one draw in five is valid for 100 clients of CIFAR-10, with 0.05 none in hundreds."""
+"""Draws before an alpha is refused. With alpha 0.1 about one draw in five is valid for 100 clients of
+CIFAR-10, with 0.05 none in hundreds."""
 
 
 def check_enough(scenario: Scenario, pool_size: int) -> None:
-    """Check that every client can have `LEAST_IMAGES`.
+    """Check that the pool is large enough for every client to have `LEAST_IMAGES`.
 
     Raises:
         ConfigError: the pool is too small.
@@ -48,17 +50,22 @@ def check_enough(scenario: Scenario, pool_size: int) -> None:
 def deal_out(
     positions_L: Sequence[Positions], num_clients: int, alpha: float | None, rng: np.random.Generator
 ) -> list[Positions]:
-    """Deal every image to one of K clients; return the positions of each client, ascending.
+    """Deal every image to one of K clients, and list each client's positions, ascending.
 
-    `positions_L` has the positions of each class, which may be empty. Without `alpha`, the concentration,
-    each class is dealt evenly, so that no two clients differ by more than one image, of a class or
-    altogether.
+    Args:
+        positions_L: positions of each class, which may be empty.
+        num_clients: K.
+        alpha: concentration; None deals each class evenly, so that no two clients differ by more than one
+            image, of a class or altogether.
+        rng: generator of the deal.
 
     Raises:
         ConfigError: no draw gave each client enough images.
     """
     shuffled_L = [rng.permutation(positions) for positions in positions_L]
     if alpha is None:
+        # One deal through all classes, not one a class: the remainders of the classes would all go to the
+        # first clients.
         in_turn = np.concatenate(shuffled_L)
         return [np.sort(in_turn[client::num_clients]) for client in range(num_clients)]
     counts_LK = counts_of_draw([len(positions) for positions in positions_L], num_clients, alpha, rng)
@@ -72,7 +79,13 @@ def deal_out(
 def counts_of_draw(
     sizes_L: Sequence[int], num_clients: int, alpha: float, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Return the number of images of each class for each client, shape (L, K), of the first valid draw.
+    """Draw the number of images of each class for each client, shape (L, K), until a draw is valid.
+
+    Args:
+        sizes_L: number of images of each class.
+        num_clients: K.
+        alpha: concentration.
+        rng: generator of the deal.
 
     Raises:
         ConfigError: none of `MOST_DRAWS` draws is valid.
@@ -91,16 +104,18 @@ def counts_of_draw(
 def _draw(
     sizes_L: Sequence[int], num_clients: int, alpha: float, rng: np.random.Generator
 ) -> NDArray[np.int64] | None:
-    """Return the counts of one draw, shape (L, K); None if all shares of a class vanish."""
+    """Draw the counts once, shape (L, K); None if all shares of a class vanish."""
     counts_LK = np.zeros((len(sizes_L), num_clients), np.int64)
     held_K = np.zeros(num_clients, np.int64)
     for size, counts_K in zip(sizes_L, counts_LK, strict=True):
         shares_K = rng.dirichlet(np.full(num_clients, alpha))
+        # The source's balance: a client that holds its even share of all images gets none of this class.
         shares_K[held_K * num_clients >= sum(sizes_L)] = 0
         total = shares_K.sum()
         if not total > 0:
             return None
         stops_K = (shares_K / total).cumsum()
+        # The sum of the shares may round to less than one, and an image would be lost.
         stops_K[-1] = 1
         counts_K[:] = np.diff((stops_K * size).astype(np.int64), prepend=0)
         held_K += counts_K

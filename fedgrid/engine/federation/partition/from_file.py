@@ -1,10 +1,11 @@
-"""File: a file says who holds what.
+"""File: a file says which client holds which examples.
 
-Each example has a client, or none; each client may have a hidden group. If the file says too which examples a
-client is tested on, that cut is taken, else it is made as for other splits. Without groups all clients count
-as one, and no score compares clusters with groups. The format, and how to write it: `docs/own-split.md`.
+Each example has a client, or none; each client may have a hidden group. If the file also says which examples
+a client is tested on, that cut is taken, else it is made as for other splits. Without groups all clients
+count as one, and no score compares clusters with groups. The format, and how to write it:
+`docs/own-split.md`.
 
-Source: whoever wrote the file; its content is part of the run's identity.
+Source: the author of the file; its content is part of the run's identity.
 
 Shapes: K clients.
 """
@@ -17,10 +18,11 @@ from fedgrid.engine.federation.partition.scenarios import Scenario
 from fedgrid.engine.federation.partition.settings import Split
 
 FILE = "file"
+"""Name of the kind in configurations."""
 
 
 class FromFile(SplitKind):
-    """A file says who holds what."""
+    """A kind in which a file says which client holds which examples."""
 
     OPTIONS = ("path",)
     IMAGES_ARE_SHARED = True
@@ -45,12 +47,19 @@ class FromFile(SplitKind):
             _check_cut(assigned, split)
 
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Return what the file says."""
+        """Take the partition that the file describes."""
         assert pool.assigned is not None, "`check` has seen it"
         return pool.assigned
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return how many examples clients hold."""
+        """Count the examples that clients hold.
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            facts: what is known of the data set, with the file's partition.
+            split: the settings.
+            seed: the run's seed; it has no effect here.
+        """
         assert facts.assigned is not None, "`check` has seen it"
         return float(sum(map(len, facts.assigned.held_K)))
 
@@ -79,6 +88,7 @@ def _check_cut(assigned: Partition, split: Split) -> None:
 
 
 def _check_examples(assigned: Partition, dataset: str, pool_size: int) -> None:
+    """Check that the file's examples are those of the pool."""
     pool = f"{dataset} has {pool_size} examples to draw from"
     if assigned.num_rows not in (None, pool_size):
         raise ConfigError(

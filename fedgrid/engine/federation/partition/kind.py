@@ -23,30 +23,51 @@ if TYPE_CHECKING:
     from fedgrid.engine.federation.partition.settings import Split
 
 Rngs = Sequence[np.random.Generator]
-"""A generator for each client."""
+"""A generator for each client, shape (K,)."""
 Transform = Callable[[ImageSet, int, int, int], ImageSet]
-"""What the clients of a hidden group do to images, from (images, group, number of groups, classes)."""
+"""What the clients of a hidden group do to images, from (images, group, number of groups, number of
+classes)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ImagePool:
-    """The images that are split among the clients, as positions."""
+    """The images that are split among the clients, as positions: what a kind of split sees of them.
+
+    Built by fedgrid and passed to `OwnSplit.deal`.
+
+    Args:
+        positions_L: positions of each class.
+        labels_N: class of each image.
+        groups_N: group of each image. Default: none.
+        group_names: names of the groups. Default: none.
+        assigned: who holds what, for split file. Default: none.
+        subjects_N: subject of each image. Default: none.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> images = fedgrid.ImageSet(np.zeros((4, 3), np.float32), np.array([1, 0, 1, 1]))
+        >>> pool = fedgrid.ImagePool.from_images(images, num_classes=2)
+        >>> [positions.tolist() for positions in pool.positions_L]
+        [[1], [0, 2, 3]]
+    """
 
     positions_L: Sequence[Positions]
-    """Of each class, ascending."""
+    """Positions of the images of each class, ascending."""
     labels_N: ClassLabels
+    """Class of each image, 0 to L-1; all 0 where numbers are predicted."""
     groups_N: Groups | None = None
-    """The group of each image, 0 to G-1, if the images have groups."""
+    """Group of each image, 0 to G-1; None: the images have no groups."""
     group_names: Sequence[str] = ()
-    """Of the groups, by their numbers."""
+    """Names of the groups, by their numbers."""
     assigned: Partition | None = None
-    """Who holds what, with split file."""
+    """Which client holds which image, for split file."""
     subjects_N: Subjects | None = None
-    """Whom each image is about, if the data set says it."""
+    """Subject of each image, such as a patient; None: the data set names none."""
 
     @classmethod
     def from_images(cls, images: ImageSet, num_classes: int) -> ImagePool:
-        """Return the pool of a data set that has `num_classes`."""
+        """Build the pool of a data set with `num_classes` classes."""
         labels_N = images.classes
         positions_L = tuple(np.flatnonzero(labels_N == label) for label in range(num_classes))
         given = images.groups, images.group_names, images.assigned, images.subjects
@@ -58,26 +79,26 @@ class Changes:
     """The different ways in which the clients of a split change their images."""
 
     number: int
-    """Of hidden groups, or of clients where each has a way of its own."""
+    """Number of hidden groups, or of clients where each changes its images in a way of its own."""
     make: Callable[[ImageSet, int], ImageSet]
-    """Return images as that group or client, from 0, has them."""
+    """Changes images as that group or client, from 0, has them."""
     by_client: bool = False
-    """Whether they are of clients."""
+    """Whether `number` counts clients, not groups."""
 
 
 class SplitKind(ABC):
-    """What is the same for most kinds; a kind has `deal`, and what differs."""
+    """A kind of split: subclasses have `deal`, and whatever differs from the defaults here."""
 
     OPTIONS: tuple[str, ...] = ()
     """Fields of `Split` that have an effect on this kind, but not on every kind."""
     IDLE: tuple[str, ...] = ()
-    """Fields of `Split` that have none, but are accepted."""
+    """Fields of `Split` that have no effect on this kind, but are accepted."""
     DEFAULTS: Mapping[str, object] = MappingProxyType({})
     """Fields of `Split` whose default differs for this kind."""
     TAKES: Collection[str] = KINDS
-    """What kinds of examples it can deal out or change (`Inputs.kind`)."""
+    """Kinds of examples that it can deal out or change (`Inputs.kind`)."""
     BY_CLASS: bool = False
-    """Whether it deals out or changes examples by their classes, which numbers to predict have not."""
+    """Whether it deals out or changes examples by their classes, which numbers to predict do not have."""
     IMAGES_ARE_SHARED: bool = False
     """Whether several clients can hold the same image, so that splits leak unless `test_leakage` is none."""
     CAN_MOVE: bool = False
@@ -88,25 +109,48 @@ class SplitKind(ABC):
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
         """Check that the settings fit one another and the data set.
 
+        Called before the run starts, by its plan and again by `split_pool`; no image has been read then.
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            facts: what is known of the data set.
+            split: the settings.
+            seed: the run's seed.
+
         Raises:
-            ConfigError: otherwise, with its key.
+            ConfigError: they do not, with its key.
         """
         return
 
     @abstractmethod
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Return each client's hidden group and images, by settings that `check` accepts.
+        """Deal out the images: each client's hidden group and positions, by settings that `check` accepts.
 
-        The cut of a client's images into training and test images continues with its generator.
+        Called by `split_pool` once for each run. The cut of a client's images into training and test images
+        continues with its generator.
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            pool: the images, as positions.
+            split: the settings.
+            seed: the run's seed, for generators that all clients share.
+            rngs_K: a generator for each client.
 
         Raises:
             ConfigError: the pool has too few images.
         """
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the expected number of images that all clients hold, with classes of equal size.
+        """Estimate how many images all clients hold together, with classes of equal size.
 
-        Unless a kind says otherwise, every image has a client.
+        Called by a run's plan, which estimates time and memory. Unless a kind says otherwise, every image has
+        a client.
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            facts: what is known of the data set.
+            split: the settings.
+            seed: the run's seed.
 
         Raises:
             ConfigError: the pool has too few images.
@@ -114,7 +158,7 @@ class SplitKind(ABC):
         return float(facts.pool_size)
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return each client's hidden group at the start, known without any image; needed if `CAN_MOVE`."""
+        """List each client's hidden group at the start, without any image; needed if `CAN_MOVE`."""
         raise NotImplementedError
 
     def draw_again(
@@ -126,14 +170,23 @@ class SplitKind(ABC):
         rng: np.random.Generator,
         group: int,
     ) -> Positions | None:
-        """Return the positions of images for a client that moves to a group, ascending.
+        """Draw the positions of images for a client that moves to a group, ascending.
 
-        None: it keeps its images, and `TRANSFORM` does to them what it does for that group.
+        Called before the first round for each client of `drift`. None: the client keeps its images, and
+        `TRANSFORM` changes them as it does for that group.
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            pool: the images, as positions.
+            split: the settings.
+            seed: the run's seed.
+            rng: generator of this move.
+            group: the new hidden group.
         """
         return None
 
     def changes(self, split: Split, num_clients: int, num_classes: int) -> Changes | None:
-        """Return what hidden groups, or clients, do to their images; None if they do nothing."""
+        """Build the changes that hidden groups, or clients, make to their images; None if they make none."""
         transform, num_groups = self.TRANSFORM, split.num_clusters
         if transform is None:
             return None

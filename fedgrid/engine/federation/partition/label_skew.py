@@ -29,7 +29,7 @@ from fedgrid.engine.federation.seeds import generator
 
 
 class LabelSkew(SplitKind):
-    """Each client owns a few of the labels, and shares their images with their other owners."""
+    """A kind in which each client owns a few labels, and shares their images with other owners."""
 
     OPTIONS = ("labels_share",)
     BY_CLASS = True
@@ -53,16 +53,24 @@ class LabelSkew(SplitKind):
                     ("clients",),
                 )
             shuffled = generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions)
+            # `array_split` needs a part even for a label without owners; `strict=False` then drops its
+            # images.
             for client, part in zip(owners, np.array_split(shuffled, max(1, len(owners))), strict=False):
                 parts_K[client].append(part)
         groups_K = [client % num_classes for client in range(scenario.num_clients)]
         return Partition(groups_K, [np.sort(np.concatenate(parts)) for parts in parts_K])
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the images of all labels that are owned, in expectation.
+        """Estimate the images of all labels that are owned.
 
         A client's L - 1 other labels are equally likely, so each of them has this client as an owner with
         probability (q - 1) / (L - 1).
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            facts: what is known of the data set.
+            split: the settings.
+            seed: the run's seed; it has no effect here.
         """
         num_classes, num_clients = facts.num_classes, scenario.num_clients
         sure = min(num_clients, num_classes)
@@ -72,7 +80,7 @@ class LabelSkew(SplitKind):
 
 
 def labels_per_client(num_classes: int, share: float) -> int:
-    """Return q, the number of labels that a client owns: `share` of L, rounded half to even.
+    """Count the labels that a client owns, q: `share` of L, rounded half to even.
 
     Raises:
         ConfigError: it is none.
@@ -88,7 +96,7 @@ def labels_per_client(num_classes: int, share: float) -> int:
 
 
 def owned_labels(num_classes: int, owned: int, rngs_K: Rngs) -> list[set[int]]:
-    """Return the labels of each client: its own, client mod L, and others drawn with its generator."""
+    """Draw the labels of each client: its own, client mod L, and others by its generator."""
     labels = np.arange(num_classes)
     return [
         {

@@ -42,18 +42,18 @@ FIRST_GROUP: dict[str, tuple[int, ...]] = {
 }
 """Classes of the first hidden group; for other data sets it is the first half of the classes."""
 YAML_WORDS = {True: ("yes", "true", "on", "y"), False: ("no", "false", "off", "n")}
-"""What YAML takes for true and false."""
+"""Words that YAML 1.1 reads as true and false; a class may have such a name."""
 
 
 class Majority(SplitKind):
-    """Most images of client k are of class k mod L."""
+    """A kind in which most images of client k are of class k mod L."""
 
     OPTIONS = ("majority", "first_group", "num_clusters", "draws")
     DEFAULTS = MappingProxyType({"num_clusters": NUM_GROUPS})
     BY_CLASS = True
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that number of groups and number of clients are possible."""
+        """Check that the number of groups and the number of clients are possible."""
         if split.num_clusters != NUM_GROUPS:
             raise ConfigError(
                 f"split.num_clusters = {split.num_clusters}: split majority has {NUM_GROUPS} hidden groups; "
@@ -86,15 +86,25 @@ class Majority(SplitKind):
         return Partition([group_L[client % num_classes] for client in range(num_clients)], held_K)
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the number of images of all clients."""
+        """Estimate the number of images of all clients.
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            facts: what is known of the data set.
+            split: the settings.
+            seed: the run's seed; it has no effect here.
+        """
         counts_L = [facts.pool_size // facts.num_classes] * facts.num_classes
         return float(scenario.num_clients * images_per_client(counts_L, scenario.num_clients, split))
 
 
 def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the hidden group, 0 or 1, of each class, shape (L,).
+    """Group the classes: the hidden group of each class, 0 or 1, shape (L,).
 
-    `first_group` are the classes of group 0; None takes those of `FIRST_GROUP`.
+    Args:
+        dataset: name of the data set, for the default.
+        num_classes: L.
+        first_group: the classes of group 0; None takes those of `FIRST_GROUP`.
 
     Raises:
         ConfigError: a group without classes, or a label that is no class.
@@ -110,10 +120,16 @@ def groups_of_classes(dataset: str, num_classes: int, first_group: Sequence[int]
 
 
 def counts(images: int, num_clients: int, num_classes: int, majority: float) -> NDArray[np.int64]:
-    """Return how many of a client's `images` are of each class, shape (K, L).
+    """Count how many of a client's images are of each class, shape (K, L).
 
-    Images that the other classes cannot share evenly go to the classes after the client's own, round the
-    ring of classes. So each class gets as many of them as any other from every L clients.
+    Images that the other classes cannot share evenly go to the classes after the client's own, round the ring
+    of classes. So each class gets as many of them as any other from every L clients.
+
+    Args:
+        images: number of images of each client.
+        num_clients: K.
+        num_classes: L.
+        majority: share of the images that are of the client's own class.
     """
     own = round(Fraction(repr(majority)) * images)
     share, over = divmod(images - own, num_classes - 1)
@@ -122,7 +138,7 @@ def counts(images: int, num_clients: int, num_classes: int, majority: float) -> 
 
 
 def images_per_client(available_L: Sequence[int], num_clients: int, split: Split) -> int:
-    """Return `split.draws`, or else the most images that each client can hold without sharing any.
+    """Count the images of each client: `split.draws`, or else the most that need no image twice.
 
     Raises:
         ConfigError: a class has too few images.
@@ -132,6 +148,8 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
         wanted_L = counts(images, num_clients, len(available_L), split.majority).sum(axis=0)
         return bool((wanted_L > available_L).any())
 
+    # More images for each client never need fewer of a class, so the first number that runs out can be
+    # searched by halves.
     most = bisect_left(range(1, sum(available_L) // num_clients + 1), True, key=runs_out)
     if most == 0:
         raise ConfigError(
@@ -148,7 +166,7 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
 
 
 def _class_meant(name: Any, names: Sequence[str]) -> Any:
-    """Return a class as its name is spelled; one without quotes, as `yes`, YAML takes for true.
+    """Resolve a class to its name; YAML reads a name without quotes, such as `yes`, as true.
 
     Raises:
         ConfigError: several classes can be meant, or none.
@@ -168,10 +186,13 @@ def _class_meant(name: Any, names: Sequence[str]) -> Any:
 
 
 def number_classes(split: dict[str, Any], dataset: str, names: Sequence[str]) -> dict[str, Any]:
-    """Return the section `split` with classes by number that are given by name: `first_group: [cat, dog]`.
+    """Replace names of classes in a section `split` by their numbers, as in `first_group: [cat, dog]`.
 
-    `names` are those of the data set's classes, in their order; empty if they have numbers only. If all are
-    called by a number, such as folders 1 to 10, numbers are these names.
+    Args:
+        split: the section, as the user wrote it.
+        dataset: what messages call the data set.
+        names: names of its classes, in their order; empty if they have numbers only. If all names are
+            numbers, such as folders 1 to 10, numbers in the section are these names.
 
     Raises:
         ConfigError: the data set has no class of that name.

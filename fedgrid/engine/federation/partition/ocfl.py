@@ -37,7 +37,7 @@ Shares = NDArray[np.float64]
 
 
 class Drawn(SplitKind):
-    """Clients draw images from the classes of their hidden group."""
+    """A kind in which clients draw images from the classes of their hidden group."""
 
     OPTIONS: tuple[str, ...] = ("num_clusters", "draws", "sizes")
     IDLE: tuple[str, ...] = ("alpha", "proportions")
@@ -61,12 +61,12 @@ class Drawn(SplitKind):
                 class_shares(scenario, [1] * facts.num_classes, split, seed)
 
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Return hidden group and images of each client."""
+        """Draw the images of each client from the classes of its hidden group."""
         group_K = self.groups(scenario, split)
         return Partition(group_K, _draw_each(scenario, pool, split, seed, rngs_K, group_K))
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return the hidden group of each client."""
+        """List the hidden group of each client."""
         return group_of_each(split.sizes or sizes_of(scenario, split.num_clusters))
 
     def draw_again(
@@ -78,14 +78,29 @@ class Drawn(SplitKind):
         rng: np.random.Generator,
         group: int,
     ) -> Positions:
-        """Draw images of a group's classes."""
+        """Draw images of the new group's classes, by the rule of the first draw.
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            pool: the images, as positions.
+            split: the settings.
+            seed: the run's seed, which class shares are drawn with.
+            rng: generator of this move.
+            group: the new hidden group.
+        """
         [held] = _draw_each(scenario, pool, split, seed, [rng], [group])
         return held
 
     def expected_images(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> float:
-        """Return the expected number of images of all clients.
+        """Estimate how many images all clients hold together.
 
         Of N images of a class, d draws that fall on it with probability p leave N (1 - (1 - p / N)^d).
+
+        Args:
+            scenario: data set, kind of split and number of clients.
+            facts: what is known of the data set.
+            split: the settings.
+            seed: the run's seed, which class shares are drawn with.
         """
         pool_size, num_classes = facts.pool_size, facts.num_classes
         of_class = pool_size / num_classes
@@ -100,7 +115,7 @@ class Drawn(SplitKind):
 
 
 class DrawnByShares(Drawn):
-    """Clients draw images from the classes of their hidden group, by class shares of the group's own."""
+    """A kind in which clients draw by class shares that their hidden group has to itself."""
 
     OPTIONS: tuple[str, ...] = (*Drawn.OPTIONS, "alpha", "proportions")
     IDLE: tuple[str, ...] = ()
@@ -109,7 +124,7 @@ class DrawnByShares(Drawn):
 def _draw_each(
     scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs: Rngs, clusters: Sequence[int]
 ) -> list[Positions]:
-    """Return the images that each generator draws for a client of the cluster beside it."""
+    """Draw images for the cluster at the same place as each generator."""
     positions_L = pool.positions_L
     counts_L = [len(positions) for positions in positions_L]
     if 0 in counts_L:
@@ -128,10 +143,13 @@ def _draw_each(
 
 
 def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed: int) -> tuple[Shares, ...]:
-    """Return each group's class shares, in the order of its class set; each sums to one.
+    """Compute each group's class shares, in the order of its class set; each sums to one.
 
-    `counts_L` are the images of each class in the pool: the shares of a balanced group are proportional to
-    them.
+    Args:
+        scenario: data set, kind of split and number of clients.
+        counts_L: images of each class in the pool; the shares of a balanced group are proportional to them.
+        split: the settings.
+        seed: the run's seed, for drawn shares.
 
     Raises:
         ConfigError: no published shares for this scenario and number of groups.
@@ -158,7 +176,7 @@ def class_shares(scenario: Scenario, counts_L: Sequence[int], split: Split, seed
 
 
 def draws_per_client(pool_size: int, num_clients: int, draws: int | None) -> int:
-    """Return the number of draws of a client: `draws` if given, else floor(pool / clients).
+    """Count the draws of a client: `draws` if given, else floor(pool / clients).
 
     Raises:
         ConfigError: more clients than images.
@@ -176,7 +194,16 @@ def draws_per_client(pool_size: int, num_clients: int, draws: int | None) -> int
 def draw(
     rng: np.random.Generator, positions_by_label: Sequence[Positions], shares: Shares, draws: int
 ) -> Positions:
-    """Draw with replacement, a class by `shares` and then one of its images; return each image once."""
+    """Draw with replacement, a class by `shares` and then one of its images; each image is held once.
+
+    Args:
+        rng: the client's generator.
+        positions_by_label: positions of each class of the group.
+        shares: probability of each of these classes.
+        draws: number of draws; fewer images result, as duplicates are dropped.
+    """
+    # The authors' rule, inferred from the class counts of their blueprints: classes by one multinomial draw,
+    # then images with replacement.
     counts = rng.multinomial(draws, shares)
     drawn = [
         rng.choice(positions, size=count)
@@ -187,6 +214,7 @@ def draw(
 
 @contextmanager
 def _about(prefix: str, *key: str) -> Iterator[None]:
+    """Put what was set in front of an error's message, and name its key."""
     try:
         yield
     except ConfigError as error:

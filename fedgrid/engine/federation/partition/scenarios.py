@@ -1,10 +1,10 @@
-"""What a scenario is: the OCFL papers' forty, and sizes, classes and class shares of their hidden groups.
+"""Scenarios: the OCFL papers' forty, and sizes, classes and class shares of their hidden groups.
 
 Sources: the authors' dataset blueprints. They hold class counts but no shares. The shares in
-`published_shares.csv` are estimates, to three decimals: u different images of N result from about
--N ln(1 - u/N) draws. A class with few images can therefore have the share 0.000. The papers print class sets
-and sizes of their groups (clusters) as lists, for three groups and 8, 9 or 10 classes; the rules here give
-the same lists, and extend them to any number of groups, classes and clients.
+`published_shares.csv` are estimates, to three decimals: u different images of N result from about -N ln(1 -
+u/N) draws. A class with few images can therefore have the share 0.000. The papers print class sets and sizes
+of their groups (clusters) as lists, for three groups and 8, 9 or 10 classes; the rules here give the same
+lists, and extend them to any number of groups, classes and clients.
 
 Shapes: K clients, C clusters, L classes.
 """
@@ -25,7 +25,7 @@ from fedgrid.engine.federation.errors import ConfigError
 
 Balance = Literal["balanced", "imbalanced"]
 IMBALANCED_WEIGHTS = (22, 47, 31)
-"""Relative sizes of imbalanced clusters, repeated if there are more than three. Gives 3/7/5 of 15 clients
+"""Relative sizes of imbalanced clusters, repeated if there are more than three. They give 3/7/5 of 15 clients
 and 7/14/9 of 30."""
 PUBLISHED_DATASETS = ("mnist", "fmnist", "cifar10", "pathmnist", "bloodmnist")
 PUBLISHED_SPLITS = (
@@ -37,14 +37,15 @@ PUBLISHED_SPLITS = (
 IMBALANCED = ("nonoverlapping-imbalanced", "overlapping-imbalanced")
 PUBLISHED_NUM_CLUSTERS = 3
 CENTRALISED = "centralised"
-"""The kind of split that has one client."""
+"""Name of the kind of split that has one client."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Which client holds which images, up to the seed."""
+    """Data set, kind of split and number of clients: which client holds which images, up to the seed."""
 
     dataset: str
+    """Name of the data set; of the user's own images only the format."""
     split: str
     """A key of `federation.dealing.kinds.KINDS`."""
     num_clients: int
@@ -56,31 +57,34 @@ class Scenario:
 
     @property
     def seed_text(self) -> str:
-        """What random numbers are drawn from, fixed for ever."""
+        """Text that random numbers are drawn for; all numbers of a split depend on it, so it never
+        changes.
+        """
         return seed_text(self.dataset, self.num_clients, self.split)
 
     @property
     def overlap(self) -> str:
-        """Of one of the OCFL papers' splits: whether its groups share classes."""
+        """`overlapping` or `nonoverlapping`: whether the groups of an OCFL split share classes."""
         return self.split.partition("-")[0]
 
     @property
     def balance(self) -> Balance:
-        """Of one of the OCFL papers' splits: whether its groups have equal sizes and natural class shares."""
+        """`balanced` or `imbalanced`: whether the groups of an OCFL split have equal sizes."""
         return "imbalanced" if self.split in IMBALANCED else "balanced"
 
 
 def seed_text(dataset: str, num_clients: int, split: str) -> str:
-    """Return what a scenario draws random numbers from: it names a balance for every split of clients."""
+    """Format the text that a scenario draws random numbers for; every split of clients has a balance."""
     dataset = seeded_as(dataset)
     if split == CENTRALISED:
         return f"{dataset}-{split}"
+    # Splits had a balance in their names once; the suffix keeps the numbers of those that have none now.
     balanced = split if split in PUBLISHED_SPLITS else f"{split}-balanced"
     return f"{dataset}-{num_clients}-{balanced}"
 
 
 def scenario_of(dataset: str, split: str, num_clients: int) -> Scenario:
-    """Return the scenario of a run; of the user's own images only the format counts."""
+    """Build the scenario of a run; of the user's own images only the format counts."""
     return Scenario(dataset.partition(":")[0], split, num_clients)
 
 
@@ -91,13 +95,13 @@ SCENARIOS: dict[str, Scenario] = {
         for dataset, num_clients, split in product(PUBLISHED_DATASETS, (15, 30), PUBLISHED_SPLITS)
     )
 }
-"""The papers' forty scenarios, in the order of their tables."""
+"""The papers' forty scenarios by name, in the order of their tables."""
 EQUAL_SIZES_AS_PUBLISHED = "bloodmnist-30-overlapping-imbalanced"
 """The one imbalanced scenario whose blueprint has clusters of equal size (10/10/10)."""
 
 
 def published_shares(scenario: Scenario) -> tuple[NDArray[np.float64], ...]:
-    """Return the class shares of each cluster of an imbalanced scenario; each sums to one.
+    """Read the class shares of each cluster of a published imbalanced scenario; each sums to one.
 
     Raises:
         ConfigError: the papers have no such scenario.
@@ -108,12 +112,13 @@ def published_shares(scenario: Scenario) -> tuple[NDArray[np.float64], ...]:
             f"split.proportions 'published' has no class shares for '{scenario.name}'; "
             f"take 'drawn' or one of: {', '.join(table)}"
         )
+    # Three decimals sum to 0.999 or 1.001, and `multinomial` needs one.
     return tuple(np.array(shares) / sum(shares) for shares in table[scenario.name])
 
 
 @cache
 def _table() -> dict[str, tuple[tuple[float, ...], ...]]:
-    """Return scenario name -> shares of cluster 1, 2, 3, in the order of the cluster's class set."""
+    """Read scenario name -> shares of cluster 1, 2, 3, in the order of the cluster's class set."""
     text = (files("fedgrid.engine.federation.partition") / "published_shares.csv").read_text(encoding="utf-8")
     table: dict[str, tuple[tuple[float, ...], ...]] = {}
     for row in csv.DictReader(text.splitlines()):
@@ -123,7 +128,7 @@ def _table() -> dict[str, tuple[tuple[float, ...], ...]]:
 
 
 def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple[int, ...], ...]:
-    """Return the classes of each cluster, ascending: C different sets.
+    """Compute the classes of each cluster, ascending: C different sets.
 
     Non-overlapping sets partition the classes. Overlapping sets are arcs on the ring of classes 0..L-1; a
     class is in 1.5 to 1.8 sets on average.
@@ -144,7 +149,7 @@ def class_sets(num_classes: int, num_clusters: int, overlap: str) -> tuple[tuple
 
 
 def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tuple[int, ...]:
-    """Return the number of clients of each cluster: C numbers, each at least one, with sum K.
+    """Compute the number of clients of each cluster: C numbers, each at least one, with sum K.
 
     Raises:
         ConfigError: more clusters than clients.
@@ -161,22 +166,22 @@ def cluster_sizes(num_clients: int, num_clusters: int, balance: Balance) -> tupl
 
 
 def sizes_of(scenario: Scenario, num_clusters: int) -> tuple[int, ...]:
-    """Return the number of clients of each group, with the one exception among the published scenarios."""
+    """Find the number of clients of each group, with the one exception among the published scenarios."""
     if scenario.name == EQUAL_SIZES_AS_PUBLISHED and num_clusters == PUBLISHED_NUM_CLUSTERS:
         return cluster_sizes(scenario.num_clients, num_clusters, "balanced")
     return cluster_sizes(scenario.num_clients, num_clusters, scenario.balance)
 
 
 def group_of_each(sizes: Sequence[int]) -> list[int]:
-    """Return the group of each client where groups have these sizes, in the order of clients, shape (K,)."""
+    """List the group of each client where groups have these sizes, in the order of clients, shape (K,)."""
     return [group for group, size in enumerate(sizes) for _ in range(size)]
 
 
 def check_sizes(sizes: Sequence[int], num_clusters: int, num_clients: int) -> None:
-    """Check that sizes typed by a user are those of all groups and all clients.
+    """Check that the user's sizes are those of all groups and all clients.
 
     Raises:
-        ConfigError: otherwise.
+        ConfigError: they are not.
     """
     if len(sizes) != num_clusters:
         raise ConfigError(
@@ -193,13 +198,13 @@ def check_sizes(sizes: Sequence[int], num_clusters: int, num_clients: int) -> No
 
 
 def _even_parts(total: int, parts: int) -> tuple[int, ...]:
-    """Return `parts` whole numbers with sum `total` that differ by at most one, larger ones first."""
+    """Divide a total into whole numbers that differ by at most one, larger ones first."""
     quotient, remainder = divmod(total, parts)
     return tuple(quotient + (part < remainder) for part in range(parts))
 
 
 def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
-    """Return runs of classes of nearly equal size; the run whose size differs is first (4/3/3, 2/3/3)."""
+    """Cut the classes into runs of nearly equal size; the run whose size differs is first (4/3/3, 2/3/3)."""
     sizes = _even_parts(num_classes, num_clusters)
     if 2 * (num_classes % num_clusters) > num_clusters:
         sizes = sizes[::-1]
@@ -208,7 +213,7 @@ def _tiles(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
-    """Return arcs on the ring of classes 0..L-1; each extends by half its step into the next one.
+    """Cut arcs out of the ring of classes 0..L-1; each extends by half its step into the next one.
 
     The arcs go once round the ring. With more than two classes per cluster they go a little further, so that
     the last and the first arc share more classes than other neighbours. As in the papers, clusters are
@@ -218,6 +223,7 @@ def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
     further = per_cluster // 2 if per_cluster > 2 else 0
     steps = _even_parts(num_classes + further, num_clusters)
     starts = (0, *accumulate(steps))
+    # An arc of all classes would be the same set as another one's; the last class stays out.
     longest = num_classes if num_clusters == 1 else num_classes - 1
     arcs = []
     for start, step in zip(starts, steps, strict=False):
@@ -227,12 +233,14 @@ def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _largest_remainder(total: int, weights: list[int]) -> tuple[int, ...]:
-    """Return whole numbers, each at least one, with sum `total` and in proportion to `weights`."""
+    """Round shares of a total to whole numbers, each at least one, by largest remainders."""
     exact = [total * weight / sum(weights) for weight in weights]
     parts = [int(value) for value in exact]
     by_remainder = sorted(range(len(parts)), key=lambda part: (parts[part] - exact[part], part))
     for part in by_remainder[: total - sum(parts)]:
         parts[part] += 1
+    # A small weight may round to no client: take one from the largest part, since an empty group cannot be
+    # found.
     while 0 in parts:
         parts[parts.index(max(parts))] -= 1
         parts[parts.index(0)] += 1

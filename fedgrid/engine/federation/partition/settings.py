@@ -12,15 +12,16 @@ ClassLabel = Annotated[int, Field(ge=0, strict=True)]
 class Split(Section):
     """How a data set is split among clients. Defaults are those of the OCFL papers, without their leakage.
 
-    Keys of a plugin's kind are further ones: `RunConfig` refuses them with others.
+    A plugin's kind of split has further keys: `RunConfig` refuses them with other kinds.
     """
 
     model_config = ConfigDict(extra="allow")
 
     kind: str = "nonoverlapping-balanced"
-    """Who holds which images: overlapping-balanced, overlapping-imbalanced, nonoverlapping-balanced,
-    nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled, flipped, swapped,
-    dimmed, noisy, two-levels, continuum, natural, file, centralised or one of a plugin's."""
+    """Rule by which images are dealt to clients: overlapping-balanced, overlapping-imbalanced,
+    nonoverlapping-balanced, nonoverlapping-imbalanced, majority, label-skew, dirichlet, iid, rotated, rolled,
+    flipped, swapped, dimmed, noisy, two-levels, continuum, natural, file, centralised or one of a plugin's.
+    """
     num_clusters: PositiveInt = 3
     """Number of hidden groups of clients; 2 with split majority, 4 with rotated, rolled, flipped, swapped,
     dimmed, noisy and two-levels; with `sizes` as many as these are. No effect with label-skew, dirichlet,

@@ -44,10 +44,18 @@ from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.seeds import generator
 
 QUARTERS = 4
+"""Different turns by quarters: rotations by other angles would need interpolation, and a border."""
 
 
 class Dealt(SplitKind):
-    """A kind whose images are dealt out without regard to groups."""
+    """A kind that deals images out without regard to groups.
+
+    Args:
+        transform: what a group does to examples. Default: nothing.
+        problem_with: explains why a number of groups is impossible; an empty text if it is possible. Default:
+            any is.
+        takes: the kinds of examples that it can change. Default: all.
+    """
 
     OPTIONS: tuple[str, ...] = ("alpha", "num_clusters", "sizes")
     DEFAULTS = MappingProxyType({"num_clusters": 4, "alpha": None})
@@ -58,12 +66,12 @@ class Dealt(SplitKind):
         problem_with: Callable[[int, Facts], str] = lambda num_groups, facts: "",
         takes: Collection[str] = KINDS,
     ) -> None:
-        """Take what a group does to examples, of what kinds, and what says why G groups are impossible."""
+        """Store what makes this kind differ from others."""
         self.TRANSFORM, self.TAKES = transform, takes
         self._problem_with = problem_with
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that every group has a client and a change of its own."""
+        """Check that every group has a client and a change of its own; called as in `SplitKind.check`."""
         if problem := self._problem_with(split.num_clusters, facts):
             raise ConfigError(
                 f"split.num_clusters = {split.num_clusters}: split {scenario.split} {problem}",
@@ -79,27 +87,29 @@ class Dealt(SplitKind):
             check_enough(scenario, facts.pool_size)
 
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
-        """Deal the images out without regard to the groups."""
+        """Deal the images out without regard to the groups; called as in `SplitKind.deal`."""
         rng = generator(seed, f"deal of {scenario.seed_text}")
         held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
         return Partition(self.groups(scenario, split), held_K)
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return the hidden group of each client."""
+        """List the hidden group of each client: in turn, unless `split.sizes` says otherwise."""
         if split.sizes is not None:
             return group_of_each(split.sizes)
         return [client % split.num_clusters for client in range(scenario.num_clients)]
 
 
 class Mixed(Dealt):
-    """Each class is cut among the clients by shares of its own; all clients count as one group."""
+    """A kind that cuts each class among the clients by Dirichlet shares of its own; all clients count as one
+    group.
+    """
 
     OPTIONS: tuple[str, ...] = ("alpha",)
     DEFAULTS = MappingProxyType({"alpha": 0.1})
     BY_CLASS = True
 
     def check(self, scenario: Scenario, facts: Facts, split: Split, seed: int) -> None:
-        """Check that there are images enough and an alpha."""
+        """Check that there are enough images, and an alpha."""
         if split.alpha is None:
             raise ConfigError(
                 "split.alpha = null: split dirichlet needs a number above 0; leave it out for 0.1",
@@ -108,31 +118,31 @@ class Mixed(Dealt):
         check_enough(scenario, facts.pool_size)
 
     def groups(self, scenario: Scenario, split: Split) -> list[int]:
-        """Return one group for all."""
+        """List one group for all clients."""
         return [0] * scenario.num_clients
 
 
 class Shifted(Dealt):
-    """Groups that differ by a transform alone. A client can move to another one."""
+    """A kind whose groups differ by a transform alone, so that a client can move to another one."""
 
     CAN_MOVE = True
 
 
 class Relabelled(Shifted):
-    """Groups that give classes other labels."""
+    """A kind whose groups give classes other labels."""
 
     BY_CLASS = True
 
 
 class OneGroup(Dealt):
-    """All clients are one hidden group, whose images are as they are: nothing is there to be found."""
+    """A kind with one hidden group, whose images are as they are: there are no groups to be found."""
 
     OPTIONS: tuple[str, ...] = ()
     DEFAULTS = MappingProxyType({"num_clusters": 1, "alpha": None})
 
 
 class OneClient(OneGroup):
-    """A single client holds all images and is tested on the official ones: training without a federation."""
+    """A kind with a single client, tested on the official images: training without a federation."""
 
     DEFAULTS = MappingProxyType({**OneGroup.DEFAULTS, "tested_on": "official"})
 
@@ -146,26 +156,32 @@ class OneClient(OneGroup):
 
 
 class Continuum(OneGroup):
-    """Turn images anticlockwise by client / clients of `arc`, an angle for each client."""
+    """A kind that turns images anticlockwise by client / clients of `arc`, an angle for each client."""
 
     OPTIONS: tuple[str, ...] = ("arc",)
 
     def changes(self, split: Split, num_clients: int, num_classes: int) -> Changes:
-        """Return how each client turns its images."""
+        """Build the turn of each client."""
         return Changes(num_clients, lambda held, client: turn(held, split.arc * client / num_clients), True)
 
 
 def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Turn images anticlockwise by `group` / `num_groups` of a full turn, in whole quarters.
+    """Rotate images anticlockwise by `group` / `num_groups` of a full turn, in whole quarters.
 
     Three groups are turned by 0, 90 and 180 degrees.
+
+    Args:
+        held: the images.
+        group: the hidden group, from 0.
+        num_groups: G.
+        num_classes: L; it has no effect here.
     """
     quarters = group * QUARTERS // num_groups
     return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
 
 
 def turn(held: ImageSet, degrees: float) -> ImageSet:
-    """Turn images anticlockwise about their centre; they keep their size, and what is outside is 0.
+    """Turn images anticlockwise about their centre; they keep their size, and pixels from outside are 0.
 
     A pixel is interpolated between the four nearest ones (bilinear), and rounded to the nearest whole number,
     halves to the even one. Sine and cosine are rounded to nine decimals, since their last bits depend on the
@@ -174,6 +190,7 @@ def turn(held: ImageSet, degrees: float) -> ImageSet:
     sine, cosine = round(sin(radians(degrees)), 9), round(cos(radians(degrees)), 9)
     height, width = held.images.shape[2:]
     middle_row, middle_column = (height - 1) / 2, (width - 1) / 2
+    # Each pixel of the result is fetched from the place that the inverse turn gives it, so no hole is left.
     down, right = np.arange(height)[:, None] - middle_row, np.arange(width)[None, :] - middle_column
     # One pixel further down and right, for the border of zeros.
     rows = np.clip(down * cosine + right * sine + middle_row + 1, 0, height + 1)
@@ -187,31 +204,66 @@ def turn(held: ImageSet, degrees: float) -> ImageSet:
 
 
 def roll(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Move all values along the last axis, round its end, by `group` / `num_groups` of its length."""
+    """Roll all values along the last axis, round its end, by `group` / `num_groups` of its length.
+
+    Args:
+        held: the examples.
+        group: the hidden group, from 0.
+        num_groups: G.
+        num_classes: L; it has no effect here.
+    """
     length = held.images.shape[-1]
     return replace(held, images=np.roll(held.images, group * length // num_groups, axis=-1))
 
 
 def flip(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Replace each label by (label - `group`) mod L."""
+    """Replace each label by (label - `group`) mod L.
+
+    Args:
+        held: the examples.
+        group: the hidden group, from 0.
+        num_groups: G; it has no effect here.
+        num_classes: L.
+    """
     return replace(held, labels=(held.labels - group) % num_classes)
 
 
 def swap(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Exchange labels 2 `group` and 2 `group` + 1."""
+    """Exchange labels 2 `group` and 2 `group` + 1.
+
+    Args:
+        held: the examples.
+        group: the hidden group, from 0.
+        num_groups: G; it has no effect here.
+        num_classes: L.
+    """
     new_L = np.arange(num_classes)
     new_L[[2 * group, 2 * group + 1]] = 2 * group + 1, 2 * group
     return replace(held, labels=new_L[held.labels])
 
 
 def swap_and_turn(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Exchange labels 2 g and 2 g + 1, g from 0 in each half of groups; turn the second half upside down."""
+    """Exchange two labels by the group's place in its half, and turn the second half's images upside down.
+
+    Args:
+        held: the images.
+        group: the hidden group, from 0; groups from G / 2 on are the second half.
+        num_groups: G, even.
+        num_classes: L.
+    """
     half, place = divmod(group, num_groups // 2)
     return rotate(swap(held, place, num_groups, num_classes), half, 2, num_classes)
 
 
 def dim(held: ImageSet, group: int, num_groups: int, num_classes: int) -> ImageSet:
-    """Multiply pixels by 1 - `group` / G: with four groups by 1, 0.75, 0.5 and 0.25."""
+    """Multiply pixels by 1 - `group` / G: with four groups by 1, 0.75, 0.5 and 0.25.
+
+    Args:
+        held: the images.
+        group: the hidden group, from 0.
+        num_groups: G.
+        num_classes: L; it has no effect here.
+    """
     images = np.rint(held.images * (1 - group / num_groups)).astype(np.uint8)
     return replace(held, images=images)
 
@@ -220,6 +272,12 @@ def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> 
     """Add Gaussian noise of standard deviation 255 `group` / 2 G: with four groups 0, 32, 64 and 96.
 
     An image's noise is drawn from its own bytes: it is the same in every run, and at every client.
+
+    Args:
+        held: the images.
+        group: the hidden group, from 0.
+        num_groups: G.
+        num_classes: L; it has no effect here.
     """
     if group == 0 or len(held) == 0:
         return held
@@ -230,6 +288,7 @@ def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> 
 
 
 def _problem_with_turns(num_groups: int, facts: Facts) -> str:
+    """Explain why images cannot have this many quarter turns; empty if they can."""
     if num_groups > QUARTERS:
         return "turns by quarters of a full turn; take at most 4 groups (0, 90, 180, 270 degrees)"
     shape = facts.inputs.shape
@@ -240,12 +299,14 @@ def _problem_with_turns(num_groups: int, facts: Facts) -> str:
 
 
 def _problem_with_rolls(num_groups: int, facts: Facts) -> str:
+    """Explain why examples cannot be rolled in this many ways; empty if they can."""
     if num_groups > (length := facts.inputs.shape[-1]):
         return f"moves {length} values by whole places; take at most as many groups"
     return ""
 
 
 def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
+    """Explain why classes cannot be exchanged in this many ways; empty if they can."""
     if 2 * num_groups > facts.num_classes:
         return (
             f"exchanges two of the {facts.num_classes} classes in each group, no class in two; take at most "
@@ -255,6 +316,7 @@ def _problem_with_swaps(num_groups: int, facts: Facts) -> str:
 
 
 def _problem_with_levels(num_groups: int, facts: Facts) -> str:
+    """Explain why two levels cannot have this many groups; empty if they can."""
     if num_groups % 2:
         return "has as many groups of turned images as of others; take an even number"
     if num_groups > facts.num_classes:
@@ -266,7 +328,7 @@ def _problem_with_levels(num_groups: int, facts: Facts) -> str:
 
 
 def problem_with_groups(num_groups: int, facts: Facts) -> str:
-    """Return what is wrong with a number of groups where all clients are one."""
+    """Explain why there is only one group where all clients are one; empty if there is one."""
     return "" if num_groups == 1 else "has one group, all clients; leave it out"
 
 

@@ -198,10 +198,8 @@ def read_targets(table: Table, options: Options, name: str) -> NDArray[np.float3
         raise DataError(f"{options.source}: column {name} has {text}, no number; classes: #{LABEL}={name}")
     if np.isnan(numbers).any():
         raise DataError(f"{missing(options, name, int(np.argmax(np.isnan(numbers))), table)}; {TO_SKIP}")
-    # All rows count for the offset: which of them are test rows is drawn later, by these very targets. Neither
-    # the squared error nor R2 depends on an offset.
-    # All rows count for the offset: which of them are test rows is drawn later, by these very targets.
-    # Neither the squared error nor R2 depends on an offset.
+    # All rows count for the offset, as it is decided later which of them are test rows. Neither the squared
+    # error nor R2 depends on an offset.
     column, _ = _in_single(options, name, numbers, np.zeros(len(numbers), bool))
     if (column == column[:1]).all():
         raise DataError(f"{options.source}: column {name} has one number; name a column with more")
