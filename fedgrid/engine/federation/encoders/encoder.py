@@ -28,35 +28,40 @@ STATE, MEAN, COMPONENTS = "state", "mean", "components"
 """Arrays of an encoder: an autoencoder's state vector, (P,); of `pca` the mean image, (D,), and the principal
 components, (Z, D). All float32."""
 NUM_CLASSES = 1
-"""Of an autoencoder, on whose shape classes have no effect."""
+"""Number of classes that an autoencoder is built for; it has no effect on its shape."""
 
 
 def model_of(kind: EncoderKind) -> str:
-    """Return the autoencoder's name in the registry of models."""
+    """Format the autoencoder's name in the registry of models."""
     return f"autoencoder-{kind}"
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """A trained encoder."""
+    """A trained encoder: its kind, the shape of its images and its arrays."""
 
     kind: EncoderKind
+    """`dense`, `convolutional`, `pca` or `pixels`."""
     shape: Shape
     """Channels, height, width of an image."""
     arrays: Mapping[str, NDArray[np.float32]]
+    """Arrays by name: `STATE` of an autoencoder, `MEAN` and `COMPONENTS` of `pca`, none of `pixels`."""
     id: str = ""
-    """Names its folder in a storage."""
+    """Name of its folder in a storage; empty for one that is not stored."""
     bytes_down: int = 0
-    """Of its federated training; 0 without any. The server's own training sends nothing."""
+    """Bytes that its federated training has sent to clients; 0 without any. The server's own training sends
+    nothing."""
     bytes_up: int = 0
+    """Bytes that its federated training has sent to the server."""
     losses: tuple[float, ...] = ()
     """Mean squared error of each epoch on the public set, then of each federated round's last local epoch."""
     batch_statistics: bool = False
-    """`EncoderSettings.batch_statistics`."""
+    """Whether BatchNorm takes the statistics of each class as it encodes
+    (`EncoderSettings.batch_statistics`)."""
 
     @cached_property
     def num_bytes(self) -> int:
-        """Size of what a client needs in order to encode: no decoder."""
+        """Bytes that a client needs in order to encode: without the decoder."""
         if self.kind in ("pca", "pixels"):
             return sum(array.nbytes for array in self.arrays.values())
         slices = flat_vectors.layout(model_of(self.kind), pixels(*self.shape), NUM_CLASSES).slices()
@@ -64,12 +69,18 @@ class Encoder:
 
     @cached_property
     def code_size(self) -> int:
-        """Z."""
+        """Entries of a code, Z."""
+        # One empty image through the encoder: its layers alone know the size of a code.
         return int(encode(self, np.zeros((1, *self.shape), np.uint8)).shape[1])
 
 
 class Codec:
-    """An encoder on a device."""
+    """An encoder on a device.
+
+    Args:
+        encoder: the trained encoder.
+        device: the torch device. Default: `cpu`.
+    """
 
     def __init__(self, encoder: Encoder, device: str = "cpu") -> None:
         self._encoder, self._device = encoder, device
@@ -83,13 +94,13 @@ class Codec:
 
     @torch.inference_mode()
     def encode(self, images: Tensor) -> Tensor:
-        """Return codes, float32, shape (N, Z), of uint8 images, shape (N, channels, height, width)."""
+        """Encode uint8 images, shape (N, channels, height, width), to codes, float32, shape (N, Z)."""
         parts = [self._encode(to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
         return torch.cat(parts) if parts else torch.empty(0, self._encoder.code_size, device=self._device)
 
     @torch.inference_mode()
     def encode_classes(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Return codes as `encode`; if the encoder asks for it, by the BatchNorm statistics of each class."""
+        """Encode like `encode`; if `batch_statistics` is set, with the BatchNorm statistics of each class."""
         if not self._encoder.batch_statistics or self._module is None:
             return self.encode(images)
         codes = self.encode(images)
@@ -101,7 +112,7 @@ class Codec:
 
     @torch.inference_mode()
     def decode(self, codes: Tensor) -> Tensor:
-        """Return images in 0..1, float32, shape (N, channels, height, width), of codes of shape (N, Z)."""
+        """Decode codes, shape (N, Z), to images in 0..1, float32, shape (N, channels, height, width)."""
         if self._module is not None:
             return torch.cat([self._module.decode(part) for part in torch.split(codes, TEST_BATCH)])
         pixels = codes
@@ -110,6 +121,7 @@ class Codec:
         return pixels.clip(0, 1).view(-1, *self._encoder.shape)
 
     def _encode(self, inputs: Tensor) -> Tensor:
+        """Encode one batch of inputs, float32 in 0..1."""
         if self._module is not None:
             return self._module.encode(inputs)
         pixels = inputs.flatten(1)
@@ -118,7 +130,9 @@ class Codec:
         return pixels
 
     def _by_own_statistics(self, inputs: Tensor) -> Tensor:
+        """Encode inputs with BatchNorm's statistics of these inputs, and restore the module's own."""
         assert self._module is not None
+        # A pass in training mode moves the running statistics; the next class must find them as they were.
         state = flat_vectors.read_vector(self._module)
         codes = self._module.train().encode(inputs)
         self._module.eval()
@@ -127,13 +141,13 @@ class Codec:
 
 
 def encode(encoder: Encoder, images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Return codes, float32, shape (N, Z), of uint8 images, shape (N, channels, height, width)."""
+    """Encode uint8 images, shape (N, channels, height, width), on the CPU to codes, float32, (N, Z)."""
     codes: NDArray[np.float32] = Codec(encoder).encode(torch.tensor(images)).numpy()
     return codes
 
 
 def decode(encoder: Encoder, codes: NDArray[Any]) -> NDArray[np.float32]:
-    """Return images in 0..1, float32, shape (N, channels, height, width), of codes of shape (N, Z).
+    """Decode codes, shape (N, Z), on the CPU to images in 0..1, float32, shape (N, channels, height, width).
 
     The codes need not be of any image: an attacker decodes what it has. With `pixels` they are the images.
     """
@@ -143,7 +157,7 @@ def decode(encoder: Encoder, codes: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def principal(images: NDArray[Any], count: int) -> dict[str, NDArray[np.float32]]:
-    """Return the arrays of a `pca` encoder of uint8 images: mean and `count` components, the largest first.
+    """Fit the arrays of a `pca` encoder to uint8 images: mean and `count` components, the largest first.
 
     The sign of a component is such that its entry of largest size is positive.
 
@@ -157,6 +171,7 @@ def principal(images: NDArray[Any], count: int) -> dict[str, NDArray[np.float32]
             f"{min(pixels.shape)} principal components"
         )
     mean = pixels.mean(axis=0)
+    # An eigenvector's sign is arbitrary and differs between LAPACK builds, so it is fixed below.
     _, vectors = np.linalg.eigh((pixels - mean).T @ (pixels - mean))
     components = vectors.T[::-1][:count]
     largest = np.abs(components).argmax(axis=1)
@@ -165,7 +180,7 @@ def principal(images: NDArray[Any], count: int) -> dict[str, NDArray[np.float32]
 
 
 LOSSES = "losses"
-"""Output: the mean squared error of each batch, as the model changed; float32, shape (steps,)."""
+"""Name of an output: the mean squared error of each batch, as the model changed; float32, shape (steps,)."""
 
 
 class Reconstruction(LocalRule):
@@ -175,15 +190,18 @@ class Reconstruction(LocalRule):
     public: ClassVar[tuple[str, ...]] = (LOSSES,)  # A record of the experiment's, which no server has.
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hook that replaces cross-entropy."""
+        """Create the hook that replaces cross-entropy; called once, before a client's first batch."""
         return _Reconstructing()
 
 
 class _Reconstructing(LocalSteps):
+    """The steps of `Reconstruction`: an autoencoder learns its own inputs."""
+
     def __init__(self) -> None:
         self._losses: list[Tensor] = []
 
     def step(self, local: LocalModel, images: Tensor, labels: Tensor) -> Tensor:
+        """Train on one batch of images; called for each batch in place of the standard step."""
         loss = (local.logits(images) - images).square().mean()
         self._losses.append(loss.detach())
         local.descend(local.gradient(loss))
@@ -192,5 +210,6 @@ class _Reconstructing(LocalSteps):
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
         # Read back in one go: each loss by itself would wait for the device.
+        """Collect the losses of all batches; called once, after the last one."""
         losses = torch.stack(self._losses).cpu().numpy() if self._losses else np.empty(0, np.float32)
         return Finished({LOSSES: losses})

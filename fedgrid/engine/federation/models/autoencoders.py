@@ -12,44 +12,59 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 HIDDEN, CODE = 50, 20
-"""Widths of the dense autoencoder."""
+"""Widths of the dense autoencoder's hidden layers and of its code."""
 WIDTHS = (12, 24, 48)
+"""Channels after each of the three convolutions."""
 STRIDE = 8
-"""By which the three convolutions shrink a side."""
+"""Factor by which the three convolutions together shrink a side."""
 
 
 class Autoencoder(nn.Module):
-    """Encodes images and decodes their codes; its own output is the images as decoded."""
+    """A module that encodes images and decodes their codes; its own output is the images as decoded.
+
+    Args:
+        shape: channels, height and width of an image.
+        encoder: maps padded images to codes.
+        decoder: maps codes to padded images.
+        stride: sides are padded with zeros to multiples of it. Default: 1, no padding.
+    """
 
     def __init__(
         self, shape: tuple[int, int, int], encoder: nn.Module, decoder: nn.Module, stride: int = 1
     ) -> None:
-        """Take parts for images of a shape, whose sides are padded with zeros to multiples of `stride`."""
+        """Store the parts; nothing is initialised."""
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
         self._shape = shape
         self._stride = stride
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return codes, float32, shape (N, Z), of images in 0..1, shape (N, channels, height, width)."""
+        """Encode images in 0..1, shape (N, channels, height, width), to codes, float32, shape (N, Z)."""
         _, height, width = self._shape
         padding = 0, -width % self._stride, 0, -height % self._stride
         codes: Tensor = self.encoder(functional.pad(images, padding) if any(padding) else images).flatten(1)
         return codes
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Return images in 0..1, shape (N, channels, height, width), of codes of shape (N, Z)."""
+        """Decode codes, shape (N, Z), to images in 0..1, shape (N, channels, height, width)."""
         _, height, width = self._shape
         images: Tensor = self.decoder(codes)
         return images[:, :, :height, :width]
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the images as they are after encoding and decoding."""
+        """Encode images and decode their codes."""
         return self.decode(self.encode(images))
 
 
 def dense(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return the dense autoencoder; the number of classes has no effect."""
+    """Build the dense autoencoder.
+
+    Args:
+        channels: channels of an image.
+        height: rows of pixels.
+        width: columns of pixels.
+        num_classes: it has no effect.
+    """
     pixels = channels * height * width
     return Autoencoder(
         (channels, height, width),
@@ -64,11 +79,20 @@ def dense(channels: int, height: int, width: int, num_classes: int) -> nn.Module
 
 
 def convolutional(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return the convolutional autoencoder; the number of classes has no effect."""
+    """Build the convolutional autoencoder.
+
+    Args:
+        channels: channels of an image.
+        height: rows of pixels.
+        width: columns of pixels.
+        num_classes: it has no effect.
+    """
     down: list[nn.Module] = []
     up: list[nn.Module] = []
     for before, after in zip((channels, *WIDTHS), WIDTHS, strict=False):
         down += [nn.Conv2d(before, after, 4, 2, padding=1), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        # Built from the inside out: the first layer that is added to `up` is the last one, whose outputs are
+        # pixels.
         bound = nn.ReLU(inplace=True) if up else nn.Sigmoid()
         up = [nn.ConvTranspose2d(after, before, 4, 2, padding=1), nn.BatchNorm2d(before), bound, *up]
     sides = -(-height // STRIDE), -(-width // STRIDE)

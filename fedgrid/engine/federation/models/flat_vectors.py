@@ -20,16 +20,17 @@ from fedgrid.engine.federation.models import registry
 from fedgrid.engine.federation.seeds import generator, seeded
 
 NORM_BLOCK = 1 << 18
-"""Entries of an update squared at a time, in float64: two megabytes."""
+"""Entries of an update that are squared at a time, in float64: two megabytes."""
 
 
 def parameters_of(module: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters of the module's state by name: those that train."""
+    """Find the parameters of the module's state by name: those that train."""
     return {name: one for name, one in module.named_parameters() if one.requires_grad}
 
 
 def buffers_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return the buffers of the module's state by name: persistent floating ones and BatchNorm's counters."""
+    """Find the buffers of the module's state by name: persistent floating ones and BatchNorm's counters."""
+    # `named_buffers` also yields buffers that torch does not save, such as caches; `keep_vars` avoids copies.
     persistent = module.state_dict(keep_vars=True).keys()
     return {
         name: buffer
@@ -39,11 +40,12 @@ def buffers_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
+    """List the tensors of the module's state in the order of its vector."""
     return [*parameters_of(module).values(), *buffers_of(module).values()]
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """Return names and shapes of the tensors in the module's state vector."""
+    """Read names and shapes of the tensors in the module's state vector."""
     parameters = parameters_of(module)
     named = {**parameters, **buffers_of(module)}
     return Layout(
@@ -54,7 +56,7 @@ def layout_of(module: nn.Module) -> Layout:
 
 
 def read_vector(module: nn.Module) -> Vector:
-    """Return a copy of the module's state: float32, shape (P,), on the host."""
+    """Copy the module's state into a vector: float32, shape (P,), on the host."""
     return _read(_tensors(module))
 
 
@@ -68,22 +70,26 @@ def write(module: nn.Module, vector: Vector) -> None:
 
 
 def _read(tensors: list[Tensor]) -> Vector:
+    """Join tensors to one vector on the host."""
     vector: Vector = _join(tensors).cpu().numpy()
     return vector
 
 
 @torch.no_grad()
 def _join(tensors: list[Tensor]) -> Tensor:
+    """Join tensors to one flat float32 tensor on their device."""
     return torch.cat([tensor.reshape(-1).float() for tensor in tensors])
 
 
 def _write(tensors: list[Tensor], vector: Vector) -> None:
     # `torch.tensor` copies, so `vector` may be a read-only view of shared memory.
+    """Copy a vector into tensors."""
     _load(tensors, torch.tensor(vector, dtype=torch.float32, device=tensors[0].device))
 
 
 @torch.no_grad()
 def _load(tensors: list[Tensor], flat: Tensor) -> None:
+    """Copy a flat tensor on the device into tensors, part by part."""
     sizes = [tensor.numel() for tensor in tensors]
     if flat.shape != (sum(sizes),):
         raise ValueError(
@@ -100,6 +106,10 @@ class FlatModule:
     An optimizer step is then a few operations on one tensor. Convolution kernels are stored with channels
     last, which is the fast memory format on CPU and GPU. The flat tensors are therefore not in the layout's
     order; `gather` and `scatter` convert between the two.
+
+    Args:
+        module: the model; its parameters are replaced by views.
+        head: name of the submodule whose inputs are the features. Default: none.
     """
 
     def __init__(self, module: nn.Module, head: str | None = None) -> None:
@@ -114,9 +124,9 @@ class FlatModule:
         self._shapes = [parameter.shape for parameter in parameters]
         size = sum(parameter.numel() for parameter in parameters)
         self.weights = torch.zeros(size, device=parameters[0].device)
-        """Shape (W,)."""
+        """All parameters that train, shape (W,)."""
         self.gradient = torch.zeros_like(self.weights)
-        """Shape (W,); `backward` accumulates into it."""
+        """Their gradients, shape (W,); `backward` accumulates into it."""
         self._weights = self._views(self.weights)
         views = zip(self._weights, self._views(self.gradient), strict=True)
         for parameter, (weight, gradient) in zip(parameters, views, strict=True):
@@ -129,31 +139,32 @@ class FlatModule:
 
     @property
     def _of_buffers(self) -> list[Tensor]:
+        """The tensors that the state's buffers are at present."""
         return [tensor.detach() for of_part, name in self._buffers if (tensor := of_part[name]) is not None]
 
     @property
     def replaced(self) -> list[str]:
-        """The parameters whose values the module has put into tensors of its own; they no longer train."""
+        """Names of parameters whose values the module has moved to other tensors; they no longer train."""
         here = self.weights.untyped_storage().data_ptr()
         places = {name: one.untyped_storage().data_ptr() for name, one in parameters_of(self.module).items()}
         return [name for name, place in places.items() if place != here]
 
     @property
     def features(self) -> Tensor | None:
-        """What went into the head in the last forward pass; None before one, and without a head."""
+        """Inputs of the head in the last forward pass; None before the first pass, and without a head."""
         return self._into_head[0] if self._into_head else None
 
     def read(self) -> Vector:
-        """Return a copy of the module's state, as `read_vector`."""
+        """Copy the module's state into a vector, like `read_vector`."""
         return _read([*self._weights, *self._of_buffers])
 
     def write(self, vector: Vector) -> None:
-        """Copy a state into the module, as `write`; features of an earlier one are forgotten."""
+        """Copy a state into the module, like `write`; features of an earlier state are dropped."""
         self._into_head.clear()
         _write([*self._weights, *self._of_buffers], vector)
 
     def snapshot(self) -> Tensor:
-        """Return a copy of the state on the device, shape (P,): `weights`, then the buffers."""
+        """Copy the state on the device, shape (P,): `weights`, then the buffers."""
         return _join([self.weights, *self._of_buffers])
 
     def load(self, snapshot: Tensor) -> None:
@@ -184,6 +195,7 @@ class FlatModule:
         return flat
 
     def _views(self, flat: Tensor) -> list[Tensor]:
+        """Build views of a flat tensor with the parameters' shapes; convolutions have channels last."""
         views = []
         parts = flat.split_with_sizes([shape.numel() for shape in self._shapes])
         for shape, part in zip(self._shapes, parts, strict=True):
@@ -196,11 +208,12 @@ class FlatModule:
 
 
 def _note(into_head: list[Tensor], _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Store the inputs of the head; a hook that torch calls before each of its forward passes."""
     into_head[:] = inputs[:1]
 
 
 def squared_norm(update: Vector) -> float:
-    """Return the squared Euclidean norm, summed in float64; NaN or infinite if and only if an entry is.
+    """Compute the squared Euclidean norm, summed in float64; NaN or infinite if and only if an entry is.
 
     Not by a BLAS product, whose last bits depend on the process's number of threads.
     """
@@ -209,27 +222,34 @@ def squared_norm(update: Vector) -> float:
 
 
 def blank(name: str, inputs: Inputs, num_classes: int, seed: int = 0, number: int = 0) -> nn.Module:
-    """Return the named model on the CPU, as its function builds it under a run's seed.
+    """Build the named model on the CPU, by its function under a run's seed; its state is to be overwritten.
 
-    Its constants are in place; the state is to be written. The global generators stay as they are.
+    The constants of the module are in place. The global generators stay as they are.
+
+    Args:
+        name: name of the model or the autoencoder.
+        inputs: kind and shape of an example.
+        num_classes: number of outputs.
+        seed: the run's seed, which a plugin's constants may be drawn with. Default: 0.
+        number: which of several independent models. Default: 0.
     """
     with seeded("cpu", generator(seed, f"module {number}")):
         return registry.build(name, inputs, num_classes)
 
 
 def head_of(name: str) -> str | None:
-    """Return the name of the named model's head; None if its entry names none."""
+    """Find the name of the named model's head; None if its entry names none."""
     return registry.entry(name).head
 
 
 def layout(name: str, inputs: Inputs, num_classes: int) -> Layout:
-    """Return the layout of the named model's state; it is built for that, once a process."""
+    """Build the named model to read the layout of its state, once a process."""
     return _layout(name, inputs, num_classes, registry.entry(name))
 
 
 @lru_cache
 def _layout(name: str, inputs: Inputs, num_classes: int, entry: registry.ModelEntry) -> Layout:
-    """The entry tells a model of one plugin from that of another of the same name."""
+    """Build the model; the entry tells a model of one plugin from that of another of the same name."""
     return replace(layout_of(blank(name, inputs, num_classes)), head=entry.head)
 
 
@@ -249,19 +269,27 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
         elif isinstance(layer, nn.Conv2d | nn.ConvTranspose2d | nn.Linear):
             nn.init.kaiming_uniform_(layer.weight, a=5**0.5, generator=rng)
             if layer.bias is not None:
+                # As `Conv2d.reset_parameters` does. Of transposed convolutions torch takes this side for the
+                # fan in, too.
                 bound = prod(layer.weight.shape[1:]) ** -0.5
                 nn.init.uniform_(layer.bias, -bound, bound, generator=rng)
 
 
 def initial_vector(name: str, inputs: Inputs, num_classes: int, seed: int, number: int = 0) -> Vector:
-    """Return the initial state of a run: float32, shape (P,); a function of its arguments alone.
+    """Draw the initial state of a run: float32, shape (P,); a function of its arguments alone.
 
-    Number 0 is the model that every algorithm starts from; others are independent draws.
+    Args:
+        name: name of the model.
+        inputs: kind and shape of an example.
+        num_classes: number of outputs.
+        seed: the run's seed.
+        number: 0 is the model that every algorithm starts from; others are independent draws. Default: 0.
 
     Raises:
         ConfigError: as `federation.models.registry.build`.
     """
     module = blank(name, inputs, num_classes, seed, number)
+    # A model with `module` has drawn its own weights in `blank`; one with `build` gets fedgrid's.
     if registry.entry(name).build is not None:
         rng = generator(seed, f"model {number}" if number else "model")
         initialise(module, torch.Generator().manual_seed(int(rng.integers(2**63))))

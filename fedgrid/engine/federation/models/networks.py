@@ -1,8 +1,10 @@
 """The networks of the models, one build function each; `federation.models.registry` lists them.
 
 A network must not draw random numbers in its forward pass (no dropout): all randomness of a run comes from
-its seeded generators. `models.flat_vectors` overwrites the weights that a build function sets. None ends in
-a softmax: the loss takes logits.
+its seeded generators. `models.flat_vectors` overwrites the weights that a build function sets. None ends in a
+softmax: the loss takes logits.
+
+Functions for images take channels, height and width of an image and the number of classes.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ Build = Callable[[int, int, int, int], nn.Module]
 """(channels, height, width, classes) -> a module that maps float32 images of shape (N, channels, height,
 width), in [0, 1], to logits of shape (N, classes)."""
 WIDTH = 64
-"""Of hidden layers of networks for numbers, series and tokens."""
+"""Width of the hidden layers of networks for numbers, series and tokens."""
 CODE = 8
-"""Numbers that a token becomes."""
+"""Size of a token's embedding."""
 
 
 def _convolutions(channels: int, width: int) -> list[nn.Module]:
-    """Return two 3x3 convolutions and a 2x2 max-pool.
+    """Build two 3x3 convolutions and a 2x2 max-pool.
 
     The pool comes before the second ReLU. Both orders give the same numbers, forward and backward; this one
     applies the ReLU to a quarter of the entries.
@@ -41,7 +43,7 @@ def _convolutions(channels: int, width: int) -> list[nn.Module]:
 
 
 def tinyvgg(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return two blocks of two convolutions each, without BatchNorm."""
+    """Build two blocks of two convolutions each, without BatchNorm."""
     features = 64 * (height // 4) * (width // 4)
     return nn.Sequential(
         *_convolutions(channels, 32), *_convolutions(32, 64), nn.Flatten(), nn.Linear(features, num_classes)
@@ -49,7 +51,7 @@ def tinyvgg(channels: int, height: int, width: int, num_classes: int) -> nn.Modu
 
 
 def digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return a perceptron with two hidden layers.
+    """Build a perceptron with two hidden layers.
 
     With a single one, the temperature of the digits data set rises from the first round on.
     """
@@ -64,12 +66,12 @@ def digitnet(channels: int, height: int, width: int, num_classes: int) -> nn.Mod
 
 
 def lenet5(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return LeNet-5 with ReLU, as in FLIS: 5x5 convolutions 6 and 16 wide, layers of 120 and 84."""
+    """Build LeNet-5 with ReLU, as in FLIS: 5x5 convolutions 6 and 16 wide, layers of 120 and 84."""
     return _lenet5((6, 16), nn.ReLU, channels, height, width, num_classes)
 
 
 def lenet5_tanh(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return LeNet-5 with Tanh, 16 and 32 wide, as in Prigent et al.
+    """Build LeNet-5 with Tanh, 16 and 32 wide, as in Prigent et al.
 
     Their release ends in a softmax, and its loss takes another one of that. Here the loss takes the logits.
     """
@@ -84,6 +86,7 @@ def _lenet5(
     width: int,
     num_classes: int,
 ) -> nn.Module:
+    """Build LeNet-5 with two widths of convolutions and an activation."""
     first, second = widths
     # Both activations are monotonic: pooling first is the same function, on a quarter of the entries.
     return nn.Sequential(
@@ -97,6 +100,7 @@ def _lenet5(
 
 
 def _after_lenet5(side: int) -> int:
+    """Compute the side of an image after two 5x5 convolutions and two 2x2 pools."""
     return ((side - 4) // 2 - 4) // 2
 
 
@@ -108,16 +112,18 @@ class _Sum(nn.Module):
         self.branch = branch
 
     def forward(self, images: Tensor) -> Tensor:
+        """Add the branch's outputs to its inputs."""
         outputs: Tensor = self.branch(images) + images
         return outputs
 
 
 def _normalised(channels: int, width: int) -> list[nn.Module]:
+    """Build a 3x3 convolution with GroupNorm of 32 groups and ReLU."""
     return [nn.Conv2d(channels, width, 3, padding=1), nn.GroupNorm(32, width), nn.ReLU(inplace=True)]
 
 
 def resnet9(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return ResNet-9 with GroupNorm, as in FLIS; the last max-pool covers what is left of the image."""
+    """Build ResNet-9 with GroupNorm, as in FLIS; the last max-pool covers what is left of the image."""
     return nn.Sequential(
         *_normalised(channels, 64),
         *(*_normalised(64, 128), nn.MaxPool2d(2)),
@@ -149,17 +155,19 @@ class _ResidualBlock(nn.Module):
         self.rectify = nn.ReLU(inplace=True)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Add the shortcut to the branch, and rectify the sum."""
         rectified: Tensor = self.rectify(self.branch(images) + self.shortcut(images))
         return rectified
 
 
 def resnet34(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return ResNet-34 with a 3x3 stem of stride 1 and no max-pool."""
+    """Build ResNet-34 with a 3x3 stem of stride 1 and no max-pool."""
     layers: list[nn.Module] = [
         nn.Conv2d(channels, 64, 3, padding=1, bias=False),
         nn.BatchNorm2d(64),
         nn.ReLU(inplace=True),
     ]
+    # All blocks lie in one Sequential, without stages: `saliency_layer` and `head` of the entry count them.
     before = 64
     for stage, depth in enumerate((3, 4, 6, 3)):
         after = 64 * 2**stage
@@ -170,9 +178,9 @@ def resnet34(channels: int, height: int, width: int, num_classes: int) -> nn.Mod
 
 
 def resnet18(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return torchvision's ResNet-18, with its 7x7 stem of stride 2 and its max-pool, made for 224 pixels.
+    """Build torchvision's ResNet-18, with its 7x7 stem of stride 2 and its max-pool, made for 224 pixels.
 
-    Initialised by PyTorch's rule instead of torchvision's own, as `mobilenet`.
+    Initialised by PyTorch's rule instead of torchvision's own, like `mobilenet`.
     """
     # Imported here because it takes a second that other models do not need.
     from torchvision.models import resnet18 as build
@@ -198,7 +206,7 @@ _SEPARABLE = (
 
 
 def mobilenet_v1(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return MobileNet (the first) at width 1, with a stem of stride 2 and one linear layer as its head.
+    """Build MobileNet (the first) at width 1, with a stem of stride 2 and one linear layer as its head.
 
     As in Keras, but for the dropout before the head, BatchNorm's constants (PyTorch's), and the padding at
     stride 2, which is the same on both sides.
@@ -213,11 +221,12 @@ def mobilenet_v1(channels: int, height: int, width: int, num_classes: int) -> nn
 
 
 def _rectified(convolution: nn.Conv2d) -> list[nn.Module]:
+    """Follow a convolution by BatchNorm and ReLU6."""
     return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU6(inplace=True)]
 
 
 def mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return torchvision's MobileNetV2 with a stem of stride 1, and without the dropout before its head.
+    """Build torchvision's MobileNetV2 with a stem of stride 1, and without the dropout before its head.
 
     `models.flat_vectors` draws its weights from uniform distributions; torchvision would draw them from
     normal ones (kernels by the fan out, the head with deviation 0.01 and a bias of zero).
@@ -233,12 +242,12 @@ def mobilenet(channels: int, height: int, width: int, num_classes: int) -> nn.Mo
 
 
 def linear(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return multinomial logistic regression."""
+    """Build multinomial logistic regression."""
     return nn.Sequential(nn.Flatten(), nn.Linear(prod(inputs.shape), num_classes))
 
 
 def mlp(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return a perceptron with two hidden layers."""
+    """Build a perceptron with two hidden layers."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(prod(inputs.shape), WIDTH),
@@ -250,7 +259,7 @@ def mlp(inputs: Inputs, num_classes: int) -> nn.Module:
 
 
 def cnn_1d(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return three convolutions of stride 2 over a series; a row of numbers is one of a single channel."""
+    """Build three convolutions of stride 2 over a series; a row of numbers counts as one channel."""
     channels, length = inputs.shape if len(inputs.shape) == 2 else (1, *inputs.shape)
     # The layers have the same names either way, so that the head's entry has one.
     layers: list[nn.Module] = [nn.Identity() if len(inputs.shape) == 2 else nn.Unflatten(1, (1, length))]
@@ -270,12 +279,13 @@ class _Lstm(nn.Module):
         self.head = nn.Linear(WIDTH, num_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return logits, shape (N, L), of tokens, int64, shape (N, length)."""
+        """Compute logits, shape (N, L), of tokens, int64, shape (N, length)."""
+        # The last output is that of the text's end, since short texts are filled in front.
         outputs, _ = self.lstm(self.embedding(tokens))
         logits: Tensor = self.head(outputs[:, -1])
         return logits
 
 
 def lstm(inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return a small LSTM over tokens, such as characters."""
+    """Build a small LSTM over tokens, such as characters."""
     return _Lstm(inputs.vocabulary, num_classes)

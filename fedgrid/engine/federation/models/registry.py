@@ -19,26 +19,53 @@ if TYPE_CHECKING:
 
 
 INPUT = "input"
-"""In place of a layer: gradients by the pixels themselves."""
+"""Stands in place of a layer in `saliency_layer`: gradients by the pixels themselves."""
 
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """A model of the registry: it has either `build` or `module`."""
+    """A model of the registry, of the package or of a plugin's `MODELS`: it has either `build` or `module`.
+
+    Args:
+        name: name in configurations.
+        description: one line for listings.
+        source: where the architecture comes from.
+        build: builds the module for images. Default: none.
+        module: builds the module for any kind of examples. Default: none.
+        takes: kinds of examples that it can be given. Default: pixels with `build`, all with `module`.
+        minimum_side: least height and width of an image. Default: 1.
+        parameters: numbers of parameters, for listings. Default: none.
+        saliency_layer: layer that Grad-CAM explains. Default: not known.
+        head: module whose inputs are the features. Default: not known.
+
+    Example:
+        >>> import fedgrid
+        >>> from torch import nn
+        >>> def softmax(channels, height, width, num_classes):
+        ...     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, num_classes))
+        >>> entry = fedgrid.ModelEntry("softmax", "one linear layer", "ours", softmax, head="1")
+        >>> entry.takes
+        ('pixels',)
+        >>> entry.function(1, 8, 8, 10)[1]
+        Linear(in_features=64, out_features=10, bias=True)
+    """
 
     name: str
+    """Name in configurations, as in `model: tinyvgg`."""
     description: str
-    """One line."""
+    """One line for listings."""
     source: str
     """Where the architecture comes from."""
     build: Build | None = None
-    """Returns a new module for channels, height, width and the number of classes. Fedgrid draws the first
-    weights of convolutions, linear layers, BatchNorm and GroupNorm; all else keeps the module's own."""
+    """Builds a new module from channels, height, width and the number of classes. Called by fedgrid in each
+    process that trains or tests, and before the run to read the layout. Fedgrid draws the first weights of
+    convolutions, linear layers, BatchNorm and GroupNorm; all else keeps the module's own."""
     module: Callable[[Inputs, int], nn.Module] | None = None
-    """Returns a new module for inputs and the number of classes. Its first weights are its own: loaded, or
-    drawn from the global generators of torch, NumPy or Python, which are seeded by the run for a while."""
+    """Builds a new module from `Inputs` and the number of classes; called like `build`. Its first weights are
+    its own: loaded, or drawn from the global generators of torch, NumPy or Python, which are seeded by the
+    run for the call."""
     takes: tuple[Kind, ...] = ()
-    """What it can be given; nothing named: pixels with `build`, anything with `module`."""
+    """Kinds of examples that it can be given; empty: pixels with `build`, anything with `module`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
     parameters: Mapping[str, int] = field(default_factory=dict, hash=False)
@@ -50,22 +77,23 @@ class ModelEntry:
     """Name of the module whose inputs are the model's features, mostly its last layer; None: not known."""
 
     def __post_init__(self) -> None:
-        """Say what it takes where the entry does not."""
+        """Fill in `takes` where the entry leaves it out."""
         if not self.takes:
             object.__setattr__(self, "takes", ONLY_PIXELS if self.module is None else KINDS)
 
     @property
     def function(self) -> Callable[..., nn.Module]:
-        """The one of `build` and `module` that it has."""
+        """The one of `build` and `module` that the entry has."""
         function = self.build or self.module
         assert function is not None, "checked as a plugin is loaded"
         return function
 
 
 def _network(function: str) -> Build:
-    """Return a function of `networks` or `autoencoders`, which import torch, at its first call."""
+    """Wrap a function of `networks` or `autoencoders`, so that torch is imported at its first call."""
 
     def build(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+        """Import the function and call it."""
         from fedgrid.engine.federation.models import autoencoders, networks
 
         make: Build = getattr(networks, function, None) or getattr(autoencoders, function)
@@ -75,9 +103,10 @@ def _network(function: str) -> Build:
 
 
 def _small_network(function: str) -> Callable[[Inputs, int], nn.Module]:
-    """Return a function of `networks` for numbers, series or tokens, as `_network`."""
+    """Wrap a function of `networks` for numbers, series or tokens, like `_network`."""
 
     def build(inputs: Inputs, num_classes: int) -> nn.Module:
+        """Import the function and call it."""
         from fedgrid.engine.federation.models import networks
 
         module: nn.Module = getattr(networks, function)(inputs, num_classes)
@@ -217,7 +246,7 @@ _ENTRIES = (
 )
 
 MODELS: dict[str, ModelEntry] = {one.name: one for one in _ENTRIES}
-"""By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
+"""Models by name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
 
 AUTOENCODERS: dict[str, ModelEntry] = {
     one.name: one
@@ -258,7 +287,9 @@ def check_size(name: str, inputs: Inputs) -> None:
 
 
 def build(name: str, inputs: Inputs, num_classes: int) -> nn.Module:
-    """Return a new module of the named model, with a logit a class; draws from the global generators.
+    """Build a new module of the named model, with one logit for each class.
+
+    It may draw from the global generators, which the caller seeds.
 
     Raises:
         ConfigError: unknown name, or images too small for the model.
@@ -270,7 +301,7 @@ def build(name: str, inputs: Inputs, num_classes: int) -> nn.Module:
 
 
 def entry(name: str) -> ModelEntry:
-    """Return the entry of a model or an autoencoder.
+    """Find the entry of a model or an autoencoder.
 
     Raises:
         ConfigError: unknown name.

@@ -25,45 +25,56 @@ from fedgrid.engine.federation.training.settings import PAD, Augment
 
 @dataclass(frozen=True)
 class Moves:
-    """What is drawn for the images of an epoch."""
+    """Random offsets and flips of the images of an epoch."""
 
     offsets_B2: Tensor
-    """Int64, rows and columns from -PAD to PAD: the pixel that comes to the upper left corner, as seen from
-    there."""
+    """Int64, rows and columns from -PAD to PAD: position, in the image, of the pixel that comes to the upper
+    left corner."""
     flips_B: Tensor
     """Int64, 1 where an image is mirrored left to right."""
 
     def part(self, where: slice) -> "Moves":
-        """Return those of some of the images."""
+        """Select the moves of some of the images."""
         return Moves(self.offsets_B2[where], self.flips_B[where])
 
 
 def draw_moves(
     num_images: int, augment: Sequence[Augment], rng: np.random.Generator, device: torch.device
 ) -> Moves | None:
-    """Return an offset and a flip for each image, on a device. Without `augment` nothing is drawn: None."""
+    """Draw an offset and a flip for each image, on a device; None, without a draw, if `augment` is empty.
+
+    Args:
+        num_images: number of images in the epoch.
+        augment: `crop`, `flip`, both or none.
+        rng: generator of moves alone.
+        device: where the tensors go.
+    """
     if not augment:
         return None
+    # Both are drawn whatever `augment` names, and then multiplied by 0 or 1: `[crop]` has the crops of
+    # `[crop, flip]`.
     offsets_B2 = rng.integers(-PAD, PAD + 1, (num_images, 2)) * ("crop" in augment)
     flips_B = rng.integers(0, 2, num_images) * ("flip" in augment)
     return Moves(*(torch.from_numpy(drawn).to(device, non_blocking=True) for drawn in (offsets_B2, flips_B)))
 
 
 def channels_last(images: Tensor) -> Tensor:
-    """Return images, uint8, with their channels last in memory and in shape; other examples as they are."""
+    """Move the channels of uint8 images last, in memory and in shape; other examples stay as they are."""
     return images.movedim(-3, -1).contiguous() if images.dtype == torch.uint8 else images
 
 
 def channels_first(images: Tensor) -> Tensor:
-    """Return what `channels_last` was given, channels last in memory."""
+    """Move the channels back to the front of the shape; they stay last in memory."""
     return images.movedim(-1, -3) if images.dtype == torch.uint8 else images
 
 
 def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
-    """Return images in an order, each shown from an offset on and then flipped; a crop of 0 changes nothing.
+    """Gather images in an order, each from its offset on and then flipped; a crop of 0 changes nothing.
 
-    `pixels` are uint8, shape (N, H, W, C), `order` positions of images, int64, shape (B,), on the same
-    device. Without moves they may be numbers or tokens.
+    Args:
+        pixels: uint8, shape (N, H, W, C); without moves they may be numbers or tokens.
+        order: positions of images, int64, shape (B,), on the same device.
+        moves: offset and flip of each of these B images; None: images are taken as they are.
     """
     if moves is None:
         return pixels.index_select(0, order)
@@ -73,34 +84,43 @@ def gather(pixels: Tensor, order: Tensor, moves: Moves | None) -> Tensor:
     columns_W = torch.arange(width, device=order.device)
     columns_BW = torch.where(flips_B[:, None] == 1, columns_W.flip(0), columns_W)
     columns_BW = _reflect(columns_BW + offsets_B2[:, 1:], width)
+    # One index for crop, reflection and flip: a single `index_select` copies the pixels once, without a
+    # padded image.
     where = ((order[:, None] * height + rows_BH) * width)[:, :, None] + columns_BW[:, None, :]
     shown = pixels.view(-1, channels).index_select(0, where.flatten())
     return shown.view(len(order), height, width, channels)
 
 
 def _reflect(positions: Tensor, size: int) -> Tensor:
-    """Return positions up to `size - 1` beyond either end, mirrored at the first and the last pixel."""
+    """Reflect positions up to `size - 1` beyond either end at the first and the last pixel."""
     last = size - 1
     return last - (last - positions.abs()).abs()
 
 
 BLOCK = 4 << 20
-"""Bytes of a block that has more than one batch."""
+"""Most bytes of a block that has more than one batch."""
 
 
 def blocks(num_images: int, batch_size: int, batch_bytes: int) -> Iterator[slice]:
-    """Yield the images of each block: whole batches, but for the last one.
+    """Divide the images of an epoch into blocks of whole batches; the last one may end within a batch.
 
-    `batch_bytes` is what a batch takes as it is gathered.
+    Args:
+        num_images: number of images in the epoch.
+        batch_size: images in a batch.
+        batch_bytes: memory of a batch as it is gathered.
     """
     size = batch_size * max(1, BLOCK // batch_bytes)
     return (slice(begin, begin + size) for begin in range(0, num_images, size))
 
 
 def batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int) -> Iterator[Tensor]:
-    """Yield the inputs of each batch, of images float32 in [0, 1], shape (B, C, H, W), channels last.
+    """Gather the inputs of each batch of an epoch, of images float32 in [0, 1], (B, C, H, W), channels last.
 
-    Arguments are as of `gather`, for a whole epoch; the last batch may have fewer than `batch_size` images.
+    Args:
+        pixels: all images of the client, as in `gather`.
+        order: positions of the epoch's images.
+        moves: their offsets and flips; None: none.
+        batch_size: images in a batch; the last one may have fewer.
     """
     for block in blocks(len(order), batch_size, 4 * batch_size * prod(pixels.shape[1:])):
         images = gather(pixels, order[block], moves and moves.part(block))

@@ -15,20 +15,22 @@ from fedgrid.engine.federation.record_names import SCORES
 from fedgrid.engine.federation.training.probabilities import Outputs
 
 EQUAL = 1e-12
-"""Numbers whose variance is a smaller share of their mean square are equal, but for rounding."""
+"""Share of their mean square below which the variance of numbers counts as rounding: they are all equal."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Result of one test; results of parts of a test set add up to that of the whole."""
+    """Result of one test; results of parts of a test set add up to that of the whole set."""
 
     confusion: NDArray[np.int64]
     """Shape (L, L): number of images of class `row` that were predicted as class `column`."""
     loss_sum: float
+    """Sum of the images' losses, in float64."""
     outputs: Outputs | None = None
-    """Of all images, where probabilities are scored (`evaluation.probabilities`)."""
+    """Outputs for all images, where probabilities are scored (`evaluation.probabilities`)."""
     moments: tuple[float, float] | None = None
-    """Of numbers to predict their sum and the sum of their squares; the matrix is then their number alone."""
+    """Sum of the numbers to predict and sum of their squares; the matrix then holds their number alone. None:
+    classes."""
 
     def __add__(self, other: "Counts") -> "Counts":
         outputs = None
@@ -41,7 +43,7 @@ class Counts:
 
 
 def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
-    """Return the scores of each test, all of the same classes, by the names of `record_names.SCORES`.
+    """Compute the scores of each test, all of the same classes, by the names of `record_names.SCORES`.
 
     With outputs there are those of `PROBABILITY_SCORES` too. All are NaN if the test set is empty; F1 is zero
     where it would be 0 / 0. The loss is the mean cross-entropy. One prediction outside a client's classes
@@ -52,6 +54,8 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
         return []
     if tests[0].moments is not None:
         return [{**dict.fromkeys(SCORES), **errors_of(counts)} for counts in tests]
+    # All tests at once: a round tests each client several times, and NumPy's calls would cost more than its
+    # arithmetic.
     confusion_NLL = np.stack([counts.confusion for counts in tests])
     true_NL, predicted_NL = confusion_NLL.sum(axis=2), confusion_NLL.sum(axis=1)
     hits_NL = confusion_NLL.diagonal(axis1=1, axis2=2)
@@ -75,7 +79,7 @@ def scores(tests: Sequence[Counts]) -> list[dict[str, Any]]:
 
 
 def errors_of(counts: Counts) -> dict[str, float]:
-    """Return mean squared error and R2 of a test of numbers to predict, NaN without any.
+    """Compute mean squared error and R2 of a test of numbers to predict; NaN without any.
 
     R2 is 1 minus the squared errors over those of the test set's own mean; NaN if its numbers are all equal.
     """
@@ -90,5 +94,5 @@ def errors_of(counts: Counts) -> dict[str, float]:
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    """Return what `values.mean()` does, in half the time; NaN of nothing."""
+    """Compute what `values.mean()` does, in half the time; NaN without values."""
     return float(np.add.reduce(values) / len(values)) if len(values) else nan

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.orders import ChooseBy
 
 Logits = Callable[[Tensor], Tensor]
-"""Inputs -> logits, shape (N, L)."""
+"""Function from inputs to logits, shape (N, L)."""
 TEST_BATCH = 128
-"""Images per test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
+"""Images in a test batch. Fixed because the last bits of a loss depend on it; larger batches exceed the CPU's
 cache and are slower."""
 
 
 def to_inputs(images: Tensor) -> Tensor:
-    """Return a copy of examples as a model is given it: uint8 images as float32 in [0, 1].
+    """Convert a copy of examples to a model's inputs: uint8 images to float32 in [0, 1], others as they are.
 
     Strides stay the same.
     """
@@ -36,7 +36,7 @@ def to_inputs(images: Tensor) -> Tensor:
 
 
 def set_mode(module: nn.Module, *, training: bool) -> None:
-    """Put all parts of the module into a mode, whatever mode each is in.
+    """Put all parts of the module into training or evaluation mode, whatever mode each is in.
 
     As `nn.Module.train` does, but without torch's checks of each attribute that is set. A model, or a part of
     it, may have a `train` of its own, which is called; scripted ones have the attribute elsewhere.
@@ -55,9 +55,11 @@ def set_mode(module: nn.Module, *, training: bool) -> None:
 # Not `inference_mode`, in which a module cannot take a gradient of its own.
 @torch.no_grad()
 def predict(module: nn.Module, images: Tensor) -> NDArray[Any]:
-    """Return the class probabilities of images, float32, shape (N, L); the module stays in `eval` mode.
+    """Predict the class probabilities of images, float32, shape (N, L); the module stays in `eval` mode.
 
-    `images` are uint8, and converted a batch at a time, or inputs as `to_inputs` makes them.
+    Args:
+        module: maps inputs to logits.
+        images: uint8, converted a batch at a time, or inputs as `to_inputs` makes them.
     """
     set_mode(module, training=False)
     parts = [module(to_inputs(part)) for part in torch.split(images, TEST_BATCH)]
@@ -75,16 +77,16 @@ def test(
     with_outputs: bool = False,  # noqa: PT028
     logits_of: Logits | None = None,  # noqa: PT028
 ) -> Counts:
-    """Return what the module is worth on a test set, in `eval` mode.
+    """Test the module on a test set, in `eval` mode.
 
     Args:
         module: maps images to logits of shape (N, L); it stays in `eval` mode afterwards.
         images: as `ImageSet.images`, on the module's device.
         labels: as `ImageSet.labels`, on the same device.
         num_classes: L.
-        batch_size: images per forward pass; runs use `TEST_BATCH` everywhere.
-        with_outputs: whether the result has the logits and labels too.
-        logits_of: what maps inputs to logits in the module's place, with its help; None: the module does.
+        batch_size: images in a forward pass; runs use `TEST_BATCH` everywhere.
+        with_outputs: whether the result has the logits and labels too. Default: False.
+        logits_of: maps inputs to logits in the module's place, with its help. Default: the module does.
 
     Raises:
         ValueError: the logits have another shape.
@@ -106,15 +108,18 @@ def test(
 
 
 def _count(logits: Tensor, labels: Tensor, *, with_outputs: bool) -> Counts:
-    """Return the result of a test from outputs, shape (N, L); `with_outputs` it has these and the labels."""
+    """Count the results of a test from outputs, shape (N, L); `with_outputs` keeps these and the labels."""
     num_classes = logits.shape[1]
     moments = None
+    # Summed in float64: parts of a test set, tested by different clients, add up to the sum of the whole.
     loss_sum = loss(logits.double(), labels, "sum")
     classes = labels
     if labels.is_floating_point():
         classes = torch.zeros_like(labels, dtype=torch.int64)
         exact = labels.double()
         moments = float(exact.sum()), float(exact.square().sum())
+    # One `bincount` of (class, prediction) pairs is the confusion matrix, without a loop or a copy from the
+    # device.
     cells = classes * num_classes + logits.argmax(dim=1)
     confusion = torch.bincount(cells, minlength=num_classes**2).view(num_classes, num_classes)
     outputs = Outputs(logits.cpu().numpy(), labels.cpu().numpy()) if with_outputs else None
@@ -122,7 +127,7 @@ def _count(logits: Tensor, labels: Tensor, *, with_outputs: bool) -> Counts:
 
 
 def best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
-    """Return the candidate with the least loss, or the highest accuracy; ties go to the first.
+    """Choose the candidate with the least loss, or the highest accuracy; ties go to the first.
 
     A loss that is NaN counts as infinite.
     """
@@ -130,12 +135,13 @@ def best(tests: Mapping[int, Counts], by: "ChooseBy") -> int:
 
 
 def mean_losses(tests: Mapping[int, Counts], candidates: Sequence[int]) -> NDArray[np.float32]:
-    """Return the mean loss of each candidate, in their order."""
+    """Compute the mean loss of each candidate, in their order."""
     of_each = (tests[candidate] for candidate in candidates)
     return np.array([counts.loss_sum / counts.confusion.sum() for counts in of_each], np.float32)
 
 
 def _penalty(counts: Counts, by: "ChooseBy") -> float:
+    """Compute what the best candidate has least of: loss, or minus the number of hits."""
     if by == "accuracy":
         return -float(counts.confusion.trace())
     return inf if isnan(counts.loss_sum) else counts.loss_sum

@@ -1,7 +1,7 @@
-"""Layers that need care: BatchNorm in stacks of clients, and those that draw random numbers as they train.
+"""Layers that need care: BatchNorm in stacks of clients, and layers that draw random numbers as they train.
 
 Of a batch in a stack only some images count. What a model draws itself, as dropout does, comes from the
-generators of the process, which are seeded for a while.
+global generators, which are seeded for the call.
 
 Shapes: B images of a batch, C channels.
 """
@@ -18,17 +18,20 @@ from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.seeds import global_states, seeded
 
 SCRIPTED_NORMS = "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"
-"""Names of classes that `torch.jit.script` keeps."""
+"""Class names of BatchNorm that survive `torch.jit.script`, which replaces the classes themselves."""
 
 
 class MaskedNorm(nn.Module):
     """BatchNorm in training mode over the images of `mask_B`; state and numbers are those of the layer.
 
-    With no image at all its statistics stay as they are.
+    Without any image its statistics stay as they are.
+
+    Args:
+        norm: the layer whose tensors are taken over.
     """
 
     mask_B: Tensor
-    """Which images count, bool, shape (B,); to be set before each forward pass."""
+    """Marks the images that count, bool, shape (B,); to be set before each forward pass."""
 
     def __init__(self, norm: _BatchNorm) -> None:
         """Take over the tensors of a layer, under the same names."""
@@ -40,9 +43,10 @@ class MaskedNorm(nn.Module):
         self._momentum, self._epsilon = norm.momentum, norm.eps
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the images, shape (B, C, ...), normalised, scaled and shifted by channel."""
+        """Normalise the images, shape (B, C, ...), then scale and shift them by channel."""
         shape = (1, -1, *[1] * (images.dim() - 2))
         mask = self.mask_B.view(-1, *[1] * (images.dim() - 1))
+        # `where` and not a product: a masked image may hold anything, and 0 times infinity is NaN.
         values = torch.where(mask, images.float(), 0)
         others = [axis for axis in range(images.dim()) if axis != 1]
         count = mask.sum() * (images[0, 0].numel())
@@ -58,9 +62,11 @@ class MaskedNorm(nn.Module):
         return (offsets * scale_C.view(shape) + self.bias.view(shape)).to(images.dtype)
 
     def _remember(self, mean_C: Tensor, variance_C: Tensor, is_any: Tensor) -> None:
-        """Move the running statistics, unless there was no image."""
+        """Update the running statistics, unless there was no image."""
         batches = cast(Tensor, self.num_batches_tracked)
         batches += is_any
+        # Without a momentum torch averages all batches alike. `is_any` is 0 or 1: no branch, which vmap could
+        # not take.
         share = is_any / batches.clamp(min=1) if self._momentum is None else is_any * self._momentum
         for name, value_C in (("running_mean", mean_C), ("running_var", variance_C)):
             running_C = cast(Tensor, getattr(self, name))
@@ -68,7 +74,7 @@ class MaskedNorm(nn.Module):
 
 
 def mask_norms(module: nn.Module) -> nn.Module:
-    """Return the module with each BatchNorm replaced; names and order of all tensors stay the same."""
+    """Replace each BatchNorm of the module; names and order of all tensors stay the same."""
     for name, layer in list(module.named_modules()):
         if isinstance(layer, _BatchNorm):
             parent, _, own = name.rpartition(".")
@@ -77,7 +83,7 @@ def mask_norms(module: nn.Module) -> nn.Module:
 
 
 def is_batch_norm(layer: nn.Module) -> bool:
-    """Return whether a layer is BatchNorm, which `torch.jit.script` makes one of another class."""
+    """Check whether a layer is BatchNorm, also if `torch.jit.script` has replaced its class."""
     if isinstance(layer, ScriptModule):
         return layer.original_name in SCRIPTED_NORMS
     return isinstance(layer, _BatchNorm | MaskedNorm)
@@ -92,7 +98,7 @@ def reset_norms(module: nn.Module) -> None:
 
 @torch.no_grad()
 def draws(module: nn.Module, batch: Tensor) -> bool:
-    """Return whether a module on the CPU draws random numbers as it trains, after trying it on a batch.
+    """Check by a trial batch whether a module on the CPU draws random numbers as it trains.
 
     The module is left in training mode; its buffers may change.
     """
@@ -104,7 +110,11 @@ def draws(module: nn.Module, batch: Tensor) -> bool:
 
 
 def smallest_batch(module: nn.Module, batch_size: int) -> int:
-    """Return the least number of images that the module can be trained on at a time."""
+    """Find the least number of images that the module can be trained on at a time: 2 with BatchNorm, else 1.
+
+    Raises:
+        ConfigError: batches of one image for a model with BatchNorm.
+    """
     if not any(map(is_batch_norm, module.modules())):
         return 1
     if batch_size == 1:

@@ -1,8 +1,10 @@
 """Local training of one client: a pure function of model, data, settings and generator.
 
-This is where a run's time goes. Images lie on the device as one tensor, channels last; an epoch takes
-its batches from them in a seeded order; the optimizer works on one flat tensor; nothing is read back from the
-device before the last epoch ends. Shapes: N images, P entries of a state vector of which W are parameters.
+This is where a run's time goes. Images lie on the device as one tensor, channels last; an epoch takes its
+batches from them in a seeded order; the optimizer works on one flat tensor; nothing is read back from the
+device before the last epoch ends.
+
+Shapes: N images, P entries of a state vector of which W are parameters.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,34 +33,45 @@ from fedgrid.engine.federation.training.settings import LocalTraining
 
 NOTHING: Arrays = MappingProxyType({})
 OPTIMIZER, PERSONAL = "optimizer", "personal"
-"""The names of the optimizer's state and of personal entries (`LocalRule.personal`) in a client's memory."""
+"""Names of the optimizer's state and of personal entries (`LocalRule.personal`) in a client's memory."""
 
 
 @dataclass(frozen=True)
 class LocalResult:
-    """What local training leaves behind."""
+    """Result of a client's local training."""
 
     model: Vector
-    """The whole state afterwards, float32, shape (P,)."""
+    """The complete state afterwards, float32, shape (P,)."""
     losses: tuple[float, ...]
     """Mean loss of each epoch, as the model changed; NaN where no image was trained on."""
     accuracies: tuple[float, ...]
-    """Share of images classified rightly in each epoch, as the model changed; NaN likewise, and of
-    numbers to predict."""
+    """Share of images classified correctly in each epoch, as the model changed; NaN where no image was
+    trained on, and where numbers are predicted."""
     steps: int
+    """Number of optimizer steps."""
     outputs: Arrays
+    """Arrays of the rule for the server (`LocalRule.outputs`)."""
     memory: Arrays
-    """For the client's next round: what the rule remembers; personal entries under `personal`, in the order
-    of their ranges; if it is kept, the optimizer's state under `optimizer`: shape (W,) of SGD with momentum,
-    (2 W + 1,) of Adam."""
+    """Arrays for the client's next round: those of the rule (`LocalRule.remembers`); personal entries under
+    `personal`, in the order of their ranges; if it is kept, the optimizer's state under `optimizer`: shape
+    (W,) of SGD with momentum, (2 W + 1,) of Adam."""
     tested: Counts | None = None
-    """What the test returned that was asked for."""
+    """Result of the test that `train` was given; None without one."""
     has_own_test: bool = False
     """Whether the rule has a test of its own (`LocalSteps.test`)."""
 
 
 class ModelInTraining:
-    """A client's model in training, as the hooks of a local rule see it: a `LocalModel`."""
+    """A client's model in training, as the hooks of a local rule see it: a `LocalModel`.
+
+    Args:
+        flat: the workspace with the model.
+        held: the client's images and labels.
+        training: the settings.
+        memory: `LocalResult.memory` of the client's last round.
+        payload: the rule's arrays from the server.
+        reference: the server's reference images; None: none.
+    """
 
     def __init__(
         self,
@@ -69,7 +82,7 @@ class ModelInTraining:
         payload: Arrays,
         reference: Tensor | None,
     ) -> None:
-        """Take the workspace with the model, and what the client holds: images and classes."""
+        """Store the workspace with the model, and the client's images and labels."""
         self._flat = flat
         self._training = training
         self._optimizer = OPTIMIZERS[training.optimizer](flat, training, memory.get(OPTIMIZER))
@@ -95,41 +108,46 @@ class ModelInTraining:
 
     @property
     def start(self) -> Tensor:
-        """The parameters before the first step, shape (W,)."""
+        """Parameters before the first step, shape (W,)."""
         return self.weights.detach().clone() if self._start is None else self._start
 
     def note_start(self, rule: LocalRule) -> None:
-        """Keep the parameters as they are now, for a rule, whose `start` may have changed them."""
+        """Copy the present parameters for a rule, as its `start` hook may have changed them."""
         self._start = None if rule is PLAIN else self.weights.detach().clone()
 
     def check_start(self, rule: LocalRule) -> None:
-        """Raise ValueError if the rule has written to `start`."""
+        """Check that the rule has not written to `start`.
+
+        Raises:
+            ValueError: it has.
+        """
+        # torch counts the writes to a tensor; comparing the values would take another copy.
         if self._start is not None and self._start._version:
             raise ValueError(f"{type(rule).__name__} wrote to local.start; work on a copy")
 
     @property
     def reference(self) -> Tensor | None:
-        """The server's reference images as inputs, converted anew each time."""
+        """The server's reference images as inputs, converted at each access; None without any."""
         return None if self._reference is None else to_inputs(self._reference)
 
     @property
     def features(self) -> Tensor:
-        """What went into the head in the last forward pass, as float32."""
+        """Inputs of the head in the last forward pass, as float32."""
         if self._flat.features is None:
             raise ValueError("no features: the model's entry names no head, or nothing has passed it yet")
         return self._flat.features.float()
 
     def snapshot(self) -> Tensor:
-        """Return a copy of the whole state, shape (P,)."""
+        """Copy the complete state, shape (P,)."""
         return self._flat.snapshot()
 
     def load(self, state: Tensor | Vector) -> None:
-        """Put a snapshot, or a vector in the layout's order, in the model's place."""
+        """Replace the model's state by a snapshot, or by a vector in the layout's order."""
         self._flat.load(state) if isinstance(state, Tensor) else self._flat.write(state)
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """Have the model in inference mode, and no gradients, in the block."""
+        """Put the model in inference mode, without gradients, for a `with` block."""
         before = self._flat.module.training
         set_mode(self._flat.module, training=False)
         with torch.no_grad():
@@ -137,35 +155,36 @@ class ModelInTraining:
         set_mode(self._flat.module, training=before)
 
     def examples(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield inputs and classes of all that the client trains on, a test's batch at a time."""
+        """Yield inputs and labels of all that the client trains on, a test's batch at a time."""
         parts = zip(*(torch.split(tensor, TEST_BATCH) for tensor in self._held), strict=True)
         return ((to_inputs(images), labels) for images, labels in parts)
 
     def tensor(self, vector: Vector) -> Tensor:
-        """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
+        """Convert a vector in the layout's order, shape (W,) or (P,), to a tensor like `weights`."""
         return self._flat.scatter(vector)
 
     def vector(self, tensor: Tensor) -> Vector:
-        """Return a tensor like `weights`, or a snapshot, as a vector in the layout's order."""
+        """Convert a tensor like `weights`, or a snapshot, to a vector in the layout's order."""
         return self._flat.gather(tensor)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return the model's outputs."""
+        """Compute the model's outputs for a batch of inputs."""
         outputs: Tensor = self._flat.module(images)
         return outputs
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean standard loss of a batch."""
+        """Compute the mean standard loss of a batch."""
         return task.loss(logits, labels)
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """Return the gradient of a scalar with respect to `weights`; the next call overwrites it."""
+        """Compute the gradient of a scalar with respect to `weights`; the next call overwrites it."""
         self._flat.gradient.zero_()
+        # `backward` and not `autograd.grad`: gradients are accumulated straight into the flat tensor.
         loss.backward()  # type: ignore[no-untyped-call]
         return self._flat.gradient
 
     def predict(self, images: Tensor | None = None) -> np.ndarray:
-        """Return class probabilities in inference mode."""
+        """Predict class probabilities in inference mode; by default of the reference images."""
         images = self._reference if images is None else images
         if images is None:
             raise ValueError("there are no reference images: set split.reference_images")
@@ -175,7 +194,7 @@ class ModelInTraining:
             return predict(self._flat.module, images)
 
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
-        """Train on one batch; return its logits before the step."""
+        """Train on one batch by the hooks of `steps`; give the batch's logits before the step."""
         logits = self.logits(images)
         loss = steps.loss(self, logits, labels)
         if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
@@ -187,6 +206,8 @@ class ModelInTraining:
         penalty = steps.penalty(logits, labels, images)
         gradient = self.gradient(loss if penalty is None else loss + penalty)
         steps.correct(self.weights, gradient)
+        # The optimizer steps on all parameters, then frozen ones are put back: its moments stay those of
+        # plain training.
         if steps.trains is None:
             self.descend(gradient)
         else:
@@ -201,7 +222,7 @@ class ModelInTraining:
         self._optimizer.step(self.weights, gradient)
 
     def optimizer_memory(self) -> Arrays:
-        """Return the optimizer's state, if it is kept and there is any."""
+        """Read the optimizer's state, if it is kept and there is any."""
         memory = self._optimizer.memory() if self._training.keep_optimizer_state else None
         return {} if memory is None else {OPTIMIZER: memory}
 
@@ -225,42 +246,48 @@ def train(
     """Train from `start` on all images for `training.local_epochs` epochs, or `training.local_steps` steps.
 
     A last batch of a single image is left out for models with BatchNorm, which has no variance there. Model
-    and rule may draw from the generators of the process, which are seeded here; the caller restores them.
+    and rule may draw from the global generators, which are seeded here; the caller restores them.
 
     Args:
         flat: the workspace; its former content is overwritten.
-        start: the whole state to start from, shape (P,); only read.
+        start: the complete state to start from, shape (P,); only read.
         images: as `ImageSet.images`, images best with channels last, on the module's device.
         labels: as `ImageSet.labels`, on the same device.
         training: the settings.
-        rng: draws one permutation of the images an epoch; children of it draw crops and flips,
-            and what the model draws itself, such as dropout.
-        memory: `LocalResult.memory` of the client's last round; without it the optimizer starts fresh.
-        rule: hooks into this loop.
-        payload: the rule's arrays.
-        reference: the server's reference images for rules that predict on them.
-        max_steps: stop after this many optimizer steps; None: as `training` says.
-        test: tests what the rule has the trained model say of inputs (`LocalSteps.test`); None: nothing does.
+        rng: draws one permutation of the images in each epoch; children of it draw crops and flips, and what
+            the model draws itself, such as dropout.
+        memory: `LocalResult.memory` of the client's last round. Default: empty, the optimizer starts fresh.
+        rule: hooks into this loop. Default: plain training.
+        payload: the rule's arrays. Default: none.
+        reference: the server's reference images for rules that predict on them. Default: none.
+        max_steps: stop after this many optimizer steps. Default: as `training` says.
+        test: tests the trained model through the rule (`LocalSteps.test`). Default: no test.
 
     Raises:
         ConfigError: batches of one image for a model with BatchNorm.
     """
     size = training.batch_size
     smallest = smallest_batch(flat.module, training.batch_size)
+    # Children, so that neither augmentation nor dropout changes the order of the images.
     moves, own = rng.spawn(2)
     is_round = max_steps is None
     max_steps = training.local_steps if max_steps is None else max_steps
+    # Seeded once a call: all that model and rule draw follows from this client's generator alone.
     seed_all(str(flat.weights.device), own)
     with own_code(rule, "start", None):
+        # 1. Load the state, with the client's personal entries in it.
         flat.write(_restore_own_entries(start, rule, memory))
         if is_round and training.buffers == "reset":
             reset_norms(flat.module)
+        # 2. Let the rule prepare. Its `start` may change the model, so the parameters are copied after it.
         local = ModelInTraining(flat, (images, labels), training, memory, payload, reference)
         begins = range(0, len(labels) - smallest + 1, size)
         local.plan(len(begins), max_steps)
         set_mode(flat.module, training=True)
         steps = rule.start(local)
         local.note_start(rule)
+        # 3. Train. Logits and labels stay on the device: reading a loss would make the CPU wait for each
+        # batch.
         pixels = channels_last(images)
         logits: list[Tensor] = []
         targets: list[Tensor] = []
@@ -274,6 +301,7 @@ def train(
                 local.positions = order[begin : begin + size]
                 targets.append(labels.index_select(0, local.positions))
                 logits.append(steps.step(local, inputs, targets[-1]))
+        # 4. Collect what the rule returns, and test the model before anything else touches it.
         finished = steps.finish(local, len(logits))
         outputs = finished.outputs
         own_memory = finished.memory
@@ -292,7 +320,7 @@ def train(
 
 
 def _restore_own_entries(start: Vector, rule: LocalRule, memory: Arrays) -> Vector:
-    """Return the model with the client's own entries in their place, once it has any."""
+    """Put the client's personal entries into the model, once it has any."""
     if PERSONAL not in memory or not rule.personal:
         return start
     lengths = [stop - first for first, stop in rule.personal]
@@ -308,6 +336,7 @@ def _restore_own_entries(start: Vector, rule: LocalRule, memory: Arrays) -> Vect
 
 
 def _own_entries(model: Vector, rule: LocalRule) -> Arrays:
+    """Read the personal entries of a model for the client's memory."""
     own = [model[first:stop] for first, stop in rule.personal]
     return {PERSONAL: np.concatenate(own)} if own else {}
 
@@ -315,7 +344,7 @@ def _own_entries(model: Vector, rule: LocalRule) -> Arrays:
 def _running_means(
     logits: list[Tensor], labels: list[Tensor], num_epochs: int
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean loss and accuracy of each epoch from all batches, read back in one go."""
+    """Compute mean loss and accuracy of each epoch from all batches, read back in one go."""
     if not logits:
         return (nan,) * num_epochs, (nan,) * num_epochs
     outputs = torch.cat(logits).double()
@@ -326,7 +355,7 @@ def _running_means(
 
 
 def check_finished(rule: LocalRule, result: LocalResult) -> None:
-    """Check that a rule has returned the arrays that it declares, because only they are sent and kept.
+    """Check that a rule has returned the arrays that it declares, because only they are sent and stored.
 
     Raises:
         FinalError: the rule, a plugin's, returned others, or something else than arrays of numbers.
@@ -357,4 +386,5 @@ def check_finished(rule: LocalRule, result: LocalResult) -> None:
 
 
 def _without(memory: Arrays, *names: str) -> Arrays:
+    """Drop some names from a client's memory."""
     return {name: array for name, array in memory.items() if name not in names}

@@ -21,14 +21,21 @@ from fedgrid.engine.federation.training.settings import LocalTraining
 
 
 def clip(gradient: Tensor, most: float | None) -> None:
-    """Scale gradients, shape (..., W), down to a norm as `clip_grad_norm_` of torch; None: leave them."""
+    """Scale gradients, shape (..., W), down to a norm, like torch's `clip_grad_norm_`; None leaves them."""
     if most is not None:
         norms = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+        # torch's own 1e-6, without which the bits would differ.
         gradient.mul_((most / (norms + 1e-6)).clamp(max=1))
 
 
 class Sgd:
-    """As `torch.optim.SGD`; the memory is the momentum buffer."""
+    """SGD as in `torch.optim.SGD`; its memory is the momentum buffer.
+
+    Args:
+        flat: the model's workspace.
+        training: learning rate, momentum and weight decay.
+        memory: the momentum buffer of the client's last round; None: zero.
+    """
 
     def __init__(self, flat: FlatModule, training: LocalTraining, memory: Vector | None) -> None:
         self._flat = flat
@@ -38,7 +45,7 @@ class Sgd:
             self.tensors = [torch.zeros_like(flat.weights) if memory is None else flat.scatter(memory)]
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Take one step."""
+        """Take one step along a gradient, shape (W,), which is overwritten; called once a batch."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
         for velocity in self.tensors:
@@ -46,12 +53,20 @@ class Sgd:
         weights.add_(gradient, alpha=-self._training.learning_rate)
 
     def memory(self) -> Vector | None:
-        """Return the momentum buffer, shape (W,)."""
+        """Read the momentum buffer, shape (W,), in the layout's order; None without momentum."""
         return self._flat.gather(self.tensors[0]) if self.tensors else None
 
 
 class Adam:
-    """As `torch.optim.Adam` with its default betas and epsilon; the memory is (mean, square, [steps])."""
+    """Adam as in `torch.optim.Adam` with its default betas and epsilon.
+
+    The memory is (first moment, second moment, [number of steps]).
+
+    Args:
+        flat: the model's workspace.
+        training: learning rate and weight decay.
+        memory: moments and number of steps of the client's last round; None: zero.
+    """
 
     FIRST, SECOND, EPSILON = 0.9, 0.999, 1e-8
 
@@ -69,14 +84,14 @@ class Adam:
             self._mean, self._square, self._steps = flat.scatter(mean), flat.scatter(square), int(steps[0])
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Take one step."""
+        """Take one step along a gradient, shape (W,), which is overwritten; called once a batch."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
         self._steps += 1
         adam_step(weights, gradient, self._mean, self._square, self._steps, self._training.learning_rate)
 
     def memory(self) -> Vector | None:
-        """Return the moments and the number of steps, shape (2 W + 1,)."""
+        """Read the moments and the number of steps, shape (2 W + 1,), in the layout's order."""
         mean, square = self._flat.gather(self._mean), self._flat.gather(self._square)
         return np.concatenate([mean, square, np.array([self._steps], np.float32)])
 
@@ -84,9 +99,19 @@ class Adam:
 def adam_step(
     weights: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, steps: int, learning_rate: float
 ) -> None:
-    """Take step number `steps`, from 1, of Adam; all tensors are of one shape, and change."""
+    """Take step number `steps`, from 1, of Adam; all tensors are of one shape, and change.
+
+    Args:
+        weights: the parameters.
+        gradient: their gradient; it ends up as the denominator.
+        mean: first moment.
+        square: second moment.
+        steps: number of this step, from 1.
+        learning_rate: rate of this round.
+    """
     mean.lerp_(gradient, 1 - Adam.FIRST)
     square.mul_(Adam.SECOND).addcmul_(gradient, gradient, value=1 - Adam.SECOND)
+    # In the order of torch's own single-tensor Adam, so that the bits are the same.
     scale = (1 - Adam.SECOND**steps) ** 0.5
     size = learning_rate / (1 - Adam.FIRST**steps)
     denominator = torch.sqrt(square, out=gradient).div_(scale).add_(Adam.EPSILON)
@@ -94,37 +119,39 @@ def adam_step(
 
 
 OPTIMIZERS: dict[str, type[Sgd] | type[Adam]] = {"sgd": Sgd, "adam": Adam}
+"""Optimizers of one client, by `training.optimizer`."""
 
 
 class StackedSgd(Sgd):
-    """As `Sgd`, whose steps are the same for rows."""
+    """SGD of a stack of clients: `Sgd`'s steps are the same for rows."""
 
     def __init__(self, weights: Tensor, training: LocalTraining, memories: Mapping[int, Vector]) -> None:
-        """Go on from the memories by slot; the other slots start fresh."""
+        """Continue from the memories by slot; the other slots start fresh."""
         self._training = training
         self.tensors = [_fill(weights, memories)] if training.momentum else []
 
     def memory(self) -> NDArray[Any] | None:
-        """Return the momentum buffers, shape (S, W)."""
+        """Read the momentum buffers, shape (S, W); None without momentum."""
         return self.tensors[0].cpu().numpy() if self.tensors else None
 
 
 class StackedAdam:
-    """As `Adam`. Clients may have taken different numbers of steps."""
+    """Adam of a stack of clients, which may have taken different numbers of steps."""
 
     def __init__(self, weights: Tensor, training: LocalTraining, memories: Mapping[int, Vector]) -> None:
-        """Go on from the memories by slot; the other slots start fresh."""
+        """Continue from the memories by slot; the other slots start fresh."""
         self._training = training
         size = weights.shape[1]
         self._mean = _fill(weights, {slot: memory[:size] for slot, memory in memories.items()})
         self._square = _fill(weights, {slot: memory[size:-1] for slot, memory in memories.items()})
+        # Float64, as the Python floats of `adam_step`.
         self._steps_S1 = torch.zeros(len(weights), 1, dtype=torch.float64, device=weights.device)
         for slot, memory in memories.items():
             self._steps_S1[slot] = float(memory[-1])
         self.tensors = [self._mean, self._square, self._steps_S1]
 
     def step(self, weights: Tensor, gradient: Tensor) -> None:
-        """Take one step."""
+        """Take one step along the gradients, shape (S, W), which are overwritten; called once a batch."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
         self._steps_S1 += 1
@@ -136,12 +163,12 @@ class StackedAdam:
         weights.sub_(sizes_S1 * self._mean / denominator)
 
     def memory(self) -> NDArray[Any] | None:
-        """Return moments and numbers of steps, shape (S, 2 W + 1)."""
+        """Read moments and numbers of steps, shape (S, 2 W + 1)."""
         return torch.cat([self._mean, self._square, self._steps_S1.float()], 1).cpu().numpy()
 
 
 def _fill(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
-    """Return a tensor like `weights` with a row of each slot's memory, zero where there is none."""
+    """Stack the slots' memories as rows of a tensor like `weights`, zero where there is none."""
     filled = torch.zeros_like(weights, requires_grad=False)
     for slot, memory in memories.items():
         filled[slot] = torch.from_numpy(np.array(memory, np.float32)).to(weights.device)
@@ -150,3 +177,4 @@ def _fill(weights: Tensor, memories: Mapping[int, Vector]) -> Tensor:
 
 StackedOptimizer = StackedSgd | StackedAdam
 STACKED_OPTIMIZERS: dict[str, type[StackedOptimizer]] = {"sgd": StackedSgd, "adam": StackedAdam}
+"""Optimizers of a stack, by `training.optimizer`."""

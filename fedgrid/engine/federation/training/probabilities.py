@@ -1,4 +1,4 @@
-"""What models answer in tests, and the scores that need the probabilities of all classes.
+"""Outputs of models in tests, and the scores that need the probabilities of all classes.
 
 Shapes: N images, L classes.
 """
@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 15
-"""Of confidence, as in Guo et al."""
+"""Number of bins of confidence, as in Guo et al."""
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The outputs of a model for the images of one test."""
+    """The outputs of a model for the images of one test, with their classes."""
 
     logits_NL: NDArray[np.float32]
+    """Outputs before the softmax."""
     label_N: NDArray[np.int64]
-    """The true classes."""
+    """True class of each image."""
 
     def __add__(self, other: "Outputs") -> "Outputs":
         return Outputs(
@@ -27,7 +28,7 @@ class Outputs:
         )
 
     def scores(self) -> dict[str, float]:
-        """Return the `record_names.PROBABILITY_SCORES`; NaN without images, and if a logit is not finite."""
+        """Compute the `record_names.PROBABILITY_SCORES`; NaN without images, and if a logit is not finite."""
         if not len(self.label_N) or not np.isfinite(self.logits_NL).all():
             return {"auc": nan, "ece": nan}
         # In double precision: in single, sure answers are ties at 1.
@@ -42,7 +43,7 @@ class Outputs:
 
 
 def auc(probability_NL: NDArray[np.float64], label_N: NDArray[np.int64]) -> float:
-    """Return the area under the ROC curve, one class against the rest, mean over the classes of the labels.
+    """Compute the area under the ROC curve, one class against the rest, mean over the classes of the labels.
 
     Of a class it is the probability that an image of it has a larger probability of it than one of the rest;
     equal ones count half (Hanley and McNeil, Radiology 143, 1982). NaN unless there are two classes.
@@ -54,13 +55,14 @@ def auc(probability_NL: NDArray[np.float64], label_N: NDArray[np.int64]) -> floa
         rest = np.sort(probability_NL[~is_own_N, label])
         if not len(rest):
             return nan
+        # Ranks in the sorted rest, in N log N; `left` plus `right`, halved, counts an equal probability half.
         below = np.searchsorted(rest, own, "left") + np.searchsorted(rest, own, "right")
         areas.append(below.mean() / (2 * len(rest)))
     return float(np.mean(areas))
 
 
 def calibration_error(confidence_N: NDArray[np.float64], hit_N: NDArray[np.bool_]) -> float:
-    """Return the expected calibration error with `BINS` bins of equal width, the upper limit part of each.
+    """Compute the expected calibration error with `BINS` bins of equal width, the upper limit part of each.
 
     The mean over images of |accuracy - mean confidence| of an image's bin, where the confidence is the
     probability of the predicted class. Source: Guo, Pleiss, Sun and Weinberger, On Calibration of Modern

@@ -41,7 +41,7 @@ from fedgrid.engine.federation.training.settings import LocalTraining
 
 @dataclass(frozen=True)
 class Member:
-    """What one client trains on."""
+    """What one client of a stack trains on."""
 
     start: Vector
     """The whole state to start from, shape (P,); only read."""
@@ -56,10 +56,15 @@ class Member:
 
 
 class Stack:
-    """The models of S clients on one device: a workspace for `train_together`."""
+    """The models of S clients on one device: a workspace for `train_together`.
+
+    Args:
+        module: a model; it is taken over and changed.
+        num_slots: S.
+    """
 
     def __init__(self, module: nn.Module, num_slots: int) -> None:
-        """Make room for `num_slots` models of the module's kind; the module itself is given away."""
+        """Make room for `num_slots` models of the module's kind; the module itself is taken over."""
         self.module = mask_norms(module)
         self.module.train()
         self._norms = [layer for layer in self.module.modules() if isinstance(layer, MaskedNorm)]
@@ -68,7 +73,7 @@ class Stack:
         first = next(iter(named.values()))
         self.num_slots = num_slots
         self.weights = torch.zeros(num_slots, sum(sizes), device=first.device)
-        """Shape (S, W), in the layout's order."""
+        """Parameters of all models, shape (S, W), in the layout's order."""
         parts = zip(named.items(), self.weights.split_with_sizes(sizes, 1), strict=True)
         self._parameters = {
             name: part.view(num_slots, *like.shape).requires_grad_() for (name, like), part in parts
@@ -94,23 +99,25 @@ class Stack:
 
     @torch.no_grad()
     def read(self) -> NDArray[Any]:
-        """Return the states of all slots, float32, shape (S, P)."""
+        """Read the states of all slots, float32, shape (S, P)."""
         buffers = [buffer.view(self.num_slots, -1).float() for buffer in self.buffers.values()]
         states: NDArray[Any] = torch.cat([self.weights, *buffers], 1).cpu().numpy()
         return states
 
     def logits(self, images: Tensor, mask_SB: Tensor) -> Tensor:
-        """Return the models' outputs, (S, B, L), for inputs of shape (S, B, channels, height, width)."""
+        """Compute the models' outputs, (S, B, L), for inputs of shape (S, B, channels, height, width)."""
         return vmap(self._logits_of_one)(self._parameters, self.buffers, images, mask_SB)
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """Return the gradient of a scalar with respect to `weights`, shape (S, W)."""
+        """Compute the gradient of a scalar with respect to `weights`, shape (S, W)."""
         parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
         return torch.cat([part.reshape(self.num_slots, -1) for part in parts], 1)
 
     def _logits_of_one(
         self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], images: Tensor, mask_B: Tensor
     ) -> Tensor:
+        """Compute the outputs of one model; vmap runs it once for all slots."""
+        # A module takes one argument, so the mask reaches its BatchNorm layers by an attribute.
         for norm in self._norms:
             norm.mask_B = mask_B
         outputs: Tensor = functional_call(self.module, (parameters, buffers), (images,))
@@ -121,7 +128,7 @@ class Stack:
 def train_together(
     stack: Stack, members: Mapping[int, Member], training: LocalTraining
 ) -> dict[int, LocalResult]:
-    """Train clients side by side, each as `local.train` does without a rule.
+    """Train several clients at once, each as `local.train` does without a rule.
 
     Args:
         stack: the workspace; its former content is overwritten.
@@ -142,6 +149,8 @@ def train_together(
         slot: member.memory[OPTIMIZER] for slot, member in members.items() if OPTIMIZER in member.memory
     }
     optimizer = STACKED_OPTIMIZERS[training.optimizer](stack.weights, training, memories)
+    # The first child of the generator, as in `local.train`, which spawns a second one for what a model draws
+    # itself.
     moves = {slot: member.rng.spawn(1)[0] for slot, member in members.items()}
     num_images = -(-max(used.values(), default=0) // size) * size
     logits: list[Tensor] = []
@@ -154,6 +163,8 @@ def train_together(
             batch = slice(begin, begin + size)
             inputs = to_inputs(channels_first(pixels))
             counts_S = (used_S - begin).clamp(0, size)
+            # Known without the device: it saves the copies of all tensors while every client still has
+            # images.
             is_any_done = begin >= min(used.values())
             logits.append(
                 _step(stack, optimizer, training, inputs, labels[:, batch], counts_S, is_any_done=is_any_done)
@@ -176,7 +187,7 @@ def train_together(
 
 
 def _images_used(members: Mapping[int, Member], least: int, size: int) -> dict[int, int]:
-    """Return the images of an epoch by slot: all, without a last batch of fewer than `least`."""
+    """Count the images of an epoch by slot: all, without a last batch of fewer than `least`."""
     have = {slot: len(member.labels) for slot, member in members.items()}
     return {slot: count - (count % size if count % size < least else 0) for slot, count in have.items()}
 
@@ -186,10 +197,12 @@ class _Order:
     """A client's images of an epoch, in its order."""
 
     places: Tensor
-    """Int64, shape (images,)."""
+    """Positions of the images, int64, shape (images,)."""
     moves: Moves | None
+    """Offsets and flips of the images; None: none."""
 
     def part(self, where: slice) -> "_Order":
+        """Select some of the epoch's images."""
         return _Order(self.places[where], self.moves and self.moves.part(where))
 
 
@@ -200,11 +213,13 @@ def _orders(
     training: LocalTraining,
     device: torch.device,
 ) -> dict[int, _Order]:
+    """Draw each client's order of an epoch, and the moves of its images."""
     orders = {}
     for slot, member in members.items():
         count = len(member.labels)
         places = torch.from_numpy(member.rng.permutation(count)).to(device, non_blocking=True)
         drawn = draw_moves(count, training.augment, moves[slot], device)
+        # Drawn for all images, then cut: the same numbers are drawn as by `local.train`.
         orders[slot] = _Order(places, drawn).part(slice(used[slot]))
     return orders
 
@@ -212,7 +227,7 @@ def _orders(
 def _labels(
     stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int
 ) -> Tensor:
-    """Return the labels of an epoch's images, shape (S, N)."""
+    """Gather the labels of an epoch's images, shape (S, N)."""
     dtype = next(iter(members.values())).labels.dtype
     labels = torch.zeros(stack.num_slots, num_images, dtype=dtype, device=stack.weights.device)
     for slot, order in orders.items():
@@ -223,7 +238,7 @@ def _labels(
 def _batches(
     stack: Stack, members: Mapping[int, Member], orders: Mapping[int, _Order], num_images: int, size: int
 ) -> Iterator[Tensor]:
-    """Yield the images of each batch, shape (S, B, H, W, C); those that a client lacks are zeros."""
+    """Gather the images of each batch, shape (S, B, H, W, C); those that a client lacks are zeros."""
     pixels = {slot: channels_last(member.images) for slot, member in members.items()}
     like = next(iter(pixels.values()))
     shape = like.shape[1:]
@@ -247,11 +262,13 @@ def _step(
     *,
     is_any_done: bool,
 ) -> Tensor:
-    """Train on a batch each, of which the first `counts_S` images count; return the logits before it."""
+    """Train each client on the first `counts_S` images of its batch; give the logits before the step."""
     mask_SB = torch.arange(labels_SB.shape[1], device=counts_S.device) < counts_S[:, None]
     logits = stack.logits(inputs, mask_SB)
     losses_SB = task.loss(logits.flatten(0, 1), labels_SB.flatten(), "none")
     losses_SB = torch.where(mask_SB, losses_SB.view_as(labels_SB), 0)
+    # The sum over clients of their mean losses: each client's part of the gradient depends on its own loss
+    # alone.
     gradient = stack.gradient((losses_SB.sum(1) / counts_S.clamp(min=1)).sum())
     with torch.no_grad():
         clip(gradient, training.clip_gradient)
@@ -259,6 +276,8 @@ def _step(
         before = [tensor.clone() for tensor in tensors] if is_any_done else tensors
         optimizer.step(stack.weights, gradient)
         if is_any_done:
+            # A client that has no image left must not move: momentum and Adam would take a step on a zero
+            # gradient.
             for tensor, old in zip(tensors, before, strict=True):
                 tensor.copy_(torch.where(counts_S[:, None] > 0, tensor, old))
     return logits.detach()
@@ -267,7 +286,7 @@ def _step(
 def _running_means(
     logits: Sequence[Tensor], labels: Sequence[Tensor], used_S: Tensor, training: LocalTraining
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return mean loss and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
+    """Compute mean loss and accuracy of each slot's epochs, shapes (S, E), read back in one go."""
     num_epochs = training.local_epochs
     if not logits:
         nothing = [[nan] * num_epochs] * len(used_S)

@@ -1,8 +1,8 @@
-"""What models learn: classes, or a number in place of them. The type of the labels says which.
+"""The task of a model: to predict classes, or one number in place of them. The type of the labels says which.
 
 A class has the loss cross-entropy, and its tests a confusion matrix. A number (float32) has the squared
-error, a model for it one output, and its tests what R2 needs. As one class for all, it is counted and dealt
-out like classes.
+error, a model for it one output, and its tests the sums that R2 needs. It is counted and dealt out like
+examples of a single class.
 
 Shapes: N examples, L outputs, 1 for a number.
 """
@@ -15,9 +15,12 @@ from torch.nn import functional
 
 
 def loss(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the cross-entropy in nats of classes, the squared error of numbers.
+    """Compute the cross-entropy in nats of classes, or the squared error of numbers.
 
-    `reduction` is `mean`, `sum` or `none`: shape (N,).
+    Args:
+        outputs: shape (N, L).
+        labels: shape (N,).
+        reduction: `mean`, `sum` or `none`, which keeps the shape (N,). Default: `mean`.
     """
     if labels.is_floating_point():
         return functional.mse_loss(outputs.squeeze(1), labels.to(outputs.dtype), reduction=reduction)
@@ -25,7 +28,7 @@ def loss(outputs: Tensor, labels: Tensor, reduction: str = "mean") -> Tensor:
 
 
 def hits(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return which answers are right, of the labels' shape; NaN of numbers, which no answer meets exactly."""
+    """Find which predictions are right, in the labels' shape; NaN for numbers, which none meets exactly."""
     if labels.is_floating_point():
         return torch.full_like(labels, nan)
     return outputs.argmax(dim=-1) == labels
