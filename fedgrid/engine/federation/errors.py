@@ -208,7 +208,7 @@ def unknown_key(
         allowed: the keys that the section has.
         key: path of the unknown key in the configuration. Default: not known.
         inner: last part of a key of another section -> its whole path, as `rounds` -> `training.rounds`, for
-            a user who has left the section out. Default: none.
+            a key that is written without its section. Default: none.
     """
     allowed = list(allowed)
     inside = f" in {where}" if where else ""
@@ -236,6 +236,7 @@ def hint(
     # An abbreviation or another case of the letters is a certain match; letters alone are a guess.
     exact = next((word for word in (ABBREVIATIONS.get(given), given.lower()) if word in names), None)
     near = [exact] if exact else get_close_matches(given, names, n=1)
+    # Most names are in small letters: `MNISTT` shares no letter with `mnist`.
     near = near or get_close_matches(given.lower(), names, n=1)
     return f"did you mean '{names[near[0]]}'? " if near else ""
 

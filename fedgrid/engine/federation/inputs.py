@@ -11,6 +11,7 @@ Kind = Literal["pixels", "numbers", "tokens"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ONLY_PIXELS: tuple[Kind, ...] = ("pixels",)
 DTYPES: dict[Kind, np.dtype[Any]] = {
+    # One byte a pixel: a pool in float32 would take four times the memory, on the device too.
     "pixels": np.dtype(np.uint8),
     "numbers": np.dtype(np.float32),
     "tokens": np.dtype(np.int64),

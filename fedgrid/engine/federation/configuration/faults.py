@@ -40,6 +40,7 @@ class Faults(Section):
     scale: dict[Client, Annotated[float, Field(gt=0)]] = {}
     """Client -> the factor by which it multiplies its update."""
 
+    # Left out of the JSON at their defaults: a kind of attack that is added later changes no older id.
     omitted_defaults = ("label_flip", "label_noise", "sign_flip", "scale")
 
     @field_validator("label_flip", "sign_flip")
@@ -84,6 +85,7 @@ def add_label_noise(held: HeldImages, num_classes: int, share: float, rng: np.ra
         rng: generator of this client.
     """
     labels = held.labels.copy()
+    # A share of the positions, and then labels from all classes: about 1 in L of the drawn labels stays true.
     drawn = rng.permutation(len(labels))[: ceil(share * len(labels))]
     labels[drawn] = rng.integers(0, num_classes, len(drawn))
     return ImageSet(held.images, labels)

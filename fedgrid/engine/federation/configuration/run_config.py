@@ -169,6 +169,8 @@ class RunConfig(Section):
     """Share of the clients, at least one, that never train in the federation. After the last round each is
     placed and tested as a newcomer."""
 
+    # Keys that came after the first stored runs. At their defaults they are left out of the JSON, so that
+    # older runs keep their ids; a new key is added here.
     omitted_defaults = (
         "participation",
         "dropout",
@@ -291,6 +293,7 @@ class RunConfig(Section):
         """
         values = self.written()
         del values["algorithm"], values["weights"], values["training"]["rounds"]
+        # Absent at its default, see `omitted_defaults`.
         values["training"].pop("stop_after", None)
         return f"{self.scenario}-s{self.seed}-{id_of(canonical(values))}"
 
@@ -319,6 +322,7 @@ class RunConfig(Section):
         Raises:
             ConfigError: a value is impossible.
         """
+        # A new object, since pydantic's `model_copy` does not validate.
         given = {key: getattr(self, key) for key in type(self).model_fields}
         return type(self)(**{**given, **values})
 

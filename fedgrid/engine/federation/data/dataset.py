@@ -152,6 +152,7 @@ def check_images(dataset: Dataset, part: str, image_set: ImageSet) -> None:
     if dataset.may_lack_classes:
         return
     check_first(dataset.name, labels)
+    # Zeros up to the last class, so that a missing last class counts as empty too.
     counts_L = np.bincount(labels, minlength=dataset.num_classes)
     if not counts_L.all():
         empty = int(np.argmin(counts_L))

@@ -73,6 +73,7 @@ def check_memory(source: Path | str, num_bytes: int) -> None:
     Raises:
         DataError: they take more than its memory.
     """
+    # All of the machine's memory, not what is free at this moment: that changes while the data are read.
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if num_bytes > memory:
         raise DataError(

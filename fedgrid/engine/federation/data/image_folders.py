@@ -95,6 +95,7 @@ def open_folder(folder: Path, size: Size | None = None, share: float | None = No
     )
 
     def read_part(part: Files) -> ImageSet:
+        """Read the images of one part, with their groups."""
         images = _image_set(part, first, size)
         if not listing.group_names:
             return images
@@ -103,6 +104,7 @@ def open_folder(folder: Path, size: Size | None = None, share: float | None = No
         return replace(images, groups=groups, group_names=listing.group_names)
 
     def read() -> Pair:
+        """Read the pool and the server's test set."""
         pool = read_part(listing.pool)
         return (pool, read_part(listing.test)) if share is None else cut(pool, is_test_N)
 
@@ -124,6 +126,7 @@ def notes(folder: Path) -> list[str]:
     grey: list[Path] = []
     animated: list[Path] = []
     for path in paths:
+        # A damaged file is reported when it is read as an example.
         with suppress(OSError), Image.open(path, formats=FORMATS) as image:
             if image.mode in GREY_MODES:
                 grey.append(path)
@@ -172,6 +175,7 @@ def _list_classes(folder: Path) -> Listing:
     if not folder.is_dir():
         raise DataError(f"no folder {folder}; to draw a test set it has <class>/*")
     classes = _folders_by_name([folder])
+    # A folder with test and no train is a mistake, not a data set of two classes.
     if parts := [name for name in classes if name.lower() in PARTS]:
         raise DataError(f"{folder} has a folder {parts[0]} and none called train; {LAYOUT}")
     if len(classes) < 2:

@@ -119,6 +119,7 @@ class ChannelStatistics:
     @classmethod
     def of(cls, images: Images) -> "ChannelStatistics":
         """Measure the statistics of examples of shape (N, C, ...); the order of images changes no bit."""
+        # Numbers are summed in float64; unlike those of pixels, their sums depend on the order of the rows.
         if images.dtype != np.uint8:
             others = tuple(axis for axis in range(images.ndim) if axis != 1)
             means_C = np.asarray(images.mean(others, np.float64))

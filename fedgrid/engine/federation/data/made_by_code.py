@@ -93,6 +93,7 @@ def _synthetic(alpha: float, beta: float) -> Dataset:
         test_size=718,
         model="linear",
         training=Training(rounds=30, local_epochs=20, batch_size=10, optimizer="sgd", learning_rate=0.01),
+        # There is no file: the path is ignored.
         read=lambda _: _grouped(fedprox.synthetic(alpha, beta), "device", 0.1),
         num_groups=fedprox.DEVICES,
         bibtex=FEDPROX,

@@ -15,6 +15,7 @@ from unicodedata import normalize
 from fedgrid.engine.federation.errors import ConfigError
 
 ITEM = r"(?:\d+(?:x\d+)?|[a-z_]+=[^,]*)"
+# The path is matched as short as possible: it may hold a `#` itself, as long as no option follows that one.
 MARKED = re.compile(rf"(?P<place>.+?)#(?P<items>{ITEM}(?:,{ITEM})*)")
 LARGEST = 4096
 """Most pixels of a side in a mark."""
@@ -195,6 +196,8 @@ def sort_names(names: Collection[str]) -> list[str]:
     Texts are in the order in which they are written, composed or not.
     """
     if all(map(NUMBER.fullmatch, names)):
+        # Decimals, since floats would take 9007199254740993 for its neighbour; the text decides between 1 and
+        # 1.0.
         return sorted(names, key=lambda name: (Decimal(name), name))
     # Sorted as written: to compose first would move accented names, and with them the numbers of classes and
     # groups.

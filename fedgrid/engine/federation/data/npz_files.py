@@ -74,6 +74,7 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
         inputs = _inputs(path, file)
         num_classes = _count_classes(path, np.concatenate(labels_P))
         groups_P = _texts(path, file, "group", parts)
+        # No client holds examples of the test part.
         clients_P = _texts(path, file, "client", parts if len(parts) == 1 else parts[:-1])
     # From here on a drawn test set looks like a part of the file: the last one.
     drawn: list[Positions] = []
@@ -99,6 +100,7 @@ def open_npz(path: Path, share: float | None = None) -> DataSource:
     )
 
     def read() -> Pair:
+        """Read the pool and the server's test set."""
         with _open(path, share) as file:
             images_P = _every_example(path, file, parts)
         if drawn:
@@ -179,6 +181,7 @@ def _open(path: Path, share: float | None) -> Iterator[NpzFile]:
             groups = [f"{part}_group" for part in parts if f"{part}_group" in file]
             for key in file:
                 _check_plain(path, file, key)
+            # By the headers: a compressed file may be a thousand times smaller than its arrays.
             check_memory(path, sum(_size(file, key) for key in keys + groups))
             yield file
     except FileNotFoundError as error:
@@ -362,6 +365,8 @@ def _number_groups(
     of_pool, of_test = given.astype(str).tolist(), tested.astype(str).tolist()
     names = sort_names(set(of_pool)) if is_drawn else list(dict.fromkeys(composed(of_pool)))
     numbers_N = number_names(of_pool, names)[position_N]
+    # A drawn test part may lack groups of its own by chance; one that the user made should not have any that
+    # is unknown.
     if unseen := [name for name in composed(of_test) if name not in names]:
         if is_drawn:
             return tuple(names), numbers_N, None

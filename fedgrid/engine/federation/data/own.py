@@ -95,6 +95,7 @@ class OwnDataset:
         )
 
 
+# One data set alone, since it may take most of the memory.
 @lru_cache(maxsize=1)
 def _read(own: OwnDataset, folder: Path) -> Pair:
     """Read a plugin's data set, once a process unless it has several such data sets."""

@@ -129,6 +129,7 @@ def assign(
     # By client, then by example.
     order = np.lexsort((example_R, client_R))[np.count_nonzero(client_R < 0) :]
     client_R, example_R = client_R[order], example_R[order]
+    # Sorted by both, so that a pair that stands twice has itself as its neighbour.
     twice = (np.diff(client_R) == 0) & (np.diff(example_R) == 0)
     if twice.any():
         row = int(np.argmax(twice))
@@ -141,6 +142,7 @@ def assign(
     # Groups of rows without a client name no hidden group of the run.
     groups = {group for client, group in zip(clients_R, groups_R or (), strict=False) if client}
     group_names = sort_names(groups)
+    # Without groups in the file all clients are group 0.
     partition = Partition(
         tuple(group_names.index(group_of[name]) if group_of else 0 for name in names),
         held_K,
@@ -171,6 +173,8 @@ def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str
     """
     if groups_N is not None:
         pairs = set(zip(composed(clients_N), composed(groups_N), strict=True))
+        # A client with rows of two groups is in neither: scores of clustering then have no truth, and the run
+        # still works.
         if len(pairs) > len({client for client, _ in pairs}):
             groups_N = None
     return assign(source, clients_N, groups_R=groups_N)

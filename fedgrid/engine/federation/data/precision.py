@@ -87,6 +87,8 @@ def check_tokens(called: str, tokens: NDArray[np.integer[Any]]) -> None:
     lowest, highest = int(tokens.min(initial=0)), int(tokens.max(initial=0))
     if lowest < 0:
         problem = f"has the token {lowest}; number tokens from 0 on"
+    # An embedding has a row for each number up to the largest: one identifier among the tokens could fill the
+    # memory.
     elif highest < MOST_TOKENS or highest < tokens.size:
         return
     else:

@@ -150,6 +150,7 @@ def _idx(file: Path, num_dims: int) -> NDArray[np.uint8]:
     except OSError as error:
         raise DataError(f"{file} cannot be read: {error.strerror}; expected an idx file there") from error
     header = 4 * (1 + num_dims)
+    # Sizes are compared before the array is shaped, so that a broken download is named as such.
     if len(data) < header or data[:4].tolist() != [0, 0, 8, num_dims]:
         raise damaged(file, f"it does not start like an idx file of bytes in {num_dims} dimensions")
     shape = data[4:header].view(">u4").tolist()

@@ -6,7 +6,7 @@ MedMNIST: the papers' learning rates for it hardly move the weights, so they are
 The default there is plain Adam at 1e-3, as in MedMNIST's released benchmark code.
 
 CIFAR-100, SVHN and FEMNIST are not in those papers: their model and training are of FLIS and of Prigent et
-al., who use them.
+al., which use them.
 """
 
 from collections.abc import Iterator
@@ -21,14 +21,18 @@ from fedgrid.engine.federation.inputs import Inputs, pixels
 from fedgrid.engine.federation.training.settings import Training
 
 DIGITS_TRAINING = Training(rounds=15, batch_size=32, optimizer="sgd", learning_rate=0.1)
+# This and CIFAR-10's are from Table 3 of the OCFL papers.
 MNIST_TRAINING = Training(rounds=50, batch_size=32, optimizer="sgd", learning_rate=1e-2)
 CIFAR10_TRAINING = Training(rounds=80, batch_size=64, optimizer="sgd", learning_rate=1e-2)
+# As in FLIS (Morafah et al. 2022), for CIFAR-100 and SVHN.
 FLIS_TRAINING = Training(
     rounds=200, local_epochs=10, batch_size=10, optimizer="sgd", learning_rate=1e-2, momentum=0.5
 )
 NUMBERS_TRAINING = Training(rounds=30, batch_size=32, optimizer="sgd", learning_rate=0.1, normalise="dataset")
 TEXT_TRAINING = Training(rounds=30, batch_size=32, optimizer="adam", learning_rate=1e-2)
+# As in MedMNIST's released benchmark code; the OCFL papers' learning rates hardly move the weights.
 MEDMNIST_TRAINING = Training(rounds=75, batch_size=128, optimizer="adam", learning_rate=1e-3)
+# As in Prigent et al.
 FEMNIST_TRAINING = Training(rounds=500, batch_size=32, optimizer="adam", learning_rate=1e-3)
 
 

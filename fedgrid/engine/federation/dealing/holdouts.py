@@ -1,4 +1,4 @@
-"""Examples that nobody trains on: those that clients are scored on, the server's test set, reference images.
+"""Examples that no client trains on: those that clients are scored on, the server's, reference images.
 
 Either each client has a cut of its own (`cut_each`), or one cut of the pool holds for all clients
 (`cut_for_all`): a seeded share of each class is for scores, wherever those images are. If the data name the
@@ -175,6 +175,7 @@ def common_test(
     """
     is_test = np.zeros(1 + max(positions.max() for positions in positions_L), bool)
     for positions in positions_L:
+        # One image of each class stays for training, however small the class.
         num_test = min(round_share(len(positions), test_share), len(positions) - 1)
         is_test[rng.permutation(positions)[:num_test]] = True
     return is_test
@@ -261,6 +262,7 @@ def server_parts(num_images: int, num_clients: int, batch: int = 128) -> dict[in
         Client -> its part; clients without one are left out.
     """
     num_parts = num_clients if num_clients <= num_images else max(1, round(num_images / batch))
+    # Rounded bounds, not rounded sizes: the parts tile the set, and differ by one image at most.
     bounds = np.linspace(0, num_images, num_parts + 1).round().astype(int)
     return {
         part * num_clients // num_parts: slice(bounds[part], bounds[part + 1]) for part in range(num_parts)

@@ -88,7 +88,9 @@ class OwnKind(SplitKind):
         Raises:
             pydantic.ValidationError: one of them is impossible, or no key of `split` either.
         """
+        # Fields that `Split` has as well, such as `alpha`, stay there; all other keys are the plugin's own.
         own = {key: given[key] for key in given if key in self.fields or key not in Split.model_fields}
+        # As JSON, since these values enter the run's id.
         values = self.rule.model_validate(own).model_dump(mode="json")
         return {name: values[name] for name in self.fields if name in values}
 
@@ -140,6 +142,7 @@ def _problem_with(
             outside = held.min() if held.min() < 0 else held.max()
             return f"client {client} has image {outside}, but positions go from 0 to {pool_size - 1}"
     counts_N = np.bincount(np.concatenate(held_K), minlength=pool_size)
+    # Two clients with one image would leak test images, and kinds that share images cut differently.
     if counts_N.max() > 1:
         return f"image {counts_N.argmax()} is dealt {counts_N.max()} times; expected once at most"
     return None

@@ -175,7 +175,7 @@ def client_sets(
     and official test images share one object: a hundred may have the whole test set each.
 
     Args:
-        partition: who holds what.
+        partition: the clients and their examples.
         pool: the images that are split.
         official: the official test set.
         changes: what groups, or clients, do to their images; None: nothing.
@@ -197,6 +197,7 @@ def client_sets(
         train, tests = partition.train_K[client], partition.test_K[client]
         change = client if changes and changes.by_client else partition.group_K[client]
         if partition.is_official:
+            # Clients with the same labels have the same positions; bytes make them a key.
             key = change if changes else 0, tests.tobytes()
             if key not in shared:
                 shared[key] = held(official, tests, change)

@@ -173,6 +173,7 @@ def principal(images: NDArray[Any], count: int) -> dict[str, NDArray[np.float32]
     mean = pixels.mean(axis=0)
     # An eigenvector's sign is arbitrary and differs between LAPACK builds, so it is fixed below.
     _, vectors = np.linalg.eigh((pixels - mean).T @ (pixels - mean))
+    # `eigh` sorts eigenvalues in ascending order.
     components = vectors.T[::-1][:count]
     largest = np.abs(components).argmax(axis=1)
     components = components * np.sign(components[np.arange(count), largest])[:, None]

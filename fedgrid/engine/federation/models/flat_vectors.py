@@ -78,6 +78,7 @@ def _read(tensors: list[Tensor]) -> Vector:
 @torch.no_grad()
 def _join(tensors: list[Tensor]) -> Tensor:
     """Join tensors to one flat float32 tensor on their device."""
+    # `reshape` follows the index order, whatever the strides: a kernel with channels last is copied for it.
     return torch.cat([tensor.reshape(-1).float() for tensor in tensors])
 
 
@@ -173,6 +174,8 @@ class FlatModule:
         Raises:
             ValueError: a tensor of another shape.
         """
+        # A snapshot stays on the device and has the order of the flat tensors, not the layout's: no
+        # conversion.
         _load([self.weights, *self._of_buffers], snapshot)
 
     def gather(self, flat: Tensor) -> Vector:
@@ -201,6 +204,7 @@ class FlatModule:
         for shape, part in zip(self._shapes, parts, strict=True):
             if len(shape) == 4:
                 out, channels, height, width = shape
+                # Memory in the order (out, height, width, channels), shown as (out, channels, height, width).
                 views.append(part.view(out, height, width, channels).permute(0, 3, 1, 2))
             else:
                 views.append(part.view(shape))
@@ -261,6 +265,7 @@ def initialise(module: nn.Module, rng: torch.Generator) -> None:
     `kaiming_uniform_(a=sqrt(5))`; BatchNorm and GroupNorm start as the identity. Other layers, and those of
     which a parameter is frozen, stay as they are.
     """
+    # torch's own `reset_parameters` takes no generator; these lines draw the same numbers from one.
     for layer in module.modules():
         if not all(weights.requires_grad for weights in layer.parameters(recurse=False)):
             continue

@@ -68,6 +68,7 @@ class ModelEntry:
     """Kinds of examples that it can be given; empty: pixels with `build`, anything with `module`."""
     minimum_side: int = 1
     """Least height and width of an image, in pixels."""
+    # Not hashed, as a dict has no hash, and entries are keys of caches.
     parameters: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Number of parameters with ten classes, by the size of an image as in `3x32x32`; for listings."""
     saliency_layer: str | None = None
@@ -79,6 +80,7 @@ class ModelEntry:
     def __post_init__(self) -> None:
         """Fill in `takes` where the entry leaves it out."""
         if not self.takes:
+            # The class is frozen, as `flat_vectors` caches layouts by entry.
             object.__setattr__(self, "takes", ONLY_PIXELS if self.module is None else KINDS)
 
     @property
@@ -296,6 +298,8 @@ def build(name: str, inputs: Inputs, num_classes: int) -> nn.Module:
     """
     check_size(name, inputs)
     named = entry(name)
+    # A function for images takes their sizes one by one, as published code does; one for any kind takes
+    # `Inputs`.
     given = (inputs,) if named.build is None else inputs.shape
     return named.function(*given, num_classes)
 

@@ -117,6 +117,7 @@ def _draw(
         stops_K = (shares_K / total).cumsum()
         # The sum of the shares may round to less than one, and an image would be lost.
         stops_K[-1] = 1
+        # Cut points are rounded down, not the shares: the parts then add up to the class.
         counts_K[:] = np.diff((stops_K * size).astype(np.int64), prepend=0)
         held_K += counts_K
     return counts_LK

@@ -96,6 +96,7 @@ def _check_examples(assigned: Partition, dataset: str, pool_size: int) -> None:
             "order, with an empty client for those that nobody holds, or a column example",
             ("split", "path"),
         )
+    # Positions are ascending: each client's last one is its largest.
     last = max(int(held[-1]) for held in assigned.held_K)
     if last >= pool_size:
         raise ConfigError(

@@ -73,6 +73,7 @@ class LabelSkew(SplitKind):
             seed: the run's seed; it has no effect here.
         """
         num_classes, num_clients = facts.num_classes, scenario.num_clients
+        # Each client is sure to own one label: the first K, or all of them.
         sure = min(num_clients, num_classes)
         other = (labels_per_client(num_classes, split.labels_share) - 1) / max(1, num_classes - 1)
         owned = sure + (num_classes - sure) * (1 - (1 - other) ** num_clients)

@@ -61,6 +61,7 @@ class Majority(SplitKind):
                 ("split", "num_clusters"),
             )
         group_L = groups_of_classes(scenario.dataset, facts.num_classes, split.first_group)
+        # Client k has class k mod L: the first class of each group must be some client's.
         least = 1 + max(group_L.index(group) for group in range(NUM_GROUPS))
         if scenario.num_clients < least:
             raise ConfigError(
@@ -74,6 +75,7 @@ class Majority(SplitKind):
         positions_L = pool.positions_L
         num_clients, num_classes = scenario.num_clients, len(positions_L)
         images = images_per_client([len(positions) for positions in positions_L], num_clients, split)
+        # Clients take slices of each class one after the other, so that no image is dealt twice.
         stops_KL = counts(images, num_clients, num_classes, split.majority).cumsum(axis=0)
         parts_LK = [
             np.split(generator(seed, f"class {label} of {scenario.seed_text}").permutation(positions), stops)[
@@ -131,8 +133,11 @@ def counts(images: int, num_clients: int, num_classes: int, majority: float) -> 
         num_classes: L.
         majority: share of the images that are of the client's own class.
     """
+    # In decimals, as in `holdouts.round_share`, so that a half is rounded as one.
     own = round(Fraction(repr(majority)) * images)
     share, over = divmod(images - own, num_classes - 1)
+    # Steps from a client's own class to each class, round the ring; the first `over` of them get one image
+    # more.
     steps_KL = (np.arange(num_classes) - np.arange(num_clients)[:, None]) % num_classes
     return np.where(steps_KL == 0, own, share + (steps_KL <= over))
 
@@ -145,6 +150,7 @@ def images_per_client(available_L: Sequence[int], num_clients: int, split: Split
     """
 
     def runs_out(images: int) -> bool:
+        """Check whether a class has fewer images than this number for each client needs."""
         wanted_L = counts(images, num_clients, len(available_L), split.majority).sum(axis=0)
         return bool((wanted_L > available_L).any())
 

@@ -63,6 +63,7 @@ class Natural(SplitKind):
                     f"images of group {pool.group_names[group] if pool.group_names else group}; take fewer",
                     ("clients",),
                 )
+            # Classes of this group alone, which may lack some.
             positions_L = [
                 members[pool.labels_N[members] == label] for label in np.unique(pool.labels_N[members])
             ]

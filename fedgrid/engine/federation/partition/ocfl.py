@@ -58,6 +58,7 @@ class Drawn(SplitKind):
             cluster_sizes(scenario.num_clients, split.num_clusters, scenario.balance)
         if split.proportions == "published":
             with _about("", "split", "proportions"):
+                # Published shares do not depend on the counts; the call only checks that there are some.
                 class_shares(scenario, [1] * facts.num_classes, split, seed)
 
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
@@ -127,6 +128,7 @@ def _draw_each(
     """Draw images for the cluster at the same place as each generator."""
     positions_L = pool.positions_L
     counts_L = [len(positions) for positions in positions_L]
+    # Draws from an empty class would fail only at the client whose turn it is.
     if 0 in counts_L:
         raise ConfigError(
             f"split {scenario.split} draws from every class, and the pool has no example of class "

@@ -227,6 +227,7 @@ def _arcs(num_classes: int, num_clusters: int) -> tuple[tuple[int, ...], ...]:
     longest = num_classes if num_clusters == 1 else num_classes - 1
     arcs = []
     for start, step in zip(starts, steps, strict=False):
+        # Half a step more, rounded up: the classes that an arc shares with the next one.
         length = min(step + -(-step // 2), longest)
         arcs.append(tuple(sorted(position % num_classes for position in range(start, start + length))))
     return tuple(reversed(arcs))
@@ -236,6 +237,7 @@ def _largest_remainder(total: int, weights: list[int]) -> tuple[int, ...]:
     """Round shares of a total to whole numbers, each at least one, by largest remainders."""
     exact = [total * weight / sum(weights) for weight in weights]
     parts = [int(value) for value in exact]
+    # Largest remainder first; of equal ones the first part, so that the result does not depend on the sort.
     by_remainder = sorted(range(len(parts)), key=lambda part: (parts[part] - exact[part], part))
     for part in by_remainder[: total - sum(parts)]:
         parts[part] += 1

@@ -74,9 +74,11 @@ class Split(Section):
     """With split continuum: degrees over which the clients' angles are spread."""
 
     path: str | None = None
-    """With split file: the path of the csv or Parquet file that says who holds what; a run's configuration
-    names it by its content (`runtime.data.partition_files`)."""
+    """With split file: the path of the csv or Parquet file that assigns examples to clients; a run's
+    configuration names it by its content (`runtime.data.partition_files`)."""
 
+    # Keys that came after the first stored runs: left out of the JSON at their defaults, so that older runs
+    # keep their ids.
     omitted_defaults = (
         "labels_share",
         "tested_on",

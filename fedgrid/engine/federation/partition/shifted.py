@@ -88,6 +88,7 @@ class Dealt(SplitKind):
 
     def deal(self, scenario: Scenario, pool: ImagePool, split: Split, seed: int, rngs_K: Rngs) -> Partition:
         """Deal the images out without regard to the groups; called as in `SplitKind.deal`."""
+        # One generator for all clients: a single deal hands out each image once, unlike the draws of `ocfl`.
         rng = generator(seed, f"deal of {scenario.seed_text}")
         held_K = deal_out(pool.positions_L, scenario.num_clients, split.alpha, rng)
         return Partition(self.groups(scenario, split), held_K)
@@ -177,6 +178,7 @@ def rotate(held: ImageSet, group: int, num_groups: int, num_classes: int) -> Ima
         num_classes: L; it has no effect here.
     """
     quarters = group * QUARTERS // num_groups
+    # `rot90` returns a view with negative strides, which torch refuses.
     return replace(held, images=np.ascontiguousarray(np.rot90(held.images, quarters, axes=(2, 3))))
 
 
@@ -282,6 +284,8 @@ def add_noise(held: ImageSet, group: int, num_groups: int, num_classes: int) -> 
     if group == 0 or len(held) == 0:
         return held
     deviation, shape = 255 * group / (2 * num_groups), held.images.shape[1:]
+    # The image's bytes and nothing else: a client that moves, or two clients with one image, see the same
+    # noise.
     seeds = [int.from_bytes(sha256(image.tobytes()).digest()[:16], "big") for image in held.images]
     noise = np.stack([np.random.default_rng(seed).normal(0, deviation, shape) for seed in seeds])
     return replace(held, images=np.clip(np.rint(held.images + noise), 0, 255).astype(np.uint8))

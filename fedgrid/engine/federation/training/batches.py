@@ -123,5 +123,7 @@ def batches(pixels: Tensor, order: Tensor, moves: Moves | None, batch_size: int)
         batch_size: images in a batch; the last one may have fewer.
     """
     for block in blocks(len(order), batch_size, 4 * batch_size * prod(pixels.shape[1:])):
+        # Gathered as bytes, and converted to float32 a block at a time: four times the bytes for a moment
+        # only.
         images = gather(pixels, order[block], moves and moves.part(block))
         yield from torch.split(to_inputs(channels_first(images)), batch_size)

@@ -32,6 +32,7 @@ def to_inputs(images: Tensor) -> Tensor:
 
     Strides stay the same.
     """
+    # In place, as `to` has made a new tensor.
     return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images.clone()
 
 
@@ -92,6 +93,7 @@ def test(
         ValueError: the logits have another shape.
     """
     if not labels.shape[0]:
+        # `torch.cat` of no batches fails; an empty set has an empty matrix.
         return _count(
             images.new_zeros(0, num_classes, dtype=torch.float32), labels, with_outputs=with_outputs
         )

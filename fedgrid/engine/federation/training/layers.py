@@ -49,10 +49,12 @@ class MaskedNorm(nn.Module):
         # `where` and not a product: a masked image may hold anything, and 0 times infinity is NaN.
         values = torch.where(mask, images.float(), 0)
         others = [axis for axis in range(images.dim()) if axis != 1]
+        # Values of a channel: images that count, times positions.
         count = mask.sum() * (images[0, 0].numel())
         mean_C = values.sum(others) / count.clamp(min=1)
         offsets = torch.where(mask, values - mean_C.view(shape), 0)
         variance_C = offsets.square().sum(others) / count.clamp(min=1)
+        # The running variance is the unbiased one, the one that normalises is not, as in torch.
         if self._remembers:
             self._remember(mean_C.detach(), variance_C.detach() * count / (count - 1).clamp(min=1), count > 0)
         scale_C = torch.rsqrt(variance_C + self._epsilon)
@@ -64,6 +66,8 @@ class MaskedNorm(nn.Module):
     def _remember(self, mean_C: Tensor, variance_C: Tensor, is_any: Tensor) -> None:
         """Update the running statistics, unless there was no image."""
         batches = cast(Tensor, self.num_batches_tracked)
+        # In place, here and below: these are the stack's own buffers, which `functional_call` lends to the
+        # module.
         batches += is_any
         # Without a momentum torch averages all batches alike. `is_any` is 0 or 1: no branch, which vmap could
         # not take.

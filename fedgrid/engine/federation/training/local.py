@@ -102,6 +102,7 @@ class ModelInTraining:
         if max_steps is None:
             self.num_epochs = self._training.local_epochs
             self.num_steps = batches * self.num_epochs
+        # Without a single batch there is no step, and both numbers stay 0.
         elif batches:
             self.num_epochs = ceil(max_steps / batches)
             self.num_steps = max_steps
@@ -281,6 +282,7 @@ def train(
             reset_norms(flat.module)
         # 2. Let the rule prepare. Its `start` may change the model, so the parameters are copied after it.
         local = ModelInTraining(flat, (images, labels), training, memory, payload, reference)
+        # A last batch of fewer than `smallest` images does not begin.
         begins = range(0, len(labels) - smallest + 1, size)
         local.plan(len(begins), max_steps)
         set_mode(flat.module, training=True)
@@ -367,6 +369,7 @@ def check_finished(rule: LocalRule, result: LocalResult) -> None:
     }
     with own_code(rule, "start", None):
         for kind, (declared, returned) in kinds.items():
+            # Undeclared arrays would be lost without a word, and the bytes of declared ones are counted.
             if declared != set(returned):
                 raise ValueError(
                     f"{type(rule).__name__}.{kind} declares {sorted(declared)}, its `finish` returned "

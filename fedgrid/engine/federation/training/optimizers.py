@@ -48,6 +48,7 @@ class Sgd:
         """Take one step along a gradient, shape (W,), which is overwritten; called once a batch."""
         if self._training.weight_decay:
             gradient.add_(weights, alpha=self._training.weight_decay)
+        # At most one buffer: without momentum the loop is empty and the gradient is taken as it is.
         for velocity in self.tensors:
             gradient = velocity.mul_(self._training.momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._training.learning_rate)

@@ -49,6 +49,7 @@ class Schedule(Section):
     def _keys_are_of_the_kind(self) -> Self:
         """Check that the keys of the kind are given, and no others."""
         needed = {"step": {"every", "factor"}, "cosine": {"rounds"}}.get(self.kind, set())
+        # A key of another kind would have no effect, and yet change the run's id.
         given = {key for key in ("rounds", "every", "factor") if getattr(self, key) is not None}
         if given != needed:
             names = " and ".join(sorted(needed)) or "none of rounds, every and factor"
@@ -66,6 +67,7 @@ class Schedule(Section):
             return self.factor ** (since // self.every)
         if self.rounds is not None:
             length = self.rounds - self.warmup
+            # Rounds beyond the cosine's length have the rate of its last round, which is not quite 0.
             return (1 + cos(pi * min(since, length - 1) / length)) / 2
         return 1.0
 
@@ -124,6 +126,8 @@ class LocalTraining(Section):
     has none, so there is no test on its images. `reset`: clients start each round from the initial
     ones; the statistics at its end are averaged and tested."""
 
+    # Keys that came after the first stored runs: left out of the JSON at their defaults, so that older runs
+    # keep their ids.
     omitted_defaults: ClassVar[tuple[str, ...]] = (
         "augment",
         "normalise",
@@ -243,7 +247,7 @@ class Evaluation(Section):
     arithmetic of `paper`; the `paper` presets have it on. `last`: in the last round only; GF1 and GA have no
     mean over rounds then."""
     global_model: bool = False
-    """Whether the one model for all, of algorithms that have one beside their clusters' (`global_model`), is
+    """Whether the one model for all, of algorithms that have one besides their clusters' (`global_model`), is
     tested too, like the served models: columns `global_own_...` and `global_...` of the records."""
     probabilities: bool = False
     """Whether tests have the scores that need the probabilities of all classes, AUC and expected calibration

@@ -4,7 +4,7 @@ Every operation is then done once for all of them (`torch.func.vmap`), so that s
 up by the start of each operation. The numbers are those of `federation.training.local` but for the last bits.
 
 A stack has a fixed number of slots, and every batch the full size: empty slots, and what a client's last
-batch lacks, are masked. So a client's bits depend on its slot alone, not on who else takes part.
+batch lacks, are masked. So a client's bits depend on its slot alone, not on the other clients.
 
 Shapes: S slots, N images of the client that has most, B images of a batch, L classes, T steps of an epoch,
 E epochs, W parameters of a model, P entries of its whole state.
@@ -89,6 +89,7 @@ class Stack:
         self.weights.zero_()
         num_weights = self.weights.shape[1]
         for slot, start in starts.items():
+            # `torch.tensor` copies: a state may be a read-only view of shared memory.
             vector = torch.tensor(start, dtype=torch.float32, device=self.weights.device)
             self.weights[slot].copy_(vector[:num_weights])
             sizes = [prod(buffer.shape[1:]) for buffer in self.buffers.values()]
@@ -110,6 +111,7 @@ class Stack:
 
     def gradient(self, loss: Tensor) -> Tensor:
         """Compute the gradient of a scalar with respect to `weights`, shape (S, W)."""
+        # A parameter that the loss does not reach has a gradient of zero, as in `local.train`.
         parts = torch.autograd.grad(loss, list(self._parameters.values()), materialize_grads=True)
         return torch.cat([part.reshape(self.num_slots, -1) for part in parts], 1)
 
@@ -152,6 +154,7 @@ def train_together(
     # The first child of the generator, as in `local.train`, which spawns a second one for what a model draws
     # itself.
     moves = {slot: member.rng.spawn(1)[0] for slot, member in members.items()}
+    # Whole batches, so that every batch has one shape; what is missing is masked.
     num_images = -(-max(used.values(), default=0) // size) * size
     logits: list[Tensor] = []
     targets: list[Tensor] = []
@@ -175,6 +178,7 @@ def train_together(
     optimizer_memory = optimizer.memory() if training.keep_optimizer_state else None
     return {
         slot: LocalResult(
+            # Copies: a view of one row would hold the states of all slots in memory.
             model=states_SP[slot].copy(),
             losses=tuple(losses_SE[slot]),
             accuracies=tuple(accuracies_SE[slot]),

@@ -9,7 +9,7 @@ alpha changes no class: u_k adds one and the same number, u_k (1 + sum of x), to
 
 Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, Federated Optimization in Heterogeneous Networks, MLSys
 2020, Section 5.1; https://github.com/litian96/FedProx, data/synthetic_1_1. Here all pairs (alpha, beta)
-share their random numbers, which the release draws anew.
+share their random numbers, which the release draws for each pair.
 
 Shapes: K devices, D inputs, L classes, N examples.
 """
@@ -35,6 +35,7 @@ def synthetic(alpha: float, beta: float) -> tuple[list[Floats], list[ClassLabels
     means_KD = b_K[:, None] + rng.standard_normal((DEVICES, INPUTS))
     weights_KDL = u_K[:, None, None] + rng.standard_normal((DEVICES, INPUTS, CLASSES))
     biases_KL = u_K[:, None] + rng.standard_normal((DEVICES, CLASSES))
+    # The paper's variances are j^-1.2.
     deviations_D = np.arange(1, INPUTS + 1) ** -0.6
 
     inputs, labels = [], []

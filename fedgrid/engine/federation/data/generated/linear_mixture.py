@@ -29,6 +29,7 @@ ClassLabels = NDArray[np.int64]
 def linear_mixture() -> tuple[list[Floats], list[ClassLabels]]:
     """Draw each group's inputs, shape (N, D), and classes, 0 or 1."""
     rng = generator(0, "IFCA's synthetic data")
+    # Half of the entries are 1, so the expected squared length is 1.
     theta_GD = rng.integers(0, 2, (GROUPS, INPUTS)) / np.sqrt(INPUTS / 2)
     inputs, labels = [], []
     for theta_D in theta_GD:

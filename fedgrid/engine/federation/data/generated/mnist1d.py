@@ -97,6 +97,7 @@ def _white(deviation: float, rng: np.random.Generator) -> Floats:
 
 def _at(values_NV: Floats, position_NP: Floats) -> Floats:
     """Interpolate each row linearly at some positions between 0 and V-1."""
+    # The last position is interpolated from the last pair of values, so that `left + 1` exists.
     left = np.minimum(position_NP.astype(np.int64), values_NV.shape[1] - 2)
     share = position_NP - left
     rows = np.arange(len(values_NV))[:, None]

@@ -220,6 +220,8 @@ def _levels(table: Table, options: Options, name: str, written: Sequence[str], i
 
 def _check_strays(options: Options, name: str, levels: Sequence[str], texts: Sequence[str]) -> None:
     """Check that a column is not one of numbers but for a mark such as `?`, or for one text."""
+    # A mark such as `?` stands for a missing value, and one text among many numbers is a typing error: taken
+    # for texts, each number would silently become a column of its own.
     others = [level for level in levels if not NUMBER.fullmatch(level)]
     num_numbers = len(levels) - len(others)
     are_marks = not any(character.isalnum() for other in others for character in other)

@@ -206,6 +206,7 @@ def _texts(options: Options, name: str, texts: Sequence[str], is_test_R: Bools) 
     if "" in texts:
         raise missing(options, name, texts.index(""))
     if options.tokens == BYTES:
+        # Bytes are tokens 1 to 256, as 0 is the filling.
         encoded = [text.encode() for text in texts]
         lengths_R, vocabulary = np.array([len(text) for text in encoded]), 257
 

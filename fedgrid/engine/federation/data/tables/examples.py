@@ -219,6 +219,7 @@ def _tests(
 
 def _marks(table: Table, options: Options, roles: Mapping[str, str]) -> Bools | None:
     """Read the marks of the server's test set; None if neither the format nor a column has any."""
+    # Data that the package `datasets` has saved are marked by their splits.
     if table.is_test_R is not None or TEST not in roles:
         return table.is_test_R
     name, marks = roles[TEST], table.columns[roles[TEST]].texts()

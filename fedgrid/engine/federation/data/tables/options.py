@@ -201,6 +201,7 @@ def find_roles(names: Sequence[str], options: Options) -> dict[str, str]:
     for name in (*named.values(), *options.dropped, options.input):
         if name and name not in names:
             raise ConfigError(f"{options.source} has no column {name}, but {listed(names)}", ("dataset",))
+    # A column has a role by its name, unless an option gives the role to another column.
     roles = {role: name for role in ROLES if (name := named.get(role, role)) in left}
     if TARGET in named:
         if LABEL in named:
