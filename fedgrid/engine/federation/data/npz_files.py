@@ -365,8 +365,8 @@ def _number_groups(
     of_pool, of_test = given.astype(str).tolist(), tested.astype(str).tolist()
     names = sort_names(set(of_pool)) if is_drawn else list(dict.fromkeys(composed(of_pool)))
     numbers_N = number_names(of_pool, names)[position_N]
-    # A drawn test part may lack groups of its own by chance; one that the user made should not have any that
-    # is unknown.
+    # A group of a drawn test part may be missing from the pool by chance: the part then has no groups. In a
+    # test part of the user's it is a mistake.
     if unseen := [name for name in composed(of_test) if name not in names]:
         if is_drawn:
             return tuple(names), numbers_N, None

@@ -173,8 +173,8 @@ def assign_clients(source: str, clients_N: Sequence[str], groups_N: Sequence[str
     """
     if groups_N is not None:
         pairs = set(zip(composed(clients_N), composed(groups_N), strict=True))
-        # A client with rows of two groups is in neither: scores of clustering then have no truth, and the run
-        # still works.
+        # If one client has rows of two groups, no client has a group: the truth would be incomplete. The run
+        # still works, without scores of clustering.
         if len(pairs) > len({client for client, _ in pairs}):
             groups_N = None
     return assign(source, clients_N, groups_R=groups_N)

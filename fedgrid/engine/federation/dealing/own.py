@@ -142,7 +142,8 @@ def _problem_with(
             outside = held.min() if held.min() < 0 else held.max()
             return f"client {client} has image {outside}, but positions go from 0 to {pool_size - 1}"
     counts_N = np.bincount(np.concatenate(held_K), minlength=pool_size)
-    # Two clients with one image would leak test images, and kinds that share images cut differently.
+    # One client could train on an image that another one is tested on; kinds that share images need another
+    # cut (`holdouts.cut_for_all`).
     if counts_N.max() > 1:
         return f"image {counts_N.argmax()} is dealt {counts_N.max()} times; expected once at most"
     return None
