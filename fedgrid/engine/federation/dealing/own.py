@@ -61,9 +61,9 @@ class OwnSplit(Section, ABC):
             rng: generator of this scenario and seed; all randomness comes from it.
 
         Returns:
-            Each client's hidden group, numbered from 0 without a gap (one group for all: there is nothing to
-                find), and the
-            positions of its images in the pool. Each client has images, and no image has two clients.
+            Hidden group of each client, numbered from 0 without a gap. One group for all clients: none can be
+                found.
+            Positions of each client's images in the pool: at least one, and no image has two clients.
         """
 
 
