@@ -1,4 +1,4 @@
-"""Examples that nobody trains on: those that clients are scored on, the server's test set, reference images.
+"""Examples that no client trains on: those that clients are scored on, the server's, reference images.
 
 Either each client has a cut of its own (`cut_each`), or one cut of the pool holds for all clients
 (`cut_for_all`): a seeded share of each class is for scores, wherever those images are. If the data name the

@@ -175,7 +175,7 @@ def client_sets(
     and official test images share one object: a hundred may have the whole test set each.
 
     Args:
-        partition: who holds what.
+        partition: the clients and their examples.
         pool: the images that are split.
         official: the official test set.
         changes: what groups, or clients, do to their images; None: nothing.

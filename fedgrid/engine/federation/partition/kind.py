@@ -40,7 +40,7 @@ class ImagePool:
         labels_N: class of each image.
         groups_N: group of each image. Default: none.
         group_names: names of the groups. Default: none.
-        assigned: who holds what, for split file. Default: none.
+        assigned: clients and their images, for split file. Default: none.
         subjects_N: subject of each image. Default: none.
 
     Example:

@@ -62,7 +62,7 @@ BLOODMNIST = r"""@article{acevedo2020dataset,
   doi = {10.1016/j.dib.2020.105474}
 }"""
 OF_MEDMNIST = {"pathmnist": (PATHMNIST,), "bloodmnist": (BLOODMNIST,)}
-"""Where its images come from."""
+"""Papers of the origin of MedMNIST's images, by the name of the set."""
 SVHN = r"""@inproceedings{netzer2011reading,
   author = {Netzer, Yuval and Wang, Tao and Coates, Adam and Bissacco, Alessandro and Wu, Bo and Ng,
     Andrew Y.},
