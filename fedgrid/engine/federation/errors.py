@@ -28,10 +28,12 @@ class FedgridError(Exception):
     Example:
         >>> import fedgrid
         >>> try:
-        ...     fedgrid.run({"dataset": "digits", "algorithm": "fedavgg", "clients": 15})
+        ...     fedgrid.RunConfig(dataset="digits")
         ... except fedgrid.FedgridError as error:
-        ...     print("did you mean 'fedavg'?" in str(error))
-        True
+        ...     print(error)
+        clients, algorithm, seed, model, training are missing
+        >>> print(fedgrid.FedgridError("no answer from https://me:secret@host"))
+        no answer from https://***@host
     """
 
     clean: ClassVar[Callable[[str], str]] = str

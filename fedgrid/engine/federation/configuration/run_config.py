@@ -105,7 +105,7 @@ class RunConfig(Section):
         held_out: share of the clients that never train. Default: 0.
 
     Raises:
-        pydantic.ValidationError: a key is unknown, a value impossible, or keys contradict one another.
+        ConfigError: a key is missing or unknown, a value is impossible, or keys contradict one another.
 
     Example:
         >>> import fedgrid
