@@ -194,7 +194,6 @@ class RunConfig(Section):
     @field_validator("joins")
     @classmethod
     def _joins_are_possible(cls, joins: dict[int, int], before: ValidationInfo) -> dict[int, int]:
-        # pydantic runs every validator even after an earlier field failed; that error is reported alone.
         """Check that clients and rounds of `joins` exist, and that round 1 has a client."""
         # pydantic runs every validator even after an earlier field failed; that error is reported alone.
         if not {"clients", "training"} <= set(before.data):  # They are refused already.
