@@ -1,1 +1,1 @@
-"""Following runs: trackers get what lies in the runs' folders, while a launch goes on or afterwards."""
+"""Following runs: trackers receive what lies in the runs' folders, while a launch goes on or afterwards."""

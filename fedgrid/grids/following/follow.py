@@ -1,8 +1,8 @@
-"""Follows the runs of a launch for one tracker: looks into their folders again and again until it ends.
+"""Follows the runs of a launch for one tracker: polls their folders until the launch ends.
 
 What lies on disk is the only message: a run's folder, which its server writes, and the grid's folder, which
-says what the runs are and which are under way. If the tracker fails, there is one warning and training goes
-on; what it has missed it gets once it works again, or by `fedgrid sync`.
+lists the runs and those under way. If the tracker fails, there is one warning and training goes on; the
+tracker gets what it has missed once it works again, or by `fedgrid sync`.
 """
 
 import os
@@ -26,45 +26,59 @@ from fedgrid.grids.trackers.errors import TrackerFailed
 from fedgrid.grids.trackers.tracker import Status, TrackedGrid
 
 Stamp: TypeAlias = tuple[int, int]
-"""Times in nanoseconds at which a run's folder and its log were changed last, 0 of what is not there."""
+"""Times in nanoseconds at which a run's folder and its log were changed last, 0 for what is not there."""
 SETTLED = 1_000_000_000
-"""Nanoseconds after which a stamp tells a later change: clocks of file systems tick slowly."""
+"""Age in nanoseconds from which a stamp is sure to differ after a later change: file systems' clocks tick
+slowly."""
 Say: TypeAlias = Callable[[str, str], None]
-"""Takes the kind of what the driver is to hear, `sign` (of life), `warning` or `lacking` (what the tracker
-lacks at the end), and a text."""
+"""Takes the kind of a message to the driver and its text. Kinds are `sign` (of life), `warning`, and
+`lacking` (what the tracker lacks at the end)."""
 
 
 @dataclass(frozen=True)
 class FollowedLaunch:
-    """What a tracker is to follow; `as_json` is for its process."""
+    """What a tracker's process is to follow.
+
+    Its fields are sent to that process as JSON (`as_json`), so that their names are those of the message.
+
+    Attributes:
+        tracker: Name of the tracker.
+        grid: The grid whose runs are followed.
+        before: Run id -> stamp of its folder before the launch, for runs that the tracker need not get as
+            they were; none by default.
+        forgotten: Configurations, as JSON, of runs whose records were deleted; none by default.
+        poll: Seconds between polls of the folders, 2 by default, so that fast rounds share a batch.
+        retry: Seconds between attempts after the tracker has failed, 15 by default.
+    """
 
     tracker: str
     grid: TrackedGrid
     before: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Run id -> stamp of its folder before the launch, of runs that the tracker need not get as they were."""
+    """Run id -> stamp of its folder before the launch, for runs that the tracker need not get as they were.
+    """
     forgotten: Sequence[str] = ()
     """Configurations, as JSON, of runs whose records were deleted."""
     poll: float = 2.0
-    """Seconds between looks into the folders, so that fast rounds share a batch."""
+    """Seconds between polls of the folders, so that fast rounds share a batch."""
     retry: float = 15.0
     """Seconds between attempts after the tracker has failed."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as plain values, with the address of the storage."""
+        """Convert the launch to plain values, with the address of the storage."""
         storage = self.grid.storage
         grid = {**vars(self.grid), "storage": storage.uri or str(storage.root)}
         return {**vars(self), "grid": grid}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return what `as_json` was called on."""
+        """Build a launch from the values of `as_json`."""
         grid = values["grid"]
         tracked = TrackedGrid(**{**grid, "storage": Storage.of(grid["storage"])})
         return cls(**{**values, "grid": tracked})
 
 
 class Follower:
-    """Follows one launch for one tracker."""
+    """Follows one launch for one tracker, in the tracker's process or in a thread of the driver."""
 
     def __init__(
         self,
@@ -72,7 +86,14 @@ class Follower:
         say: Say,
         activate: Callable[[RunConfig], None] = lambda config: None,
     ) -> None:
-        """Follow a launch; `activate` puts the plugins of a run into use before its records are read."""
+        """Prepare to follow a launch.
+
+        Args:
+            launch: What is followed.
+            say: Takes messages to the driver.
+            activate: Puts the plugins of a run into use before its records are read; by default they are in
+                use.
+        """
         tracker, self._storage = find_tracker(launch.tracker), launch.grid.storage
         self._launch, self._say, self._activate = launch, say, activate
         self._session = TrackerSession(tracker, launch.grid)
@@ -81,23 +102,29 @@ class Follower:
         self._folder = GridFolder(self._storage, launch.grid.name)
         self._runs: Sequence[RunConfig] = ()
         self._runs_at = self._progress_at = 0
-        """When the files that they are read from were changed, in nanoseconds."""
+        """Times in nanoseconds at which the files of `_runs` and `_running` were changed last."""
         self._seen = {run_id: tuple(stamp) for run_id, stamp in launch.before.items()}
         """Run id -> stamp of its folder when the tracker got what was there."""
         self._finished: set[str] = set()
         """Ids of the runs that the tracker has as finished."""
         self._running: set[str] = set()
-        """Ids of the runs under way, as the driver says in the grid's folder."""
+        """Ids of the runs under way, as the driver lists them in the grid's folder."""
         self._waiting: set[str] = set()
-        """Ids of the runs of which the tracker has not got all that the last look found."""
+        """Ids of the runs of which the tracker has not got all that the last poll found."""
         self._left: set[str] = set()
         """Ids of the session's open runs that were in `_running`, and are not any more."""
         self._is_warned = False
 
     def run(self, wait: Callable[[float], End | None]) -> None:
-        """Follow until the launch has ended: `wait` waits these seconds for that, and returns its end."""
+        """Follow until the launch has ended.
+
+        Args:
+            wait: Waits this number of seconds for the end of the launch, and returns it, or None.
+        """
         end: End | None = None
         while True:
+            # The end is passed to one more poll: rounds that were stored since the one before are sent with
+            # it.
             is_whole = self._look(end)
             if end is not None:
                 break
@@ -109,15 +136,19 @@ class Follower:
             self._say("lacking", "the grid's end is")
 
     def _look(self, end: End | None) -> bool:
-        """Give the tracker all that is new; return whether it has not failed."""
+        """Send the tracker all that is new; return whether it has not failed."""
         self._read_grid()
         is_whole, news = True, [config for config in self._runs if self._has_news(config, end)]
         self._waiting = {config.run_id for config in news}
         try:
             self._session.make()
+            # Deleted runs come first, so that a run that starts over is a new one. Each leaves the list when
+            # that is done: after a failure the rest is tried again.
             while self._forgotten:
                 self._session.forget(self._forgotten[0])
                 del self._forgotten[0]
+            # A sign of life after each run: the driver gives up on a tracker that is silent, not on a slow
+            # one.
             for config in news:
                 is_whole = self._update(config, end) and is_whole
                 self._say("sign", "")
@@ -130,11 +161,13 @@ class Follower:
         return is_whole
 
     def _update(self, config: RunConfig, end: End | None) -> bool:
-        """Give the tracker what is new of a run; return whether it has not failed with that.
+        """Send the tracker what is new of a run; return whether it has not failed with that.
 
         Raises:
-            TrackerFailed: it fails altogether.
+            TrackerFailed: The tracker cannot even be made again.
         """
+        # The stamp is taken before the folder is read. A change in between gives another stamp, and so
+        # another poll; taken afterwards, it would hide the change.
         run_id, stamp, folder = config.run_id, self._stamp(config), folder_of(self._storage.root, config)
         otherwise: Status | None = "KILLED" if end is not None or run_id in self._left else None
         status = end_of(folder) or otherwise
@@ -150,6 +183,7 @@ class Follower:
             return False
         self._waiting.discard(run_id)
         if run_id in self._session.open_runs:
+            # A change within one tick of the clock has the same stamp, so a young stamp is not remembered.
             if max(stamp) < time.time_ns() - SETTLED:
                 self._seen[run_id] = stamp
         else:
@@ -159,6 +193,7 @@ class Follower:
         return True
 
     def _has_news(self, config: RunConfig, end: End | None) -> bool:
+        """Check whether a run's folder has changed since the tracker got it, or the run's end is due."""
         run_id = config.run_id
         if run_id in self._finished:
             return False
@@ -166,14 +201,15 @@ class Follower:
         return is_open or self._is_away(config) or self._stamp(config) != self._seen.get(run_id, (0, 0))
 
     def _is_away(self, config: RunConfig) -> bool:
-        """Return whether a run's records are at the URI, and not in its mirror yet."""
+        """Check whether a run's records are at the URI, and not in its mirror yet."""
         return self._launch.grid.at_uri and config.run_id in self._running
 
     def _stamp(self, config: RunConfig) -> Stamp:
+        """Read the stamp of a run's folder."""
         return stamp_of(folder_of(self._storage.root, config))
 
     def _read_grid(self) -> None:
-        """Read which runs there are, and which are under way, if that has changed."""
+        """Read which runs there are and which are under way, if these files have changed."""
         runs, progress = self._folder.path / RUNS, self._folder.path / PROGRESS
         if self._runs_at != (at := _changed_at(runs)):
             with suppress(FedgridError):
@@ -185,6 +221,7 @@ class Follower:
                 self._left = (self._left | before) & self._session.open_runs.keys() - self._running
 
     def _warn(self, error: FedgridError) -> None:
+        """Warn once for each outage of the tracker."""
         if not self._is_warned:
             self._is_warned = True
             missed = f"what {self._title} has missed is logged when it is back"
@@ -192,11 +229,15 @@ class Follower:
 
 
 def stamp_of(folder: Path) -> Stamp:
-    """Return the stamp of a run's folder: each file is replaced there as a whole, but for its log."""
+    """Read the stamp of a run's folder.
+
+    The time of the folder shows all changes but those of the log, as every other file is replaced whole.
+    """
     return _changed_at(folder), _changed_at(folder / LOG)
 
 
 def _changed_at(path: Path) -> int:
+    """Read the time of a file's last change in nanoseconds, 0 if there is no file."""
     with suppress(FileNotFoundError, NotADirectoryError):
         return os.stat(path).st_mtime_ns
     return 0

@@ -1,7 +1,8 @@
-"""A process of its own for a tracker: MLflow takes seconds to import, and a plugin's may hang or crash.
+"""A child process for a tracker, as MLflow takes seconds to import, and a plugin's tracker may hang or crash.
 
-The driver writes two lines of JSON to it: what to follow, and at last how the launch has ended. It answers in
-lines of JSON what the driver is to hear.
+The driver writes two lines of JSON to the process: what to follow, and at last how the launch has ended. The
+process answers in lines of JSON with messages to the driver. Each pipe ends with the process at its other
+end, so that neither outlives the other.
 """
 
 import gc
@@ -26,17 +27,18 @@ from fedgrid.grids.following.registry import BUILT_IN
 from fedgrid.grids.following.session import End
 
 NICENESS = 5
-"""Training comes first."""
+"""Priority of the process: training comes first."""
 STDERR = 2
-"""Where a tracker's prints go: the driver's standard output may be JSON."""
+"""File descriptor for what a tracker prints, as the driver's standard output may be JSON."""
 
 
 class TrackerProcess:
-    """The process of one tracker, as its driver has it. It ends with the driver, however that ends."""
+    """The child process of one tracker, seen from the driver. It ends with the driver, however that ends."""
 
     def __init__(self, tracker: str) -> None:
-        """Start it; it imports what its tracker needs."""
-        # As this process finds its modules, and none of those that lie in the working folder.
+        """Start the process, which begins to import what its tracker needs."""
+        # The child finds its modules where this process does. `-P` keeps the working folder out: a user's
+        # file named like a module of the standard library would be imported.
         command = [sys.executable, "-P", "-m", __name__, tracker, *sys.argv]
         self._process = subprocess.Popen(
             command,
@@ -49,16 +51,22 @@ class TrackerProcess:
     def follow(
         self, launch: FollowedLaunch, plugins: Sequence[PluginSource], of_tracker: Sequence[str]
     ) -> None:
-        """Tell it what to follow, with the plugins of runs and tracker; the latter's digests."""
+        """Send what to follow.
+
+        Args:
+            launch: The launch.
+            plugins: Plugins of the runs and of the tracker, with their code.
+            of_tracker: Digests of the plugins of the tracker.
+        """
         code = [[one.name, one.digest, one.code and one.code.decode()] for one in plugins]
         self._send({"launch": launch.as_json(), "plugins": code, "of_tracker": list(of_tracker)})
 
     def end(self, end: End) -> None:
-        """Tell it that the launch has ended."""
+        """Send how the launch has ended."""
         self._send({"status": end.status, "files": [*map(str, end.files)], "counts": dict(end.counts)})
 
     def messages(self) -> Iterator[tuple[str, str]]:
-        """Yield what it says, until it ends."""
+        """Yield messages of the process by kind and text, until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             kind, text = json.loads(line)
@@ -66,62 +74,82 @@ class TrackerProcess:
         self._process.wait()
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the process, and wait for its end so that no zombie stays."""
         self._process.kill()
         self._process.wait()
 
     def _send(self, value: object) -> None:
+        """Write one line of JSON to the process."""
         assert self._process.stdin is not None
-        with suppress(OSError):  # It has died: its messages end.
+        # A broken pipe means that the process has died, which the end of its messages shows too.
+        with suppress(OSError):
             self._process.stdin.write(f"{json.dumps(value)}\n")
             self._process.stdin.flush()
 
 
 def main(tracker: str, orders: IO[str], answers: IO[str]) -> None:
-    """Follow what the driver orders for one tracker, until the launch has ended."""
+    """Follow what the driver sends for one tracker, until the launch has ended.
+
+    Args:
+        tracker: Name of the tracker.
+        orders: Lines from the driver.
+        answers: Stream for messages to the driver.
+    """
     lines: SimpleQueue[str] = SimpleQueue()
 
     def listen() -> None:
+        """Pass lines of the driver on, and end this process with the driver."""
         for line in orders:
             lines.put(line)
+        # A daemon thread cannot end the process by an exception, and the main thread may hang in a request.
         os._exit(0)  # The driver has ended, whatever this process is waiting for.
 
     def say(kind: str, text: str) -> None:
+        """Write a message to the driver."""
         print(json.dumps([kind, text]), file=answers, flush=True)
 
     def wait(seconds: float) -> End | None:
+        """Wait for the end of the launch."""
         with suppress(Empty):
             end = json.loads(lines.get(timeout=seconds))
             return End(end["status"], [*map(Path, end["files"])], end["counts"])
         return None
 
     def activate(config: RunConfig) -> None:
+        """Put the plugins of a run into use."""
         active.activate(config.plugin_digests)
 
     Thread(target=listen, daemon=True).start()
-    gc.disable()  # What is imported stays: to look through it for garbage again and again takes a second.
-    with suppress(Exception):  # What is wrong, making the tracker says.
+    # Imported objects stay: collecting garbage among them again and again takes a second.
+    gc.disable()
+    # An import that fails is reported when the tracker is made, where errors have a message and a retry.
+    with suppress(Exception):
         if tracker in BUILT_IN:
             BUILT_IN[tracker].prepare()
         import sklearn.metrics  # noqa: F401  # For scores of partitions.
     gc.freeze()
     gc.enable()
+    # The driver waits longer for a process that has not started than for one that is silent later.
     say("ready", "")
     order = json.loads(lines.get())
     active.know(PluginSource(name, digest, code and code.encode()) for name, digest, code in order["plugins"])
+    # The plugin of the tracker itself must be in use before `Follower` looks the tracker up by name.
     active.activate(order["of_tracker"])
     Follower(FollowedLaunch.from_json(order["launch"]), say, activate).run(wait)
     say("done", "")
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the driver ends this one.
+    # Ctrl-C reaches all processes of the terminal. The driver handles it, and then sends the end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(NEW_OBJECTS)
     os.nice(NICENESS)
+    # Messages get a copy of standard output, and standard output becomes standard error: a library that
+    # prints would otherwise break the lines of JSON.
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as channel:
         os.dup2(STDERR, sys.stdout.fileno())
         name, *sys.argv = sys.argv[1:]
         main(name, sys.stdin, channel)
-    # Nothing is left to do: what was said is stored.
+    # All is stored. Without the interpreter's clean-up, threads of a library cannot hold the process back.
     sys.stdout.flush()
     os._exit(0)

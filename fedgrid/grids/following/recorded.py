@@ -1,4 +1,4 @@
-"""What the folder of a run has for trackers: its rounds, its files, its figure, how it ended."""
+"""What the folder of a run has for trackers: its rounds, its files, its figure, and how it ended."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,17 +22,18 @@ from fedgrid.tracking.records import RecordsError
 from fedgrid.tracking.scoring.scores import score_rounds
 
 FILES = (CONFIG, ROUNDS, CLIENTS, TIMES, LOG)
-"""A run's artifacts."""
+"""Names of the files that are a run's artifacts."""
 RECORDS = ("rounds", "clients", "timings")
-"""Beginnings of the names of files with records."""
+"""Prefixes of the names of files with records."""
 
 Round: TypeAlias = tuple[int, Mapping[str, Any], int]
 """Number, scores, and the Unix time of its end in milliseconds."""
 
 
 def rounds_after(folder: Path, number: int) -> list[Round]:
-    """Return the recorded rounds after one; none of half a round."""
-    with suppress(RecordsError, DamagedFile):  # A later look has it, or the next launch says what is wrong.
+    """Read the recorded rounds after round `number`; a round that is recorded by half is left out."""
+    # The server may be writing: a later poll reads the round, or the next launch reports what is wrong.
+    with suppress(RecordsError, DamagedFile):
         rounds = list(score_rounds(folder, number))
         ends = round_ends(folder, range(1, max((at for at, _ in rounds), default=0) + 1))
         return [(at, scores, ends[at]) for at, scores in rounds]
@@ -41,9 +42,13 @@ def rounds_after(folder: Path, number: int) -> list[Round]:
 
 @contextmanager
 def files_of(run: TrackedRun, *, drawn: bool) -> Iterator[list[tuple[Path, str]]]:
-    """Yield the files of a run that has ended, each with its folder; with its figure, if that is `drawn`.
+    """Yield the files of a run that has ended, each with its folder among the artifacts.
 
-    Records in segments are joined for it.
+    Records in segments are joined, as a user expects one file. The joined files and the figure are temporary.
+
+    Args:
+        run: The run.
+        drawn: Whether the run's figure is drawn too.
     """
     with scratch_folder() as scratch:
         paths = {name: run.folder / name for name in FILES}
@@ -62,12 +67,12 @@ def files_of(run: TrackedRun, *, drawn: bool) -> Iterator[list[tuple[Path, str]]
 
 @contextmanager
 def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
-    """Yield a folder, named as the run's, with a copy of its records, which another machine takes forward.
+    """Yield a temporary copy of the records that another machine is writing, in a folder named as the run's.
 
     The mirror is left alone: a server on this machine may be writing into it.
 
     Raises:
-        RunError: the URI cannot be read.
+        RunError: The URI cannot be read.
     """
     folder = folder_of(storage.root, config).name
     with scratch_folder() as scratch:
@@ -78,7 +83,7 @@ def records_at_uri(storage: Storage, config: RunConfig) -> Iterator[Path]:
 
 
 def end_of(folder: Path) -> Status | None:
-    """Return how the run in a folder has ended; None if it is under way, interrupted, or not started."""
+    """Read how the run in a folder has ended; None if it is under way, interrupted, or not started."""
     with suppress(FileNotFoundError, DamagedFile):  # The next launch says what is wrong.
         if manifest_of(folder).is_finished and (folder / SCORES).exists():
             return "FINISHED"  # The scores are written last.
@@ -86,7 +91,7 @@ def end_of(folder: Path) -> Status | None:
 
 
 def started_ms(folder: Path) -> int | None:
-    """Return the Unix time in milliseconds at which a run's folder was made, None if it is not there."""
+    """Read the Unix time in milliseconds at which a run's folder was made, None if there is no folder."""
     with suppress(FileNotFoundError):
         return int((folder / CONFIG).stat().st_mtime * 1000)
     return None

@@ -1,4 +1,4 @@
-"""Trackers by name: those of the package, and those of plugins in use."""
+"""Trackers by name: fedgrid's own, and those of plugins in use."""
 
 from collections.abc import Mapping
 
@@ -15,10 +15,10 @@ BUILT_IN: Mapping[str, type[Tracker]] = {
 
 
 def find_tracker(name: str) -> type[Tracker]:
-    """Return a tracker of the package, or of a plugin in use, which lists it in `TRACKERS`.
+    """Find a tracker of fedgrid, or of a plugin in use, which lists it in `TRACKERS`.
 
     Raises:
-        ConfigError: there is none, or a plugin's has a name of the package.
+        ConfigError: There is no such tracker, or a plugin's has the name of one of fedgrid's.
     """
     if name in BUILT_IN and name in TRACKERS:
         raise ConfigError(f"tracker '{name}' is both of fedgrid and of a plugin; give yours another name")

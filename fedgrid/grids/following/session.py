@@ -1,4 +1,4 @@
-"""A tracker at work: it is made, and gets from the folders of runs what it lacks."""
+"""A session with one tracker: makes it, and sends it what the folders of runs have and it lacks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,32 +15,39 @@ from fedgrid.tracking.records import num_rounds
 
 @dataclass(frozen=True)
 class End:
-    """How a launch has ended."""
+    """How a launch has ended.
+
+    Attributes:
+        status: FINISHED, or KILLED if it may go on.
+        files: Files of the grid, for the tracker.
+        counts: Numbers for `Tracker.close`.
+    """
 
     status: Status
     files: Sequence[Path] = ()
-    """Of the grid."""
+    """Files of the grid, for the tracker."""
     counts: Mapping[str, float] = field(default_factory=dict)
-    """As of `Tracker.close`."""
+    """Numbers for `Tracker.close`."""
 
 
 class TrackerSession:
-    """Gives a tracker of a grid what the folders of its runs have. Not thread-safe.
+    """Sends the tracker of a grid what the folders of its runs have. Not thread-safe.
 
-    Every method raises `TrackerFailed` if the tracker fails. The next call makes it anew.
+    Every method raises `TrackerFailed` if the tracker fails. The next call makes a new instance, because a
+    tracker that has failed may be in any state; the new one says what it has.
     """
 
     def __init__(self, tracker: type[Tracker], grid: TrackedGrid) -> None:
         self._class, self._grid = tracker, grid
         self._made: Tracker | None = None
         self.open_runs: dict[str, int | None] = {}
-        """Run id -> rounds that the tracker has, of the runs that it has as under way.
+        """Run id -> number of rounds that the tracker has, of the runs that it has as under way.
 
-        After it has failed None, until the tracker that takes its place is asked.
+        After a failure the number is None until the new tracker has reported it.
         """
 
     def make(self) -> None:
-        """Make the tracker now, unless it is there."""
+        """Make the tracker, unless there is one."""
         with self._tracker():
             pass
 
@@ -52,17 +59,18 @@ class TrackerSession:
         is_away: bool = False,
         drawn: bool = False,
     ) -> int | None:
-        """Give the tracker the rounds that it lacks of a run, and its end.
+        """Send the tracker the rounds of a run that it lacks, and the run's end.
 
         Args:
-            config: the run.
-            status: how it has ended; None: as its folder says, else it is under way.
-            is_away: whether its records are to be read at the storage's URI.
-            drawn: whether its figure is drawn, if it is finished.
+            config: The run's configuration.
+            status: How the run has ended; None (the default) for what its folder says, or else it is under
+                way.
+            is_away: Whether its records are read at the storage's URI; False by default.
+            drawn: Whether its figure is drawn, if it is finished; False by default.
 
         Returns:
-            The number of rounds; None if records of a finished run are not to be seen here yet, as for
-            seconds on a shared disk.
+            The number of rounds that were sent; None if records of a finished run cannot be seen here yet, as
+            for seconds on a shared disk.
         """
         storage = self._grid.storage
         folder = folder_of(storage.root, config)
@@ -71,6 +79,8 @@ class TrackerSession:
         away = records_at_uri(storage, config) if is_away else nullcontext(folder)
         with self._tracker() as tracker, away as records:
             before, added = self._add_rounds(tracker, run, records)
+            # On a shared disk the manifest may show before the records. The end must wait for the last round,
+            # or the tracker would have a finished run that lacks rounds for ever.
             if status == "FINISHED" and before + added < last_round(records, config):
                 return None
             if status is not None:
@@ -78,27 +88,32 @@ class TrackerSession:
         return added
 
     def has(self, config: RunConfig) -> bool:
-        """Return whether the tracker has all of a run that has ended, and how it ended."""
+        """Check whether the tracker has all of a run that has ended, with its status."""
         run = TrackedRun.of(config, self._grid.storage)
         with self._tracker() as tracker:
             return tracker.has(run, end_of(run.folder) or "KILLED", num_rounds(run.folder))
 
     def forget(self, config: RunConfig) -> None:
-        """Tell that the records of a run are deleted."""
+        """Delete a run in the tracker, as its records are deleted."""
         with self._tracker() as tracker:
             tracker.forget(TrackedRun.of(config, self._grid.storage))
 
     def close(self, end: End) -> None:
-        """Tell that the launch has ended."""
+        """Send the files of the grid, and how the launch has ended."""
         with self._tracker() as tracker:
             for path in end.files:
                 tracker.artifact(None, path)
             tracker.close(end.status, end.counts)
 
     def sync(self, configs: Sequence[RunConfig], *, drawn: bool = False) -> tuple[int, int]:
-        """Give the tracker what it lacks of runs that have records; return the numbers of runs and rounds.
+        """Send the tracker what it lacks of runs that have records.
 
-        If figures are to be `drawn`, it is told the end of all finished runs, with theirs.
+        Args:
+            configs: The runs' configurations.
+            drawn: Whether all finished runs are ended again, with their figures; False by default.
+
+        Returns:
+            The numbers of runs and of rounds that were sent.
         """
         folders = [folder_of(self._grid.storage.root, config) for config in configs]
         ends = [end_of(folder) for folder in folders]
@@ -109,6 +124,8 @@ class TrackerSession:
             if (end or (folder / "rounds.parquet").exists())
             and ((drawn and end == "FINISHED") or not self.has(config))
         ]
+        # An unchanged grid costs no more than these reads: opening the grid's own run would write to the
+        # store.
         with self._tracker() as tracker:
             if not lacking and tracker.has(None, of_grid, 0):
                 return 0, 0
@@ -118,7 +135,7 @@ class TrackerSession:
 
     @contextmanager
     def _tracker(self) -> Iterator[Tracker]:
-        """Yield the tracker. Whatever it raises is a `TrackerFailed`, and ends it."""
+        """Yield the tracker, and convert what it raises to a `TrackerFailed`, after which it is dropped."""
         try:
             if self._made is None:
                 self._made = self._class(self._grid)
@@ -132,7 +149,7 @@ class TrackerSession:
             raise TrackerFailed(f"{self._class.title()}: {error!r}") from error
 
     def _add_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> tuple[int, int]:
-        """Give the tracker the rounds that it lacks; return how many it had, and how many these are."""
+        """Send the tracker the rounds of a run that it lacks; return how many it had, and how many were sent."""
         before = self.open_runs.get(run.config.run_id)
         if before is None:
             before = tracker.opened(run)
@@ -142,10 +159,15 @@ class TrackerSession:
                 raise ValueError(f"round {number} is missing before round {recorded}")
             tracker.round(run, number, scores, ended_ms)
         tracker.flush()
+        # Only after `flush`: if that fails, the rounds count as not sent, and the new tracker says what it
+        # has.
         self.open_runs[run.config.run_id] = before + len(new)
         return before, len(new)
 
     def _end(self, tracker: Tracker, run: TrackedRun, status: Status, *, drawn: bool) -> None:
+        """Send the tracker a run's artifacts, and then its end."""
+        # Joining records and drawing take longer than all else; a tracker without the hook does not need
+        # them.
         if type(tracker).artifact is not Tracker.artifact:
             with files_of(run, drawn=drawn) as files:
                 for path, folder in files:

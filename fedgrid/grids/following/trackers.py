@@ -1,4 +1,4 @@
-"""The trackers of a launch: each follows its runs in a process of its own, while the driver goes on."""
+"""The trackers of a launch: each follows its runs in a child process, while the driver goes on."""
 
 import sys
 import threading
@@ -27,22 +27,30 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pauses:
-    """Seconds."""
+    """Pauses and patience with trackers, in seconds; tests make them short.
+
+    Attributes:
+        poll: Between polls of the runs' folders, 2 by default.
+        poll_at_uri: The same if runs under way are recorded at a URI, 30 by default.
+        retry: Between attempts after a tracker has failed, 15 by default.
+        flush: Wait at the end for a tracker that gives no sign of life, 30 by default.
+        start: Further wait for a process that still imports its modules, 300 by default.
+    """
 
     poll: float = 2.0
-    """Between looks into the folders of runs, so that fast rounds share a batch."""
+    """Between polls of the runs' folders, so that fast rounds share a batch."""
     poll_at_uri: float = 30.0
-    """The same, if runs under way are recorded at a URI."""
+    """Between polls if runs under way are recorded at a URI, where each poll is a request."""
     retry: float = 15.0
     """Between attempts after a tracker has failed."""
     flush: float = 30.0
-    """How long the end waits for a tracker that gives no sign."""
+    """Wait at the end for a tracker that gives no sign of life."""
     start: float = 300.0
-    """How much longer for one whose process still imports its modules, as on a busy machine."""
+    """Further wait for a process that still imports its modules, as on a busy machine."""
 
 
 class LaunchTracker:
-    """One tracker of a launch: followed in a thread, or by a process that this thread listens to."""
+    """One tracker of a launch: followed by a thread, or by a child process to which a thread listens."""
 
     def __init__(self, name: str, grid: TrackedGrid, warn: Callable[[str], None], pauses: Pauses) -> None:
         self.tracker = find_tracker(name)
@@ -60,17 +68,18 @@ class LaunchTracker:
         self._signs = 0
 
     def start_process(self) -> None:
-        """Have a process of its own follow; it begins to import what it needs."""
+        """Start a child process for the tracker, which begins to import what it needs."""
         self._process = TrackerProcess(self.tracker.name)
 
     def close(self) -> None:
-        """End the process, at once if a tracker keeps it waiting."""
+        """Kill the process: it has ended by now, or its tracker hangs."""
         self._has_ended.set()
         if self._process is not None:
             self._process.kill()
 
     def follow(self, launch: FollowedLaunch, runs: Sequence[RunConfig]) -> None:
-        """Begin to follow a launch of `runs`."""
+        """Begin to follow a launch of `runs`, in a daemon thread."""
+        # A daemon thread, because a tracker that hangs must not keep the driver from ending.
         if self._process is None:
             self._has_started.set()
             self._thread = threading.Thread(
@@ -81,8 +90,9 @@ class LaunchTracker:
         self._thread.start()
 
     def end(self, end: End) -> None:
-        """Say how the launch has ended, and wait for the tracker; a warning says what it lacks then."""
+        """Pass on how the launch has ended, and wait for the tracker; a warning says what it lacks then."""
         flush, start = self._pauses.flush, self._pauses.start
+        # `_end` is set before the event: whoever waits for the event reads `_end` next.
         self._end = end
         self._has_ended.set()
         if not self._has_started.wait(flush):
@@ -91,6 +101,7 @@ class LaunchTracker:
                 f"{start:g} s more (Ctrl-C ends that)"
             )
             self._has_started.wait(start)
+        # The wait goes on as long as there are signs of life, so that a slow tracker is not cut off.
         signs = -1
         while self._thread.is_alive() and signs != self._signs:
             signs = self._signs
@@ -99,7 +110,12 @@ class LaunchTracker:
             self._hear("lacking", "the grid is")
 
     def ask(self, question: Callable[[], T], otherwise: T) -> T:
-        """Return the answer of a plugin's class, which may raise anything."""
+        """Call a method of a plugin's class, which may raise anything.
+
+        Args:
+            question: Calls the method.
+            otherwise: Result if it raises an error, after a warning.
+        """
         try:
             return question()
         except FedgridError:
@@ -109,7 +125,7 @@ class LaunchTracker:
             return otherwise
 
     def _follow_there(self, launch: FollowedLaunch, runs: Sequence[RunConfig]) -> None:
-        """Have the process follow; another one takes the place of one that dies."""
+        """Follow in the child process; start another one if it dies."""
         digests = [digest for run in runs for digest in run.plugin_digests]
         plugins = active.sources([*digests, *self._of_tracker])
         has_died = False
@@ -120,11 +136,12 @@ class LaunchTracker:
             if not has_died:
                 has_died = True
                 self._warn(f"{self._title}: its process died, and is started again; training goes on")
+            # A process that dies at once would otherwise be started again without a pause.
             self._has_ended.wait(launch.retry)
             self.start_process()
 
     def _run_process(self, launch: FollowedLaunch, plugins: Sequence[PluginSource]) -> bool:
-        """Have the process follow to its end; return whether it has come to the launch's."""
+        """Run the child process to its end; return whether that was the launch's end."""
         process = self._process
         assert process is not None
         process.follow(launch, plugins, self._of_tracker)
@@ -137,12 +154,16 @@ class LaunchTracker:
         return is_done
 
     def _pass_end(self, process: TrackerProcess) -> None:
-        """Tell a process the launch's end, once there is one."""
+        """Send a process the launch's end, once there is one.
+
+        It runs in a thread of its own, as the thread that reads messages is blocked until the next one.
+        """
         self._has_ended.wait()
         if self._end is not None:
             process.end(self._end)
 
     def _hear(self, kind: str, text: str) -> None:
+        """Handle a message of the follower: show warnings, count signs of life."""
         self._signs += 1
         self._has_started.set()
         if kind == "warning":
@@ -153,12 +174,13 @@ class LaunchTracker:
             )
 
     def _wait(self, seconds: float) -> End | None:
+        """Wait for the end of the launch, at most these seconds."""
         self._has_ended.wait(seconds)
         return self._end
 
 
 class Trackers:
-    """The trackers of a launch; within `following` they get what lies in the folders of its runs."""
+    """The trackers of a launch. Within `following` they receive what lies in the folders of its runs."""
 
     def __init__(
         self,
@@ -167,11 +189,17 @@ class Trackers:
         names: Sequence[str] = DEFAULT_TRACKERS,
         pauses: Pauses = Pauses(),
     ) -> None:
-        """Have the trackers of these `names` follow a grid; `warn` is called from any thread.
+        """Make the trackers of a launch.
+
+        Args:
+            grid: The grid.
+            warn: Shows a warning; called from any thread.
+            names: Names of the trackers, by default MLflow's.
+            pauses: Pauses and patience.
 
         Raises:
-            ConfigError: there is no such tracker, or it cannot track the grid: MLFLOW_TRACKING_URI is
-                malformed, say.
+            ConfigError: There is no such tracker, or it cannot track the grid, as where MLFLOW_TRACKING_URI
+                is malformed.
         """
         self.grid, self._pauses = grid, pauses
         self._trackers = [LaunchTracker(tracker, grid, warn, pauses) for tracker in names]
@@ -179,8 +207,10 @@ class Trackers:
 
     @contextmanager
     def own_processes(self) -> Iterator[None]:
-        """Have each tracker follow in a process of its own, unless MLflow is imported here."""
+        """Give each tracker a child process within the block, unless MLflow is imported here."""
         with ExitStack() as stack:
+            # A driver that has imported MLflow has paid for the import, and a thread then does with less
+            # memory.
             if "mlflow" not in sys.modules:
                 for tracker in self._trackers:
                     tracker.start_process()
@@ -188,22 +218,28 @@ class Trackers:
             yield
 
     def lacking(self, runs: Sequence[RunConfig]) -> list[RunConfig]:
-        """Return those of the finished runs that a tracker lacks, by what lies in their folders."""
+        """Find the finished runs that a tracker lacks, by what lies in their folders."""
         found = [TrackedRun.of(run, self.grid.storage) for run in runs]
         return [run.config for run in found if any(self._lacks(tracker, run) for tracker in self._trackers)]
 
     def _lacks(self, tracker: LaunchTracker, run: TrackedRun) -> bool:
+        """Check whether a tracker lacks a finished run; an error of a plugin counts as no."""
         return tracker.ask(lambda: tracker.tracker.lacks(run, self.grid), otherwise=False)
 
     @contextmanager
     def following(self, runs: Sequence[RunConfig], forgotten: Sequence[RunConfig] = ()) -> Iterator[None]:
-        """Have the trackers follow the grid, whose folder is there, within the block.
+        """Have the trackers follow the grid, whose folder must exist, within the block.
 
-        They get what is written to the folders of its runs from now on, and the finished `runs` that they
-        lack. Of `forgotten` the records were deleted.
+        They receive what is written to the folders of its runs from now on, and the finished `runs` that they
+        lack.
+
+        Args:
+            runs: Runs of the launch.
+            forgotten: Runs whose records were deleted; none by default.
         """
         for tracker in self._trackers:
             tracker.follow(self._launch(tracker, runs, forgotten), runs)
+        # If the block raises, its runs may go on in another launch.
         end = End("KILLED")
         try:
             yield
@@ -215,10 +251,12 @@ class Trackers:
     def _launch(
         self, tracker: LaunchTracker, runs: Sequence[RunConfig], forgotten: Sequence[RunConfig]
     ) -> FollowedLaunch:
+        """Describe a launch for one tracker."""
         grid, found = self.grid, [TrackedRun.of(run, self.grid.storage) for run in runs]
         return FollowedLaunch(
             tracker.tracker.name,
             grid,
+            # The stamps are taken before the first run starts, so that nothing a run writes is taken for old.
             before={
                 run.config.run_id: stamp_of(run.folder)
                 for run in found
@@ -230,15 +268,19 @@ class Trackers:
         )
 
     def summary(self, files: Sequence[Path], done: int, failed: int, *, stopped: bool = False) -> None:
-        """Note, for the end: files of the grid, its numbers of finished and failed runs.
+        """Set how the launch ends, which `following` sends at its end.
 
-        It ends as KILLED if it was `stopped` before its runs were finished.
+        Args:
+            files: Files of the grid that trackers take as artifacts.
+            done: Number of finished runs.
+            failed: Number of failed runs.
+            stopped: Whether the launch was stopped before its runs were finished, and so ends as KILLED.
         """
         counts = {"grid/runs_done": done, "grid/runs_failed": failed}
         self._end = End("KILLED" if stopped else "FINISHED", tuple(files), counts)
 
     def lines(self) -> list[str]:
-        """Return the lines that say where to look."""
+        """Collect the lines of all trackers that say where to look."""
         none: list[str] = []
         found = [tracker.ask(partial(tracker.tracker.lines, self.grid), none) for tracker in self._trackers]
         return [line for lines in found for line in lines]

@@ -1,1 +1,1 @@
-"""Trackers of runs: what they are told, TensorBoard, and what all of them show of a run."""
+"""Trackers of runs: their protocol, MLflow, TensorBoard, and the names and tags that both show."""

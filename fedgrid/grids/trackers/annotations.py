@@ -1,4 +1,7 @@
-"""A user's note and tags of a run, in `tags.json` in its folder: no part of its id, records or checksums."""
+"""A user's note and tags of a run, in `tags.json` in its folder.
+
+They are no part of the run's id, records or checksums, so that a note may change after the run is finished.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,30 +20,37 @@ from fedgrid.sealed_json import seal
 
 FILE = "tags.json"
 LENGTH = 4000
-"""Characters of a note and of all tags together. MLflow takes 8000 of a note, which stands there above the
-run's description."""
+"""Most characters of a note and of all tags together. MLflow takes 8000 of a note, which stands there above
+the run's description."""
 KEY = re.compile(r"\w[\w-]{0,59}")
-"""Without dots, which the names of MLflow's tags and of further axes have."""
+"""Pattern of a tag's key. It has no dots, because the names of MLflow's own tags and of further axes have
+them."""
 OWN = ("grid", "scenario", "model", "variant", "host", "commit", "versions", "source", "command", "trial")
-"""Tags that fedgrid itself sets in MLflow, beside those of axes."""
+"""Tags that fedgrid itself sets in MLflow, in addition to those of axes."""
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """What the user has written on a run."""
+    """A user's note and tags of one run.
+
+    Attributes:
+        note: Text of any number of lines, empty by default.
+        tags: Key -> value, none by default.
+    """
 
     note: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def changed(self, given: Sequence[str], note: str | None) -> Self:
-        """Return them with other tags and, unless it is None, another note.
+        """Build annotations with tags set or removed and, unless `note` is None, with another note.
 
         Args:
-            given: each KEY=VALUE sets a tag, KEY= removes it.
-            note: empty: none.
+            given: Changes of tags: KEY=VALUE sets a tag, KEY= removes it.
+            note: The new note, where empty text removes it; None leaves it.
 
         Raises:
-            ConfigError: something of it is malformed, or too long, or there is no tag to remove.
+            ConfigError: A change is malformed or too long, or names a tag to remove that the run does not
+                have.
         """
         tags = dict(self.tags)
         for text in given:
@@ -56,22 +66,23 @@ class Annotations:
         return annotations
 
     def lines(self) -> list[str]:
-        """Return the lines of a page that show them."""
+        """Format note and tags as lines of a page, none for what is empty."""
         tags = ", ".join(f"{key}={value}" for key, value in self.tags.items())
         return [f"{name}: {text}" for name, text in (("Note", self.note), ("Tags", tags)) if text]
 
     def write(self, folder: Path, storage: Storage) -> None:
-        """Replace those of the run in a folder of a storage.
+        """Write them to a run's folder, in place of what is there.
 
         Raises:
-            RunError: it cannot be written.
+            RunError: The file cannot be written.
         """
         text = seal({"note": self.note, "tags": dict(self.tags)})
         with disk_errors(folder):
             storage.put({f"{folder.name}/{FILE}": text.encode()})
 
     def _check(self) -> None:
-        """Refuse what MLflow, a terminal or fedgrid itself cannot take."""
+        """Check that MLflow, a terminal and fedgrid itself can take note and tags."""
+        # A tag of the user with one of these names would hide fedgrid's own in MLflow, and filters would lie.
         taken = {*OWN, *axis_keys()}
         for key, value in self.tags.items():
             if not KEY.fullmatch(key):
@@ -80,6 +91,7 @@ class Annotations:
                 raise ConfigError(f"tag '{key}': fedgrid sets a tag of this name itself; choose another name")
             if not value.isprintable():
                 raise ConfigError(f"tag '{key}': expected text on one line, without control characters")
+        # A note is printed in terminals, where escape sequences could rewrite what stands above it.
         if printable(self.note) != self.note:
             raise ConfigError("the note has control characters; expected plain text")
         length = len(self.note) + sum(len(key) + len(value) for key, value in self.tags.items())
@@ -88,11 +100,11 @@ class Annotations:
 
 
 def annotations_of(folder: Path) -> Annotations:
-    """Return the note and tags of the run in a folder; of a damaged file none, with a warning.
+    """Read the note and tags of the run in a folder; a damaged file counts as empty, with a warning.
 
     Raises:
-        OtherVersion: another fedgrid wrote the file.
-        UnreadableFile: the disk does not give it.
+        OtherVersion: Another version of fedgrid wrote the file.
+        UnreadableFile: The disk does not give the file.
     """
     try:
         values = unseal(folder / FILE)

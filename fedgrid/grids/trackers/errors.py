@@ -4,4 +4,4 @@ from fedgrid.engine.federation.errors import FedgridError
 
 
 class TrackerFailed(FedgridError):
-    """A tracker cannot be told, as where its store is malformed, does not answer or fails."""
+    """A tracker cannot take data: its store is malformed, does not answer or fails."""

@@ -1,4 +1,4 @@
-"""A run in MLflow and TensorBoard: its name, its tags, the metrics of a round, and its totals."""
+"""Names of a run in MLflow and TensorBoard: its title, its tags, the metrics of a round, and its totals."""
 
 import sys
 from collections import Counter
@@ -25,45 +25,53 @@ from fedgrid.tracking.scoring.disturbances import HELD_OUT
 from fedgrid.tracking.scoring.scores import OF_ROUNDS
 
 VERSIONS = ("fedgrid", "torch", "ray", "scikit-learn", "hdbscan", "numpy")
+"""Packages whose versions a run's tags have."""
 ARCHIVE = {"source": "the OCFL authors' archive"}
+"""Tags of an imported run, in place of this host, commit and versions."""
 
 
 def metric_meanings() -> dict[str, str]:
-    """Return key -> meaning of the metrics that MLflow and TensorBoard show of a round.
+    """Collect key -> meaning of the metrics that MLflow and TensorBoard show of a round.
 
     A key has a section, by which they sort their charts: `clustering/ari`. Metrics are declared in
     `record_columns`, in algorithms' entries and in `tracking.scoring.scores`. They are few because MLflow's
     UI slows down with more; the others are in the Parquet artifacts.
     """
-    of_algorithms = (number for entry in ALGORITHMS.values() for number in entry.numbers)
-    of_local = (number for method in LOCAL_METHODS.values() for number in method.numbers)
+    algorithm_numbers = (number for entry in ALGORITHMS.values() for number in entry.numbers)
+    local_numbers = (number for method in LOCAL_METHODS.values() for number in method.numbers)
     declared: Sequence[RecordColumn | Score | OwnNumber] = (
         *EVERY_COLUMN["rounds"],
         *OF_ROUNDS,
         *PROBABILITIES,
         *PREDICTED,
         *HELD_OUT,
-        *of_algorithms,
-        *of_local,
+        *algorithm_numbers,
+        *local_numbers,
     )
     return {f"{one.section}/{one.name}": one.meaning for one in declared if one.section}
 
 
 def plain(key: str) -> str:
-    """Return the name of a metric without its section."""
+    """Remove the section from a metric's key."""
     return key.rpartition("/")[2]
 
 
 def metrics(scores: Mapping[str, Any]) -> Mapping[str, float | int | bool | None]:
-    """Return the metrics of a round by key, None where the round has none."""
+    """Select the metrics of a round by key, None where the round has none."""
     return {key: scores.get(plain(key)) for key in metric_meanings()}
 
 
 def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
-    """Return a run's name in MLflow, which begins with what tells runs apart: lists show 20 characters.
+    """Format a run's name in MLflow.
 
-    `ocfl-hdbscan s0 NB, rounds 5, digits-15`: of a split with several words the initials, as in the papers;
-    the tag `split` has them whole. `axes` as of `tags`; the last word of one is enough, unless two end alike.
+    It begins with what distinguishes runs, as lists show 20 characters: `ocfl-hdbscan s0 NB, rounds 5,
+    digits-15`. A split with several words is shown by its initials, as in the papers; the tag `split` has it
+    whole.
+
+    Args:
+        config: The run's configuration.
+        axes: The grid's further axes, as in `tags`, none by default. Their last words are shown, unless two
+            axes end in the same word.
     """
     last = Counter(axis.rpartition(".")[2] for axis in axes)
     own = [
@@ -78,10 +86,14 @@ def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
 
 
 def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[str, str]:
-    """Return a tag for each axis, for the UI's filter.
+    """Build a tag for each axis, for the UI's filter.
 
-    `axes` are the grid's further axes; their tags have the names of the keys, as `training.local_epochs`.
-    Those that are settings of the algorithm together are the tag `variant`: `round 6, threshold 0.4`.
+    Args:
+        config: The run's configuration.
+        grid_name: Name of the grid.
+        axes: The grid's further axes, none by default; their tags have the names of the keys, as
+            `training.local_epochs`. Those that are settings of the algorithm together make the tag `variant`:
+            `round 6, threshold 0.4`.
     """
     settings = [axis for axis in axes if axis.startswith(SETTING)]
     return {
@@ -94,15 +106,21 @@ def tags(config: RunConfig, grid_name: str, axes: Sequence[str] = ()) -> dict[st
 
 
 def source_tags(grid_name: str, config: RunConfig | None = None) -> dict[str, str]:
-    """Return the tags that say what makes a run, or without `config` the grid's own: this command, here."""
+    """Build the tags of what made a run: this command, host, commit and versions.
+
+    Args:
+        grid_name: Name of the grid.
+        config: The run's configuration, None (the default) for the grid's own run. An imported run gets the
+            archive in place of this host.
+    """
     is_ours = config is None or not is_archived(config)
     return {**(origin() if is_ours else ARCHIVE), **source(grid_name)}
 
 
 def source(grid_name: str) -> dict[str, str]:
-    """Return the tags of MLflow's column *Source*, and the whole command line.
+    """Build the tags of MLflow's column *Source*, and the tag with the whole command line.
 
-    MLflow shows of a source what follows its last slash: it is the command without options and paths.
+    MLflow shows of a source what follows its last slash; the tag has the command without options and paths.
     """
     program, *words = [Path(sys.argv[0]).name or "python", *sys.argv[1:]]
     entry_point = words[0] if program == "fedgrid" and words else "run"
@@ -116,7 +134,7 @@ def source(grid_name: str) -> dict[str, str]:
 
 @cache
 def origin() -> dict[str, str]:
-    """Return the host, the git commit and the versions that runs are made with here.
+    """Read the host, the git commit and the versions that runs are made with here.
 
     MLflow has its own tag for the commit, which its column *Version* shows.
     """
@@ -132,7 +150,7 @@ def origin() -> dict[str, str]:
 
 
 def totals(folder: Path) -> dict[str, float]:
-    """Return the totals of a run over all sessions, named as in `TOTALS`; empty before its first round."""
+    """Read the totals of a run over all sessions, named as in `TOTALS`; empty before its first round."""
     times = Times()
     with suppress(DamagedFile):  # Its run is not finished: the next launch repeats it, and logs its totals.
         times = times_of(folder)

@@ -1,4 +1,4 @@
-"""TensorBoard as a tracker: event files below `tensorboard/GRID/` of the storage, a folder a run."""
+"""TensorBoard as a tracker: event files below `tensorboard/GRID/` of the storage, in a folder a run."""
 
 import struct
 import time
@@ -16,38 +16,47 @@ from fedgrid.regular_files import read_file
 
 FOLDER = "tensorboard"
 WHOLE = "whole"
-"""A file that lies beside the events of a finished run."""
+"""Empty file next to the events of a finished run."""
 FRAME, CHECKSUM = struct.Struct("<QI"), 4
-"""Before each event: its length, and a checksum of that. Another checksum, of four bytes, follows it."""
+"""Format of what stands before each event: its length, and a checksum of that. Another checksum, of
+`CHECKSUM` bytes, follows the event."""
 LARGEST = 1 << 30
-"""Bytes of a file."""
+"""Most bytes of a file of events that is read."""
 SIZE_OF_PNG = slice(16, 24)
-"""Where a PNG file has its width and height, as 32-bit numbers."""
+"""Place of width and height in a PNG file, as two 32-bit numbers."""
 
 
 class TensorBoardTracker(Tracker):
-    """Writes an event for each round, with all of its metrics, and one with the figure of a finished run."""
+    """Tracker that writes an event for each round, with all of its metrics, and one with a finished run's
+    figure."""
 
     name = "tensorboard"
 
     def __init__(self, grid: TrackedGrid) -> None:
         super().__init__(grid)
         self._writers: dict[str, Any] = {}
-        """Run id -> `EventsWriter`, of the runs that are open."""
+        """Run id -> `EventsWriter` of the runs that are open."""
 
     def opened(self, run: TrackedRun) -> int:
-        """Begin another file of a run; return the last round that the files have."""
+        """Begin another file of a run; return the last round that the earlier files have."""
         from tensorboardX.event_file_writer import EventsWriter
 
         folder = folder_of(run, self.grid)
         rounds = max((event.step for event in events(folder) if _is_round(event)), default=0)
         folder.mkdir(parents=True, exist_ok=True)
-        # The writer's own names repeat within a second, and it would empty the file.
+        # The writer names files by the second, and empties one that exists; nanoseconds keep them apart.
         self._writers[run.config.run_id] = EventsWriter(str(folder / "events"), f".{time.time_ns()}")
         return rounds
 
     def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
-        """Write a round as one event: a file that ends in half an event ends with a whole round."""
+        """Write a round as one event, so that a file that ends in half an event ends with a whole round.
+
+        Args:
+            run: The run, which was `opened`.
+            number: The round, counted from 1.
+            scores: Value by name. None, NaN and infinities are left out.
+            ended_ms: Unix time of the round's end in milliseconds.
+        """
         from tensorboardX.proto.summary_pb2 import Summary
 
         values = [
@@ -69,12 +78,13 @@ class TensorBoardTracker(Tracker):
             self._write(run, Summary(value=[Summary.Value(tag=tag, image=image)]), 0, time.time())
 
     def finished(self, run: TrackedRun) -> None:
-        """End the file, and mark it as whole."""
+        """Close the file, and mark the folder as complete."""
+        # Closing flushes the events, so that the mark follows the last of them.
         self._writers.pop(run.config.run_id).close()
         (folder_of(run, self.grid) / WHOLE).touch()
 
     def failed(self, run: TrackedRun, status: Status) -> None:
-        """End the file."""
+        """Close the file."""
         self._writers.pop(run.config.run_id).close()
 
     def flush(self) -> None:
@@ -87,7 +97,7 @@ class TensorBoardTracker(Tracker):
         rmtree(folder_of(run, self.grid), ignore_errors=True)
 
     def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
-        """Return whether the files have a run's rounds, and of a finished one its figure."""
+        """Check whether the files have a run's rounds, and those of a finished run its figure."""
         if run is None:
             return True
         folder = folder_of(run, self.grid)
@@ -101,7 +111,7 @@ class TensorBoardTracker(Tracker):
 
     @classmethod
     def lacks(cls, run: TrackedRun, grid: TrackedGrid) -> bool:
-        """Return whether a run is not marked as whole."""
+        """Check whether a run's folder lacks the mark of a finished run."""
         return not (folder_of(run, grid) / WHOLE).exists()
 
     @classmethod
@@ -111,10 +121,11 @@ class TensorBoardTracker(Tracker):
 
     @classmethod
     def lines(cls, grid: TrackedGrid) -> list[str]:
-        """Return the command that shows the grid."""
+        """Format the command that shows the grid."""
         return [f"TensorBoard:  tensorboard --logdir {quote(str(grid.storage.root / FOLDER / grid.name))}"]
 
     def _write(self, run: TrackedRun, summary: Any, step: int, wall_time: float) -> None:
+        """Write one event of a run."""
         from tensorboardX.proto.event_pb2 import Event
 
         event = Event(step=step, wall_time=wall_time, summary=summary)
@@ -122,20 +133,31 @@ class TensorBoardTracker(Tracker):
 
 
 def folder_of(run: TrackedRun, grid: TrackedGrid) -> Path:
-    """Return the folder of a run's events; TensorBoard calls the run by its name."""
+    """Build the path of a run's events; TensorBoard shows the run under the folder's name."""
     return grid.storage.root / FOLDER / grid.name / run.folder.name
 
 
 def delete_events(grid: str, storage: Storage, run_ids: Collection[str] | None = None) -> None:
-    """Delete the events of these runs of a grid, or of all."""
+    """Delete the events of runs of a grid.
+
+    Args:
+        grid: The grid's name.
+        storage: Storage of the grid.
+        run_ids: The runs; None for all.
+    """
     folder = storage.root / FOLDER / grid
     for path in [folder] if run_ids is None else [*folder.glob("*")]:
+        # A run's folder is named NAME-RUN_ID.
         if run_ids is None or path.name.rpartition("-")[2] in run_ids:
             rmtree(path, ignore_errors=True)
 
 
 def events(folder: Path) -> Iterator[Any]:
-    """Yield the events of a run, as far as its files are whole."""
+    """Yield the events of a run up to the first that is cut off in each file.
+
+    tensorboardX only writes, and TensorBoard itself, which could read, is a large package that fedgrid does
+    not need.
+    """
     from tensorboardX.proto.event_pb2 import Event
 
     for path in sorted(folder.glob("events.out.tfevents.*")):
@@ -143,10 +165,12 @@ def events(folder: Path) -> Iterator[Any]:
         while len(content) - at > FRAME.size:
             begin = at + FRAME.size
             at = begin + FRAME.unpack_from(content, at)[0] + CHECKSUM
+            # A writer that was killed leaves half an event at the end.
             if at > len(content):
                 break
             yield Event.FromString(content[begin : at - CHECKSUM])
 
 
 def _is_round(event: Any) -> bool:
+    """Check whether an event has the metrics of a round, and not a figure."""
     return any(value.HasField("simple_value") for value in event.summary.value)

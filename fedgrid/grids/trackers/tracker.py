@@ -1,7 +1,8 @@
-"""The protocol of trackers: what MLflow, TensorBoard and a plugin's own get of the runs of a grid.
+"""The protocol of trackers: what MLflow, TensorBoard and those of plugins receive of the runs of a grid.
 
-Each tracker of a launch has a process of its own, which looks into the runs' folders. Whatever it raises, or
-if it hangs, the runs and the other trackers go on; it is made anew later, and `opened` says what it lacks.
+Each tracker of a launch has a process of its own, which reads the runs' folders. If a tracker raises an error
+or hangs, the runs and the other trackers go on. It is replaced by a new instance later, whose `opened` says
+which rounds it lacks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,118 +15,258 @@ from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 
 Status: TypeAlias = Literal["FINISHED", "FAILED", "KILLED"]
-"""How a run or a grid ended; KILLED: it was interrupted, and may go on."""
+"""How a run or a grid ended. KILLED means that it was interrupted, and may go on."""
 
 
 @dataclass(frozen=True)
 class TrackedGrid:
-    """The grid whose runs a tracker is told of."""
+    """The grid whose runs a tracker receives.
+
+    It is sent to the tracker's process as JSON; a tracker has it as `self.grid`.
+
+    Attributes:
+        name: The grid's name.
+        storage: Where the grid and its runs are stored; `storage.root` is a local folder.
+        axes: Keys, in addition to scenario, algorithm and seed, in which its runs differ; none by default.
+        searched: Those of the axes that a search varies; none by default.
+        text: Its preset, as YAML; empty by default.
+        at_uri: Whether other machines record runs under way at the storage's URI; False by default.
+        is_launch: Whether its runs are made now (the default), rather than synchronised later.
+
+    Example:
+        >>> import fedgrid
+        >>> from fedgrid.engine.runtime.storage.storage import Storage
+        >>> grid = fedgrid.TrackedGrid("mine", Storage.of("runs"), axes=("training.rounds",))
+        >>> grid.name, grid.axes, grid.is_launch
+        ('mine', ('training.rounds',), True)
+    """
 
     name: str
     storage: Storage
     axes: Sequence[str] = ()
-    """The keys, beside scenario, algorithm and seed, in which its runs differ."""
+    """Keys, in addition to scenario, algorithm and seed, in which its runs differ."""
     searched: Sequence[str] = ()
     """Those of the axes that a search varies."""
     text: str = ""
-    """Its preset, as YAML."""
+    """The grid's preset, as YAML."""
     at_uri: bool = False
-    """Whether runs under way are recorded at the storage's URI, by other machines."""
+    """Whether other machines record runs under way at the storage's URI."""
     is_launch: bool = True
-    """Whether its runs are made now, rather than told of later."""
+    """Whether its runs are made now, rather than synchronised later."""
 
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """A run that a tracker is told of."""
+    """A run as a tracker receives it.
+
+    Attributes:
+        config: The run's configuration, with `run_id` and `name`.
+        folder: Folder in which its files are, or will be.
+        started_ms: Unix time in milliseconds at which its folder was made; None (the default) if that is not
+            recorded.
+
+    Example:
+        >>> import fedgrid
+        >>> from fedgrid.engine.runtime.storage.storage import Storage
+        >>> config = fedgrid.RunConfig.model_validate({
+        ...     "dataset": "digits", "clients": 6, "model": "mlp", "algorithm": {"name": "fedavg"}, "seed": 0,
+        ...     "training": {
+        ...         "rounds": 2, "local_epochs": 1, "batch_size": 8, "optimizer": "sgd", "learning_rate": 0.1
+        ...     },
+        ... })
+        >>> run = fedgrid.TrackedRun.of(config, Storage.of("runs"))
+        >>> run.folder.name == f"{config.name}-{config.run_id}", run.started_ms
+        (True, None)
+    """
 
     config: RunConfig
     folder: Path
-    """Where its files are, or will be."""
+    """Folder in which its files are, or will be."""
     started_ms: int | None = None
-    """The Unix time in milliseconds at which its folder was made; None if that is not known."""
+    """Unix time in milliseconds at which its folder was made; None if that is not recorded."""
 
     @classmethod
     def of(cls, config: RunConfig, storage: Storage) -> Self:
-        """Return a run of a storage."""
+        """Build the tracked run of a configuration in a storage, without the time of its start."""
         return cls(config, folder_of(storage.root, config))
 
 
 class Tracker:
-    """Is told of the runs of one grid. A tracker overrides what it needs; its calls never overlap.
+    """Receives the runs of one grid. A subclass overrides the hooks that it needs; calls never overlap.
 
-    It is made in the process that tells it, and made anew after it has raised anything. Of a run it is told
-    `opened`, each `round` in order, and at its end each `artifact`, then `finished` or `failed`.
+    A plugin lists its trackers in `TRACKERS`; `--track NAME` chooses one. The session of a tracker, in the
+    tracker's own process, makes an instance and calls its hooks. After a hook has raised an error, the
+    session drops the instance and makes another one later. For each run it calls:
+
+    1. `opened`,
+    2. `round` for each recorded round in order, with `flush` after each group,
+    3. `artifact` for each file once the run has ended,
+    4. `finished`, or else `failed`.
+
+    At the end of the launch it calls `artifact` for each file of the grid, and `close`.
+
+    Args:
+        grid: The grid whose runs it receives.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import fedgrid
+        >>> from fedgrid.engine.runtime.storage.storage import Storage
+        >>> class Printer(fedgrid.Tracker):
+        ...     name = "printer"
+        ...     def round(self, run, number, scores, ended_ms):
+        ...         print(f"round {number}: {scores['clusters']} clusters")
+        >>> config = fedgrid.RunConfig.model_validate({
+        ...     "dataset": "digits", "clients": 6, "model": "mlp", "algorithm": {"name": "fedavg"}, "seed": 0,
+        ...     "training": {
+        ...         "rounds": 2, "local_epochs": 1, "batch_size": 8, "optimizer": "sgd", "learning_rate": 0.1
+        ...     },
+        ... })
+        >>> tracker = Printer(fedgrid.TrackedGrid("mine", Storage.of("runs")))
+        >>> run = fedgrid.TrackedRun(config, Path("runs/somewhere"))
+        >>> tracker.opened(run)
+        0
+        >>> tracker.round(run, 1, {"clusters": 3}, ended_ms=1_700_000_000_000)
+        round 1: 3 clusters
+        >>> tracker.title()
+        'tracker printer'
     """
 
     name: ClassVar[str]
-    """As in `--track`."""
+    """Name of the tracker, as in `--track`."""
 
     def __init__(self, grid: TrackedGrid) -> None:
-        """Get ready to be told of the runs of `grid`."""
+        """Prepare to receive the runs of `grid`.
+
+        Called by the session, at the launch and again after each failure.
+        """
         self.grid = grid
 
     def opened(self, run: TrackedRun) -> int:
-        """A run starts, goes on, or is caught up on; return how many of its first rounds are here already.
+        """Open a run.
 
-        These are not told again. By default none are, so that each launch tells a run from its first round.
+        Called by the session before the first `round` of a run that starts, goes on, or was missed before.
+
+        Args:
+            run: The run.
+
+        Returns:
+            How many of its first rounds the tracker has already; the session does not send these again. By
+            default 0, so that each launch sends a run from its first round.
         """
         return 0
 
     def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
-        """A round is recorded.
+        """Take a recorded round.
+
+        Called by the session for each round in order, soon after the server has stored it.
 
         Args:
-            run: its run.
-            number: counted from 1.
-            scores: number of the round by name, None where there is none: docs/reference/scores.md.
-            ended_ms: the Unix time of its end in milliseconds.
+            run: The run.
+            number: The round, counted from 1.
+            scores: Number of the round by name, None where there is none; docs/reference/scores.md lists the
+                names.
+            ended_ms: Unix time of the round's end in milliseconds.
         """
 
     def artifact(self, run: TrackedRun | None, path: Path, folder: str = "") -> None:
-        """A file of a run that has ended, or of the grid (None), to be taken now; `folder`: where to."""
+        """Take a file.
+
+        Called by the session when a run has ended, and for the files of the grid before `close`.
+
+        Args:
+            run: The run; None for the grid.
+            path: The file, which may be temporary: it is to be copied or sent before the hook returns.
+            folder: Folder among the artifacts to put it in; empty (the default) for the topmost.
+        """
 
     def finished(self, run: TrackedRun) -> None:
-        """All rounds of a run are done."""
+        """Close a run whose rounds are all done. Called by the session once, after the run's artifacts."""
 
     def failed(self, run: TrackedRun, status: Status) -> None:
-        """A run has ended before its last round: FAILED, or KILLED if it was interrupted."""
+        """Close a run that has ended before its last round. Called by the session after the run's artifacts.
+
+        Args:
+            run: The run.
+            status: FAILED, or KILLED if the run was interrupted and may go on.
+        """
 
     def flush(self) -> None:
-        """Store what was told. Follows each group of rounds."""
+        """Store what was received. Called by the session after each group of rounds, and after `opened`."""
 
     def forget(self, run: TrackedRun) -> None:
-        """The records of a run are deleted: it starts over."""
+        """Delete a run. Called by the session when the run's records were deleted, before it starts over."""
 
     def close(self, status: Status, counts: Mapping[str, float]) -> None:
-        """The launch ends; `counts` has runs done and failed, unless it broke off."""
+        """End the grid. Called by the session once, at the end of the launch.
+
+        Args:
+            status: How the launch ended.
+            counts: `grid/runs_done` and `grid/runs_failed`; empty if the launch broke off.
+        """
 
     def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
-        """Return whether a run, or the grid (None), is here with this status and so many rounds.
+        """Check whether the tracker has all of a run.
 
-        `fedgrid sync` passes over these.
+        Called by `fedgrid sync`, and by a launch for runs that have ended, to pass over those that it has.
+
+        Args:
+            run: The run; None for the grid itself.
+            status: Status that the run or grid must have.
+            rounds: Number of rounds that it must have.
+
+        Returns:
+            False by default, so that every run is sent again.
         """
         return False
 
     @classmethod
     def prepare(cls) -> None:
-        """Import what takes seconds; called in the tracker's process, while Ray starts."""
+        """Import what takes seconds, before any instance is made.
+
+        Called in the tracker's process while Ray starts. Only fedgrid's own trackers are prepared so: a
+        plugin's file is loaded there later, with its imports.
+        """
 
     @classmethod
     def check(cls, grid: TrackedGrid) -> None:
-        """Raise a ConfigError if the grid cannot be tracked here; called before anything starts."""
+        """Check that the grid can be tracked here. Called by the launch before anything starts.
+
+        Args:
+            grid: The grid that is to be tracked.
+
+        Raises:
+            ConfigError: It cannot; the message is shown to the user.
+        """
 
     @classmethod
     def lacks(cls, run: TrackedRun, grid: TrackedGrid) -> bool:
-        """Return whether a finished run is to be told of at the next launch, by what lies in its folder."""
+        """Check whether the tracker lacks a finished run, by what lies in the run's folder.
+
+        Called by the launch in its own process, once for each finished run: it should be fast, without
+        imports and requests.
+
+        Args:
+            run: The run.
+            grid: Its grid.
+
+        Returns:
+            Whether the run is to be sent in this launch; False by default.
+        """
         return False
 
     @classmethod
     def title(cls) -> str:
-        """Return what messages call it."""
+        """Name the tracker in messages. Called by the launch when it warns."""
         return f"tracker {cls.name}"
 
     @classmethod
     def lines(cls, grid: TrackedGrid) -> list[str]:
-        """Return the lines at the end of a launch that say where to look."""
+        """Format lines for the end of a launch which say where to look, none by default.
+
+        Called by the launch when its runs have ended.
+
+        Args:
+            grid: The grid that was tracked.
+        """
         return []

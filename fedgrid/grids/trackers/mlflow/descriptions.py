@@ -25,30 +25,39 @@ from fedgrid.manifest import Parts
 from fedgrid.redaction import in_markdown, redacted
 
 NAME_LENGTH, DIGEST_LENGTH, NOTE_LENGTH = 500, 36, 8000
-"""Limits of MLflow."""
+"""Limits of MLflow in characters, which its database enforces with an error."""
 NOTE_TAG, OURS_TAG = "mlflow.note.content", "fedgrid.note"
-"""A description, and the digest of what was written there last: another text is the user's own."""
+"""Tags of a description, and of the digest of the text that fedgrid wrote last: another text is the user's
+own."""
 ANNOTATED_TAG = "fedgrid.annotated"
-"""A digest of the annotations that were written last, and the keys of their tags."""
+"""Tag of a digest of the annotations that were written last, and of the keys of their tags."""
 KIND_TAG, KIND = "mlflow.experimentKind", "custom_model_development"
-"""Without it, MLflow's pages are those for language models."""
+"""Tag of an experiment's kind. Without it, MLflow shows the pages for language models."""
 RULE = "\n\n---\n\n"
-"""Between a note and the description below it."""
+"""Separator between a user's note and the description below it."""
 
 
 def describe_experiment(client: Any, experiment_id: str, grid: str, view: str) -> None:
-    """Set an experiment's prepared view, and its description, unless the user has written one."""
+    """Set an experiment's prepared view, and its description unless the user has written one.
+
+    Args:
+        client: An `MlflowClient`.
+        experiment_id: MLflow's id of the grid's experiment.
+        grid: Name of the grid.
+        view: Value of `VIEW_TAG`, as `view` builds it.
+    """
     present = client.get_experiment(experiment_id).tags
     tags = {VIEW_TAG: view, KIND_TAG: present.get(KIND_TAG, KIND)}
     if is_ours(present):
         tags |= note_tags(of_grid(grid, experiment_id))
     for key, value in tags.items():
+        # Each tag is a request of its own; most launches change none of them.
         if present.get(key) != value:
             client.set_experiment_tag(experiment_id, key, value)
 
 
 def of_grid(name: str, experiment_id: str) -> str:
-    """Return the description of a grid's experiment: what it is, how to read it, the commands."""
+    """Build the description of a grid's experiment: what it is, how to read it, and the commands."""
     grid, shown = quote(name), in_markdown(name)
     return f"""**The runs of the grid `{shown}`.** A run is one scenario, one algorithm and one seed.
 
@@ -72,13 +81,23 @@ fedgrid sync {grid}        # logs here what is missing
 
 
 def of_metrics(meanings: Mapping[str, str]) -> str:
-    """Return a table of the metrics by key."""
+    """Build a Markdown table of the metrics of a round.
+
+    Args:
+        meanings: Metric's key -> its meaning.
+    """
     rows = [f"| `{name}` | {meaning} |" for name, meaning in meanings.items()]
     return "\n".join(["| metric of a round | meaning |", "| --- | --- |", *rows])
 
 
 def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str) -> str:
-    """Return a run's description: what it is, and its `figures`, which are among its artifacts."""
+    """Build the description of a run that has ended: what it is, and its figures.
+
+    Args:
+        config: The run's configuration.
+        figures: Files that are among the run's artifacts, in the folder `figures`.
+        mlflow_run_id: MLflow's id of the run, which the addresses of figures need.
+    """
     return "\n\n".join(
         [
             describe_run(config),
@@ -89,11 +108,12 @@ def of_run_ended(config: RunConfig, figures: Sequence[Path], mlflow_run_id: str)
 
 
 def dataset_of(config: RunConfig, folder: Path) -> Any:
-    """Return a run's data set as MLflow's entity, for its column *Dataset*."""
+    """Build MLflow's entity of a run's data set, for the column *Dataset*."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
     from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
     parts: Parts = ()
+    # A damaged manifest leaves the digest "unknown": the next launch repairs the run and logs it again.
     with suppress(DamagedFile):
         parts = parts_of(folder)
     digest = parts[0].made_with.get(IMAGES, "") if parts else ""
@@ -112,7 +132,7 @@ def dataset_of(config: RunConfig, folder: Path) -> Any:
 
 
 def describe_run(config: RunConfig) -> str:
-    """Return what a run is, in a sentence."""
+    """Describe a run in one sentence of Markdown."""
     name, dataset, model = map(in_markdown, (config.algorithm.name, config.short_dataset, config.model))
     steps, epochs = config.training.local_steps, config.training.local_epochs
     length = f"{epochs} local epochs" if steps is None else f"{steps} local steps"
@@ -125,25 +145,26 @@ def describe_run(config: RunConfig) -> str:
 
 
 def _figure(path: Path, mlflow_run_id: str) -> str:
-    """Return an image from the run's artifacts; the address is relative, for any server."""
+    """Format an image of the run's artifacts; its address is relative, so that it works on any server."""
     at = in_address(f"figures/{path.name}", safe="")
     return f"![{in_markdown(path.stem)}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
 
 
 def is_ours(tags: Mapping[str, str]) -> bool:
-    """Return whether a description is absent, or is what was written here last."""
+    """Check whether a description is absent, or still the text that fedgrid wrote last."""
     note = tags.get(NOTE_TAG)
     return note is None or tags.get(OURS_TAG) == _digest(note)
 
 
 def note_tags(note: str) -> dict[str, str]:
-    """Return the tags of a description."""
+    """Build the tags that store a description, without secrets and within MLflow's limit."""
     text = redacted(note)[:NOTE_LENGTH]
     return {NOTE_TAG: text, OURS_TAG: _digest(text)}
 
 
 def mark_of(own: Annotations) -> str:
-    """Return the value of `ANNOTATED_TAG`, empty if there is neither a note nor a tag."""
+    """Compute the value of `ANNOTATED_TAG`: a digest and the tags' keys, or empty text if there are no
+    annotations."""
     if own == Annotations():
         return ""
     return " ".join([_digest(repr((_markdown(own.note), sorted(own.tags.items())))), *sorted(own.tags)])
@@ -152,11 +173,18 @@ def mark_of(own: Annotations) -> str:
 def annotation_tags(
     present: Mapping[str, str], own: Annotations, description: str | None
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the tags to set in a run that has the tags `present`, and the keys of earlier ones to delete.
+    """Plan the change of a run's tags in MLflow that shows the user's annotations.
 
-    `description` stands below the user's note; None: what stands there now.
+    Args:
+        present: Tags that the run has in MLflow now.
+        own: The user's note and tags.
+        description: Text that stands below the user's note; None for the text that stands there now.
+
+    Returns:
+        The tags to set, and the keys of earlier tags to delete.
     """
     tags = {**own.tags, **({ANNOTATED_TAG: mark} if (mark := mark_of(own)) else {})}
+    # Only keys that the mark lists are deleted: all other tags were set by users in MLflow, or by fedgrid.
     before = [*present.get(ANNOTATED_TAG, "").split()[1:], ANNOTATED_TAG]
     outdated = [key for key in before if key in present and key not in tags]
     if is_ours(present):
@@ -166,9 +194,10 @@ def annotation_tags(
 
 
 def _markdown(note: str) -> str:
-    """Return a user's note, which is plain text."""
+    """Escape a user's note, which is plain text, for Markdown."""
     return "\n".join(map(in_markdown, note.split("\n")))
 
 
 def _digest(text: str) -> str:
+    """Compute a digest of 12 hexadecimal digits."""
     return sha256(text.encode()).hexdigest()[:12]

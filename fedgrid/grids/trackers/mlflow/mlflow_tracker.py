@@ -1,8 +1,8 @@
-"""MLflow as a tracker: an experiment a grid, a run a run, and a run for the grid itself.
+"""MLflow as a tracker: an experiment for each grid, with a run for each run and one for the grid itself.
 
-Rounds are logged in order, each in one transaction, together with the metric `round`. Its last value says
-which rounds the store has, so that no metric history is read. One process writes, and only through
-`MlflowClient`, because the active run of the fluent API is global state.
+Rounds are logged in order, each in one transaction, together with the metric `round`. The last value of
+`round` says which rounds the store has, so that no metric history is read. One process writes, and only
+through `MlflowClient`, because the active run of MLflow's fluent API is global state.
 """
 
 import time
@@ -31,15 +31,16 @@ from fedgrid.redaction import redacted
 PARENT = "grid"
 """Takes the place of a run id for the grid's own MLflow run."""
 MARK = "mlflow.json"
-"""Says in a run's folder that MLflow has the run, as finished."""
+"""File in a run's folder which says that MLflow has the run, as finished."""
 METRICS_PER_BATCH = 1000
-"""MLflow's limit."""
+"""MLflow's limit of the metrics in one request."""
 
 
 class MlflowTracker(Tracker):
-    """Writes to MLFLOW_TRACKING_URI, else to a file in the storage.
+    """Tracker that writes to MLFLOW_TRACKING_URI, or by default to a file in the storage.
 
-    If the store fails, every method raises `TrackerFailed`, in one line; it is then unknown what was stored.
+    If the store fails, every method raises `TrackerFailed`, in one line. It is then unknown what was stored:
+    the session makes another tracker, which reads that from the store.
     """
 
     name = "mlflow"
@@ -49,23 +50,33 @@ class MlflowTracker(Tracker):
         super().__init__(grid)
         root = grid.storage.root
         self._uri, self._storage_id = tracking_uri(root), id_of(root)
+        # One search reads all runs of the experiment here; afterwards each is read again only when it
+        # changes.
         self._client, self._experiment_id = runs.open_experiment(self._uri, grid.name, root)
         self.runs = runs.find(self._client, self._experiment_id, self._storage_id)
-        """Run id, or `PARENT` -> MLflow's run, as it was read last."""
+        """MLflow's runs as they were read last, by run id, or by `PARENT` for the grid's own."""
         self._is_begun = False
         self._points: list[Any] = []
-        """Of rounds that are not logged yet, all of the run `_of_points`."""
+        """Metrics of rounds that are not logged yet, all of the run `_of_points`."""
         self._of_points = ""
+        """MLflow's id of the run that has the `_points`."""
         self._figures: list[Path] = []
-        """Of the run that ends."""
+        """Figures of the run that is ending, for its description."""
 
     def opened(self, run: TrackedRun) -> int:
-        """Set a run running: a new one with all that is known, a known one with name and tags set anew."""
+        """Set a run running in MLflow, and create it if it is new.
+
+        A new run gets all that is known of it; one that is there gets name and tags again, as the grid's axes
+        may have changed.
+        """
         config, is_new = run.config, run.config.run_id not in self.runs
         given = tags(config, self.grid.name, self.grid.axes)
+        # MLflow indents a run below its parent by this tag. The grid's own run must therefore exist first.
         given["mlflow.parentRunId"] = self._begin().info.run_id
+        # A later `fedgrid sync` on another machine must not claim to have computed the run.
         if self.grid.is_launch or is_new:
             given |= source_tags(self.grid.name, config)
+        # The end of the first round, less its duration, is more exact than the time of the folder.
         started = run.started_ms
         if is_new:
             given |= descriptions.note_tags(descriptions.describe_run(config))
@@ -75,10 +86,17 @@ class MlflowTracker(Tracker):
         return runs.rounds_of(self._start(config.run_id, name, given, params, started))
 
     def round(self, run: TrackedRun, number: int, scores: Mapping[str, Any], ended_ms: int) -> None:
-        """Keep a round for the next batch.
+        """Collect the metrics of a round for the next batch.
 
-        Metrics that are None, NaN or infinite are left out (MLflow would store 1.8e308 for infinity).
-        The end of a round is the time stamp of its points; with the same one, the store takes a point once.
+        Metrics that are None, NaN or infinite are left out, as MLflow would store 1.8e308 for infinity. The
+        end of a round is the time stamp of its points: MLflow stores a point with an equal step, time stamp
+        and value once, so that a batch that was repeated after a failure leaves no duplicates.
+
+        Args:
+            run: The run, which was `opened`.
+            number: The round, counted from 1. It is the step of MLflow's metrics.
+            scores: Value by name.
+            ended_ms: Unix time of the round's end in milliseconds.
         """
         from mlflow.entities import Metric
 
@@ -87,21 +105,24 @@ class MlflowTracker(Tracker):
             for key, value in {**metrics(scores), runs.ROUND: number}.items()
             if value is not None and isfinite(value)
         ]
+        # A round is never divided between two batches: the metric `round` must not be stored without the
+        # others.
         if len(self._points) + len(points) > METRICS_PER_BATCH:
             self.flush()
         self._points, self._of_points = [*self._points, *points], self.runs[run.config.run_id].info.run_id
 
     def flush(self) -> None:
-        """Log the rounds."""
+        """Log the collected rounds, and wait until the store has them."""
         if self._points:
+            # MLflow may log in a thread of its own, which would report an error after `flush` has returned.
             self._client.log_batch(self._of_points, metrics=self._points, synchronous=True)
             self._points = []
 
     def artifact(self, run: TrackedRun | None, path: Path, folder: str = "") -> None:
-        """Upload a file; one of an earlier time is replaced.
+        """Upload a file in place of an earlier one of this name.
 
-        Not by `MlflowClient.log_artifact`: it remembers addresses by run, for all stores, and a copy of a
-        storage has the same runs.
+        `MlflowClient.log_artifact` is not used: it caches addresses by run id for all stores of a process,
+        and a copy of a storage has runs of the same ids.
         """
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
@@ -113,10 +134,13 @@ class MlflowTracker(Tracker):
             self._figures.append(path)
 
     def finished(self, run: TrackedRun) -> None:
-        """End a run, and mark its folder: the next launch need not log it."""
+        """End a run, and mark its folder so that the next launch need not log it."""
         last, planned = last_round(run.folder, run.config), run.config.training.rounds
+        # An early stop of a search is no failure; the tag tells why rounds are missing.
         if last < planned:
             self.log(run.config.run_id, {}, {"stopped": f"after round {last} of {planned}"})
+        # The mark comes last. After a crash before it, the run is logged again, which changes nothing; a mark
+        # before the end would leave the run "running" in MLflow for ever.
         mlflow_run_id, rounds = self._end(run, "FINISHED")
         if run.folder.is_dir():
             with one_line(self._uri):
@@ -124,12 +148,13 @@ class MlflowTracker(Tracker):
                 write_mark(self.grid.storage, run.folder / MARK, self._uri, **facts)
 
     def failed(self, run: TrackedRun, status: Status) -> None:
-        """End a run that is not finished."""
+        """End a run that is not finished, and remove its mark, which may be of fewer rounds."""
         self._end(run, status)
         self.grid.storage.remove(f"{run.folder.name}/{MARK}")
 
     def forget(self, run: TrackedRun) -> None:
-        """Delete a run, if it is there; when it is opened, it is a new one."""
+        """Delete a run, if MLflow has it; when it is opened again, it is a new one."""
+        # The mark goes first: without it the run is at worst logged twice, with it never again.
         self.grid.storage.remove(f"{run.folder.name}/{MARK}")
         if logged := self.runs.pop(run.config.run_id, None):
             self._client.delete_run(logged.info.run_id)
@@ -143,7 +168,7 @@ class MlflowTracker(Tracker):
         runs.end(self._client, parent, status)
 
     def has(self, run: TrackedRun | None, status: Status, rounds: int) -> bool:
-        """Return whether the store has a run with this status, so many rounds, and its note and tags."""
+        """Check whether the store has a run with this status and number of rounds, and its note and tags."""
         logged = self.runs.get(PARENT if run is None else run.config.run_id)
         if run is None or logged is None:
             return logged is not None and logged.info.status == status
@@ -155,14 +180,18 @@ class MlflowTracker(Tracker):
 
     @classmethod
     def prepare(cls) -> None:
-        """Import MLflow, and what it would import for its store."""
+        """Import MLflow, and what it would otherwise import when its store is used first."""
         with one_line(""):
             import mlflow.store.tracking.sqlalchemy_store
             import mlflow.tracking  # noqa: F401
 
     @classmethod
     def check(cls, grid: TrackedGrid) -> None:
-        """Check the address of the store."""
+        """Check the address of the store.
+
+        Raises:
+            ConfigError: MLFLOW_TRACKING_URI is malformed.
+        """
         try:
             tracking_uri(grid.storage.root)
         except TrackerFailed as error:
@@ -170,13 +199,14 @@ class MlflowTracker(Tracker):
 
     @classmethod
     def lacks(cls, run: TrackedRun, grid: TrackedGrid) -> bool:
-        """Return whether the run's folder has no mark of this store with all rounds.
+        """Check whether the run's folder lacks a mark of this store with all rounds.
 
         Raises:
-            OtherVersion: another fedgrid wrote it.
+            OtherVersion: Another version of fedgrid wrote the mark.
         """
         uri = tracking_uri(grid.storage.root)
         rounds = last_round(run.folder, run.config)
+        # A user who deletes the file of the store expects to find all runs in the next one.
         return not is_marked(run.folder / MARK, uri, rounds=rounds) or is_missing(uri)
 
     @classmethod
@@ -186,12 +216,18 @@ class MlflowTracker(Tracker):
 
     @classmethod
     def lines(cls, grid: TrackedGrid) -> list[str]:
-        """Return where the store is, and the command that shows it."""
+        """Format where the store is, and the command that shows it."""
         uri = redacted(tracking_uri(grid.storage.root))
         return [f"MLflow store: {uri}", f"See it:  {command(grid.storage, 'ui', grid.name)}"]
 
     def log(self, key: str, numbers: Mapping[str, float], tags: Mapping[str, str] = {}) -> None:
-        """Set tags of one of `runs`, and log numbers of a whole run, unless it has them with this value."""
+        """Set tags of a run, and log numbers that hold for the whole run.
+
+        Args:
+            key: Run id, or `PARENT`.
+            numbers: Metric's name -> value; one that the run already has with this value is not logged again.
+            tags: Tags to set, none by default.
+        """
         from mlflow.entities import Metric, RunTag
 
         logged, now = self.runs[key], int(time.time() * 1000)
@@ -201,9 +237,10 @@ class MlflowTracker(Tracker):
         self._client.log_batch(logged.info.run_id, metrics=points, tags=marks)
 
     def upload(self, folder: Path, name: str) -> None:
-        """Upload all that is in a folder, as `name` of the grid's own run.
+        """Upload all files of a folder, as the folder `name` of the grid's own run.
 
-        File by file: MLflow replaces a file, but of a folder's it sets the times, as only their owner may.
+        This goes file by file. MLflow's `log_artifacts` replaces files too, but sets the times of folders,
+        which only their owner may do.
         """
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             self.artifact(None, path, PurePosixPath(name, path.parent.relative_to(folder)).as_posix())
@@ -215,7 +252,7 @@ class MlflowTracker(Tracker):
             self._describe(run.config.run_id, None, annotations_of(run.folder), {})
 
     def _begin(self) -> Any:
-        """Return the grid's own run, which is running."""
+        """Start the grid's own run unless that is done, and return it."""
         if self._is_begun:
             return self.runs[PARENT]
         given, is_new = {"grid": self.grid.name}, PARENT not in self.runs
@@ -231,15 +268,24 @@ class MlflowTracker(Tracker):
                 preset = scratch / "preset.yaml"
                 preset.write_text(redacted(self.grid.text))
                 self.artifact(None, preset)
+        # Set last: after a failure in between, all of it is repeated, which changes nothing that is there.
         self._is_begun = True
         return parent
 
     def _start(
         self, key: str, name: str, tags: Mapping[str, str], params: Mapping[str, Any], started_ms: int | None
     ) -> Any:
-        """Set a run running: a new one with all that is given, a known one with name and `tags` set anew.
+        """Set a run running, and create it if the store has none.
 
-        `params` may be nested; a run that has some keeps its own. `started_ms` is a Unix time, None for now.
+        Args:
+            key: Run id, or `PARENT`.
+            name: Name that MLflow shows.
+            tags: Tags to set. An existing run keeps its other tags.
+            params: Parameters, which may be nested. A run that has some keeps its own.
+            started_ms: Unix time of the start in milliseconds; None for now. Only a new run gets it.
+
+        Returns:
+            MLflow's run.
         """
         if key in self.runs:
             self._client.update_run(self.runs[key].info.run_id, status="RUNNING", name=name)
@@ -248,14 +294,18 @@ class MlflowTracker(Tracker):
         else:
             marks = {runs.RUN_ID_TAG: key, runs.STORAGE_TAG: self._storage_id, **runs.fit_tags(tags)}
             run = self.runs[key] = self._client.create_run(self._experiment_id, started_ms, marks, name)
+        # Parameters are logged after the run is made, in another request: a crash in between leaves none, and
+        # the next start logs them. MLflow refuses to change a parameter that is there.
         if not run.data.params:
             runs.log_params(self._client, run, params)
         return run
 
     def _end(self, run: TrackedRun, status: Status) -> tuple[str, int]:
-        """Log what a run has at its end, and its status; return its id in MLflow and its rounds there."""
+        """Log what a run has at its end, and its status; return its id in MLflow and its number of rounds
+        there."""
         key, figures = run.config.run_id, self._figures
         self._figures = []
+        # Read again: the rounds since `opened` are in the store, not in the copy of the run that is here.
         logged = self._read(key)
         rounds = runs.rounds_of(logged)
         if not (logged.inputs and logged.inputs.dataset_inputs):
@@ -265,18 +315,23 @@ class MlflowTracker(Tracker):
         ended_ms = None
         with suppress(DamagedFile):
             ended_ms = round_ends(run.folder, range(1, rounds + 1)).get(rounds)
+        # The status is set last, so that a run that is "FINISHED" in MLflow has all that belongs to it.
         runs.end(self._client, logged, status, ended_ms)
         return logged.info.run_id, rounds
 
     def _read(self, key: str) -> Any:
-        """Return a run as the store has it now."""
+        """Read a run from the store, and return it."""
         run = self.runs[key] = self._client.get_run(self.runs[key].info.run_id)
         return run
 
     def _describe(self, key: str, text: str | None, own: Annotations, numbers: Mapping[str, float]) -> None:
-        """Log `numbers`, set what the user has written on a run, and, unless `text` is None, its description.
+        """Log numbers and annotations of a run, and its description unless the user has changed it in MLflow.
 
-        A description that the user has written in MLflow stays.
+        Args:
+            key: Run id, or `PARENT`.
+            text: The description; None leaves it as it is.
+            own: The user's note and tags.
+            numbers: Metric's name -> value for the whole run.
         """
         logged = self.runs[key]
         tags, outdated = descriptions.annotation_tags(logged.data.tags, own, text)

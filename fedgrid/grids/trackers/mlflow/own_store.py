@@ -1,6 +1,7 @@
-"""The storage's own MLflow store: its SQLite file, and its artifacts beside it.
+"""The storage's own MLflow store: its SQLite file, and its artifacts next to it.
 
-Addresses of artifacts are absolute: in a storage that was moved or copied they are those of the original.
+MLflow stores absolute addresses of artifacts, so that a storage that was moved or copied still names the
+folders of the original. They are set right before MLflow opens the store.
 """
 
 import re
@@ -20,45 +21,55 @@ from fedgrid.grids.display.plain import warn
 from fedgrid.grids.trackers.mlflow.store import connect, database_file, default_uri, one_line
 
 ADDRESSES = {"experiments": "artifact_location", "runs": "artifact_uri"}
-"""Table -> its column of addresses."""
+"""Table of MLflow's database -> its column of artifacts' addresses."""
 MOVED = re.compile(r"file://[^?#]*/mlartifacts((?:/[\w.-]+)*)")
-"""A folder of this storage, where it is or was."""
+"""Address of a folder of this storage's artifacts, at its present or an earlier place."""
 LIVING_RUNS = """
 SELECT r.run_uuid, r.artifact_uri FROM runs r JOIN experiments e USING (experiment_id)
 WHERE e.name = ? AND r.lifecycle_stage = 'active' AND e.lifecycle_stage = 'active'
 """
+"""Query of the runs of an experiment, by its name, that are not deleted."""
 TAGGED = "AND EXISTS (SELECT * FROM tags t WHERE t.run_uuid = r.run_uuid AND t.key = ? AND t.value = ?) "
+"""Condition that a run has a tag with this key and value."""
 
 
 def make_ready(uri: str, artifacts: Path) -> None:
-    """Create a SQLite store that is missing, and see to its artifacts.
+    """Create a SQLite store that is missing, and set the addresses of its artifacts.
 
     Raises:
-        TrackerFailed: the store fails, or its folder cannot be written.
+        TrackerFailed: The store fails, or its folder cannot be written.
     """
     ensure_file(uri)
     keep_artifacts(uri, artifacts)
 
 
 def own_file(uri: str, artifact_root: Path) -> Path | None:
-    """Return the SQLite file of `uri` if it is the storage's own; None for a store that the user named."""
+    """Find the SQLite file of `uri` if it is the storage's own; None for a store that the user named."""
     file = database_file(uri)
     return file if file is not None and file.parent == artifact_root.parent.absolute() else None
 
 
 def keep_artifacts(uri: str, artifact_root: Path) -> int:
-    """Set the addresses of artifacts to `artifact_root`; say and return how many runs had another one.
+    """Set the addresses of artifacts to `artifact_root`, and warn if some were elsewhere.
+
+    Does nothing for a store that the user named: its artifacts are where the user put them.
+
+    Returns:
+        The number of runs that had another address.
 
     Raises:
-        TrackerFailed: the store fails.
+        TrackerFailed: The store fails.
     """
     file, root = own_file(uri, artifact_root), artifact_root.resolve().as_uri()
     if file is None or not file.exists():
         return 0
     with one_line(uri):
-        unlink_copies(file)  # A copy by `cp -l` would share its bytes with the original.
+        # A copy by `cp -l` shares its bytes with the original, which must keep its own addresses.
+        unlink_copies(file)
     with one_line(uri), closing(sqlite3.connect(file)) as database, database:
-        # All is read before: SQLite refuses at once who would write after reading, while another one writes.
+        # `with database` commits both tables in one transaction, so that experiments and runs never disagree.
+        # All rows are read before the first is written: within a transaction that has read, SQLite refuses a
+        # write at once, without waiting, while another process writes.
         elsewhere = {table: _elsewhere(database, table, root) for table in ADDRESSES}
         for table, rows in elsewhere.items():
             database.executemany(f"UPDATE {table} SET {ADDRESSES[table]} = ? WHERE rowid = ?", rows)
@@ -71,19 +82,28 @@ def keep_artifacts(uri: str, artifact_root: Path) -> int:
 
 
 def _elsewhere(database: sqlite3.Connection, table: str, root: str) -> list[tuple[str, int]]:
-    """Return the new address and the row of each that leads elsewhere."""
+    """Find the rows with another address than below `root`; return the right address and the row's id of
+    each."""
     rows = database.execute(f"SELECT rowid, {ADDRESSES[table]} FROM {table}")
     moved = ((row, address, MOVED.fullmatch(str(address))) for row, address in rows)
     return [(root + to[1], row) for row, address, to in moved if to and address != root + to[1]]
 
 
 def find_artifacts(uri: str, artifact_root: Path, experiment: str, tags: Mapping[str, str]) -> Path | None:
-    """Return the folder of the artifacts of the run with these tags, without the import of MLflow.
+    """Find the folder of a run's artifacts with SQLite alone, as importing MLflow takes seconds.
 
-    None if the store is none of the storage's own, or has no such run with a folder below `artifact_root`.
+    Args:
+        uri: Address of the store.
+        artifact_root: Folder of the storage's artifacts.
+        experiment: Name of the experiment.
+        tags: Tags by which the run is found.
+
+    Returns:
+        The folder, or None if the store is not the storage's own, or has no such run with a folder below
+        `artifact_root`.
 
     Raises:
-        TrackerFailed: as `keep_artifacts`.
+        TrackerFailed: The store fails.
     """
     keep_artifacts(uri, artifact_root)
     if (file := own_file(uri, artifact_root)) is None:
@@ -98,14 +118,14 @@ def find_artifacts(uri: str, artifact_root: Path, experiment: str, tags: Mapping
 
 
 def ensure_file(uri: str) -> None:
-    """Create a SQLite store that is missing, from the empty one in the user's cache.
+    """Create a SQLite store that is missing as a copy of an empty one in the user's cache.
 
-    That one, of this version of MLflow, is made if it is not there. A store that another driver has made
-    meanwhile stays. Does nothing for other stores, and where the cache cannot be written: MLflow then makes
-    the store.
+    MLflow takes seconds to create the tables of a store, and copying takes milliseconds. The cache has an
+    empty store for each version of MLflow, which is made on first use. Does nothing for stores of other
+    kinds, and where the cache cannot be written: MLflow then makes the store.
 
     Raises:
-        TrackerFailed: if the store's folder cannot be written.
+        TrackerFailed: The store's folder cannot be written.
     """
     file = database_file(uri)
     if file is None or file.exists():
@@ -120,16 +140,22 @@ def ensure_file(uri: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=".fedgrid-", dir=file.parent) as scratch:
             copyfile(empty, copy := Path(scratch) / file.name)
+            # Link the finished copy to its place in one step: another driver sees no half of it, and the
+            # store that another one has made meanwhile stays.
             with suppress(FileExistsError):
                 link(copy, file)
 
 
 def make_empty(empty: Path) -> None:
-    """Let MLflow make a store; its default experiment, which names a folder, is made by each copy anew."""
+    """Create an empty store, without the default experiment.
+
+    That experiment names a folder for artifacts, which differs in each copy; MLflow makes it again.
+    """
     empty.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=empty.parent) as scratch:
         connect(default_uri(Path(scratch)))
         made = Path(scratch, "mlflow.db")
         with closing(sqlite3.connect(made)) as database, database:
             database.execute("DELETE FROM experiments")
+        # The rename is atomic: two drivers that do this at the same time leave one whole file.
         made.rename(empty)

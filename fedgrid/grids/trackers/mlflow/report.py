@@ -1,4 +1,4 @@
-"""Logs a report to the own run of a grid in MLflow."""
+"""Logging of a report to the own run of a grid in MLflow."""
 
 from pathlib import Path
 from shutil import copyfile
@@ -12,16 +12,24 @@ from fedgrid.grids.trackers.mlflow.store import artifact_root, is_missing, one_l
 from fedgrid.grids.trackers.tracker import TrackedGrid
 
 REPORT = "report"
-"""Its folder among the artifacts."""
+"""Folder of the report among the run's artifacts."""
 
 
 def log_report(name: str, storage: Storage, folder: Path) -> bool | None:
-    """Log a folder to the own run of a grid, as `report`; return whether the store has that run.
+    """Log a folder to the own run of a grid, as `report`.
 
-    Without a store, as where nothing is tracked, it returns None and makes none.
+    Nothing is created if there is no store, as where nothing is tracked.
+
+    Args:
+        name: The grid's name.
+        storage: Storage of the grid.
+        folder: Folder with the report's files.
+
+    Returns:
+        Whether the store has the grid's own run; None without a store.
 
     Raises:
-        TrackerFailed: the store fails.
+        TrackerFailed: The store fails.
     """
     uri, artifacts = tracking_uri(storage.root), artifact_root(storage.root)
     if is_missing(uri):
@@ -33,7 +41,8 @@ def log_report(name: str, storage: Storage, folder: Path) -> bool | None:
             for path in (path for path in folder.rglob("*") if path.is_file()):
                 copy = place / REPORT / path.relative_to(folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.unlink(missing_ok=True)  # It may be another user's.
+                # Another user's file cannot be written, but replaced in a folder that is shared.
+                copy.unlink(missing_ok=True)
                 copyfile(path, copy)
         return True
     tracker = MlflowTracker(TrackedGrid(name, storage))

@@ -1,4 +1,4 @@
-"""An experiment of MLflow and its runs: found by one search, ended, deleted."""
+"""An experiment of MLflow and its runs: finding all by one search, logging parameters, ending, deleting."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -15,19 +15,28 @@ from fedgrid.redaction import redacted
 RUN_ID_TAG = "fedgrid.run_id"
 STORAGE_TAG = "fedgrid.storage_id"
 ROUND = "round"
-"""The metric that counts rounds."""
+"""Metric that counts rounds."""
 RUNS_PER_PAGE = 100
 PARAMS_PER_BATCH, PARAM_LENGTH, TAG_LENGTH = 100, 6000, 8000
-"""Limits of MLflow."""
+"""Limits of MLflow: parameters in a request, and characters of a parameter and of a tag."""
 
 
 def open_experiment(uri: str, name: str, storage: Path) -> tuple[Any, str]:
-    """Return a client of the store, and the id of an experiment; either is made if it is missing.
+    """Open an experiment of a store; both are created if they are missing.
 
-    The artifacts of a new one go to a folder in `storage`, unless the store is a server, which has its own.
+    The artifacts of a new experiment go to a folder in `storage`, unless the store is a server, which has its
+    own.
+
+    Args:
+        uri: Address of the store.
+        name: Name of the experiment, which is the grid's.
+        storage: Root folder of the storage.
+
+    Returns:
+        A client of the store, and MLflow's id of the experiment.
 
     Raises:
-        TrackerFailed: the experiment was deleted, or the store fails.
+        TrackerFailed: The experiment was deleted, or the store fails.
     """
     artifacts = artifact_root(storage)
     make_ready(uri, artifacts)
@@ -36,6 +45,7 @@ def open_experiment(uri: str, name: str, storage: Path) -> tuple[Any, str]:
     if experiment is None:
         location = None if uri.startswith("http") else artifacts.resolve().as_uri()
         return client, str(client.create_experiment(name, artifact_location=location))
+    # MLflow keeps the name of a deleted experiment, and refuses another one of that name.
     if experiment.lifecycle_stage == "deleted":
         raise TrackerFailed(
             f"experiment '{name}' in {uri} was deleted; restore it with `mlflow "
@@ -45,7 +55,11 @@ def open_experiment(uri: str, name: str, storage: Path) -> tuple[Any, str]:
 
 
 def find(client: Any, experiment_id: str, storage_id: str) -> dict[str, Any]:
-    """Return run id -> MLflow's run of one storage: another may have runs of these ids in the same store."""
+    """Find MLflow's runs of one storage, by run id.
+
+    Another storage, such as a copy, may have runs of the same ids in the same store; their `STORAGE_TAG`
+    differs.
+    """
     runs: dict[str, Any] = {}
     of_storage = f"tags.`{STORAGE_TAG}` = '{storage_id}'"
     token = None
@@ -58,7 +72,7 @@ def find(client: Any, experiment_id: str, storage_id: str) -> dict[str, Any]:
 
 
 def rounds_of(run: Any) -> int:
-    """Return the number of the last round that is logged."""
+    """Read the number of the last round that is logged, 0 if there is none."""
     return int(run.data.metrics.get(ROUND, 0))
 
 
@@ -72,9 +86,16 @@ def log_params(client: Any, run: Any, params: Mapping[str, Any]) -> None:
 
 
 def end(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None:
-    """Set a run's status and the Unix time of its end in milliseconds, None for now.
+    """Set a run's status and the time of its end.
 
-    It ends no earlier than it started, although a clock may have been set back since.
+    It ends no earlier than it started, although a clock may have been set back since: MLflow would show a
+    negative duration.
+
+    Args:
+        client: An `MlflowClient`.
+        run: MLflow's run.
+        status: FINISHED, FAILED or KILLED.
+        ended_ms: Unix time in milliseconds; None for now.
     """
     ended_ms = max(run.info.start_time, int(time.time() * 1000) if ended_ms is None else ended_ms)
     client.set_terminated(run.info.run_id, status, ended_ms)
@@ -83,10 +104,15 @@ def end(client: Any, run: Any, status: str, ended_ms: int | None = None) -> None
 def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = None) -> int:
     """Mark runs of a storage in a grid's experiment as deleted, and return their number.
 
-    They are those with `run_ids`, or all, with the grid's own; `mlflow gc` removes them.
+    `mlflow gc` removes them from the store; until then they can be restored.
+
+    Args:
+        name: The grid's name.
+        storage: Storage of the runs.
+        run_ids: The runs to delete; None for all, with the grid's own.
 
     Raises:
-        TrackerFailed: the store fails; some of them may be marked.
+        TrackerFailed: The store fails; some of the runs may be marked.
     """
     uri = tracking_uri(storage.root)
     if is_missing(uri):
@@ -103,7 +129,7 @@ def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = N
 
 
 def flatten(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield `split.alpha`, `1.0` of `{"split": {"alpha": 1.0}}`."""
+    """Yield nested parameters with dotted names: `split.alpha`, `1.0` of `{"split": {"alpha": 1.0}}`."""
     for name, value in params.items():
         if isinstance(value, Mapping):
             yield from flatten(value, f"{prefix}{name}.")
@@ -112,5 +138,5 @@ def flatten(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def fit_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return tags without secrets, as long as MLflow takes them."""
+    """Remove secrets from tags, and cut their values to MLflow's limit."""
     return {key: redacted(value)[:TAG_LENGTH] for key, value in tags.items()}

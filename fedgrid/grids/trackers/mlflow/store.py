@@ -1,5 +1,7 @@
-"""The address of the MLflow store, and connections to it. Functions import MLflow, which takes two
-seconds."""
+"""Address of the MLflow store, connections to it, and its errors.
+
+Functions import MLflow where they need it, because that takes two seconds which most commands do without.
+"""
 
 import logging
 import os
@@ -23,10 +25,11 @@ from fedgrid.sealed_json import seal
 
 SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", "http", "https")
 REACH_SECONDS = 10
-"""Timeout of the first request to a server."""
+"""Timeout of the first request to a server, in seconds."""
 REQUEST_SECONDS = 30
-"""Timeout of each request to a server."""
+"""Timeout of each request to a server, in seconds."""
 DAMAGED = "; move the file away, and `fedgrid sync GRID` logs a grid's runs to a new one"
+"""Next step that the error of a damaged SQLite file names."""
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -37,8 +40,10 @@ SETTINGS = {
 
 
 def default_uri(storage: Path) -> str:
-    """Return the address of the SQLite store in `storage`, absolute because Ray changes the working
-    directory."""
+    """Build the address of the SQLite store in `storage`.
+
+    It is absolute because Ray changes the working folder of its processes.
+    """
     path = str(storage.absolute() / "mlflow.db")
     quoted = _quoted(path)
     # MLflow makes the folders of an address as it stands, quoted or not, unless that names a driver.
@@ -51,10 +56,10 @@ def artifact_root(storage: Path) -> Path:
 
 
 def tracking_uri(storage: Path) -> str:
-    """Return MLFLOW_TRACKING_URI if it is set, else the address of the store in `storage`.
+    """Read MLFLOW_TRACKING_URI, or build the address of the store in `storage` if that is not set.
 
     Raises:
-        TrackerFailed: if MLFLOW_TRACKING_URI is not the address of a store.
+        TrackerFailed: MLFLOW_TRACKING_URI is not the address of a store.
     """
     uri = os.environ.get("MLFLOW_TRACKING_URI") or default_uri(storage)
     scheme, separator, rest = uri.partition("://")
@@ -67,7 +72,8 @@ def tracking_uri(storage: Path) -> str:
 
 
 def _local_path(uri: str, rest: str) -> str:
-    """Return the absolute path of the file that MLFLOW_TRACKING_URI names, with what follows it."""
+    """Build the absolute path of the file that MLFLOW_TRACKING_URI names, with what follows it."""
+    # A store in memory would end with the tracker's process, and every process would have its own.
     if not rest.startswith("/") or ":memory:" in rest:
         raise TrackerFailed(
             f"MLFLOW_TRACKING_URI is '{redacted(uri)}': a SQLite file has three slashes, as in "
@@ -81,12 +87,12 @@ def _local_path(uri: str, rest: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    """Return a path as SQLAlchemy reads it in an address, where `%41` is A and `?` ends the path."""
+    """Quote a path as SQLAlchemy reads it in an address, where `%41` is A and `?` ends the path."""
     return path.replace("%", "%25").replace("?", "%3F")
 
 
 class _OneLine:
-    """An `MlflowClient` whose methods raise `TrackerFailed`s, as of `one_line`."""
+    """An `MlflowClient` whose methods raise `TrackerFailed`, as in `one_line`."""
 
     def __init__(self, uri: str, client: Any) -> None:
         self._uri = uri
@@ -97,33 +103,37 @@ class _OneLine:
 
 
 def connect(uri: str) -> Any:
-    """Return an `MlflowClient` of the store, which must answer; a missing SQLite store is created.
+    """Connect to the store, which must answer; a missing SQLite store is created.
 
-    Its methods, too, raise a `TrackerFailed` if the store fails.
+    Returns:
+        An `MlflowClient` whose methods raise `TrackerFailed` if the store fails.
 
     Raises:
-        TrackerFailed: if the store cannot be reached or created.
+        TrackerFailed: The store cannot be reached or created.
     """
     with one_line(uri):
         if file := database_file(uri):
             file.parent.mkdir(parents=True, exist_ok=True)
+        # Before the import of MLflow: a server that does not answer is reported at once.
         check_reachable(uri)
         from mlflow.tracking import MlflowClient
 
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.WARNING)
-        # It logs over many lines what it raises too, and `one_line` says.
+        # MLflow logs errors of its database over many lines, and raises them too; one line of them is shown.
         logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         client = MlflowClient(tracking_uri=uri)
+        # The constructor does not connect. A request makes the tables of a new store, and shows errors here.
         client.search_experiments(max_results=1)
     return _OneLine(uri, client)
 
 
 def find_experiment(uri: str, name: str) -> str | None:
-    """Return the id of an experiment, None if there is none; a SQLite file is read without MLflow.
+    """Find the id of an experiment, None if there is none; a SQLite file is read without importing MLflow.
 
     Raises:
-        TrackerFailed, sqlite3.Error: the store fails.
+        TrackerFailed: The store fails.
+        sqlite3.Error: The SQLite file cannot be read.
     """
     if file := database_file(uri):
         with closing(sqlite3.connect(file)) as database:
@@ -135,22 +145,27 @@ def find_experiment(uri: str, name: str) -> str | None:
 
 
 def database_file(uri: str) -> Path | None:
-    """Return the file of a SQLite store, None for other stores."""
+    """Parse the path of a SQLite store's file, None for stores of other kinds."""
     scheme, _, path = uri.partition(":///")
     return Path(unquote(path.partition("?")[0])) if scheme.split("+")[0] == "sqlite" else None
 
 
 def is_missing(uri: str) -> bool:
-    """Return whether it is a SQLite store whose file is not there."""
+    """Check whether the store is a SQLite file that does not exist."""
     file = database_file(uri)
     return file is not None and not file.exists()
 
 
 def is_marked(mark: Path, uri: str, **facts: Any) -> bool:
-    """Return whether a file says that this store has what lies beside it, with these facts.
+    """Check whether a mark says that this store has the run next to it, with these facts.
+
+    Args:
+        mark: File that `write_mark` has written, or none.
+        uri: Address of the store.
+        facts: Further entries that the mark must have.
 
     Raises:
-        OtherVersion: another fedgrid wrote it.
+        OtherVersion: Another version of fedgrid wrote the mark.
     """
     try:
         values = unseal(mark)
@@ -160,10 +175,17 @@ def is_marked(mark: Path, uri: str, **facts: Any) -> bool:
 
 
 def write_mark(storage: Storage, mark: Path, uri: str, **facts: Any) -> None:
-    """Write what `is_marked` reads.
+    """Write a mark which says that this store has the run next to it.
+
+    Args:
+        storage: Storage of the mark.
+        mark: Path of the file in the storage.
+        uri: Address of the store, which is written without secrets.
+        facts: Further entries.
 
     Raises:
-        OSError, RunError: it cannot be written.
+        OSError: The file cannot be written.
+        RunError: The storage's URI does not take the file.
     """
     storage.put({storage.name_path(mark): seal({"uri": redacted(uri), **facts}).encode()})
 
@@ -187,8 +209,11 @@ def one_line(uri: str) -> Iterator[None]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return the errors of a store. Python asks for them only when there is one: what needs no MLflow
-    does not import it."""
+    """Return the classes of a store's errors.
+
+    Python evaluates an `except` clause only when there is an error, so that code without MLflow does not
+    import it.
+    """
     from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -197,7 +222,8 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def with_upgrade(cause: str, uri: str) -> str:
-    """Return MLflow's reason for an error; for tables of another version with the command for this store."""
+    """Add the command that upgrades a store to MLflow's reason for an error, if its tables are of another
+    version."""
     if "out-of-date database schema" not in cause:
         return cause
     command = shlex.join(["mlflow", "db", "upgrade", uri])
@@ -205,6 +231,7 @@ def with_upgrade(cause: str, uri: str) -> str:
 
 
 def _splits(uri: str) -> bool:
+    """Check whether an address can be parsed."""
     try:
         _ = urlsplit(uri).port
     except ValueError:
@@ -213,22 +240,23 @@ def _splits(uri: str) -> bool:
 
 
 def _health(uri: str) -> str:
-    """Return the address that tells whether a server is up. urllib takes no user name in it."""
+    """Build the address that answers whether a server is up, without user name and password, which urllib
+    refuses."""
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, f"{parts.path.rstrip('/')}/health", "", ""))
 
 
 def check_reachable(uri: str) -> None:
-    """Check that the store answers; MLflow would retry for minutes. An empty SQLite file is created.
+    """Check that the store answers, because MLflow would retry for minutes; an empty SQLite file is created.
 
     Raises:
-        TrackerFailed: no server answers.
-        sqlite3.Error: a SQLite store cannot be read.
+        TrackerFailed: No server answers.
+        sqlite3.Error: A SQLite store cannot be read.
     """
     if file := database_file(uri):
         with closing(sqlite3.connect(file)) as database:
-            # Reads the file's tables. Of one that is damaged MLflow would ask for a minute.
+            # Reading the list of tables finds damage at once; MLflow would retry for a minute.
             database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     elif uri.startswith("http"):
         try:

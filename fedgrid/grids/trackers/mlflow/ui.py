@@ -1,4 +1,4 @@
-"""Runs MLflow's own server for a store, on this machine's loopback."""
+"""MLflow's own server for a store, on this machine's loopback address."""
 
 import http.client
 import os
@@ -21,25 +21,27 @@ from fedgrid.grids.trackers.mlflow.view import VIEW_KEY
 
 HOST = "127.0.0.1"
 ALLOWED_HOSTS = "localhost:*,127.0.0.1:*"
-"""Hosts that MLflow lets a request name: a page of another site, also after DNS rebinding, names another."""
+"""Hosts that MLflow lets a request name. A page of another site names another host, also after DNS rebinding.
+"""
 END_SECONDS = 10
-"""Time for the server to exit after SIGTERM."""
+"""Seconds for the server to exit after SIGTERM."""
 VIEW = f"workflowType=machine_learning&viewStateShareKey={VIEW_KEY}&compareRunsMode=CHART"
-"""Shows runs (not traces of language models), in the prepared view, as charts."""
+"""Query of an address: runs (not traces of language models), in the prepared view, as charts."""
 ANSWER_SECONDS, PAUSE_SECONDS = 5.0, 0.2
-"""How long a server may take to answer, and how long to wait before it is asked again."""
+"""Seconds that a server may take to answer, and between attempts."""
 CAUSE = re.compile(r"^[\w.]*(?:Error|Exception): (.+)$", re.MULTILINE)
+"""Pattern of the last line of a traceback in the server's output."""
 GUARD = ("sh", "-c", "read _; kill -TERM 0")
-"""Terminates its process group when its standard input closes, which happens when the parent is killed."""
+"""Command that terminates its process group when its standard input closes, as when the parent is killed."""
 
 
 def address(port: int) -> str:
-    """Return the address of the UI."""
+    """Format the address of the UI."""
     return f"http://{HOST}:{port}"
 
 
 def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
-    """Return the address of a grid's runs in the UI, None if the store has none of it."""
+    """Build the address of a grid's runs in the UI, None if the store does not have the grid."""
     with suppress(TrackerFailed), one_line(uri):
         if number := find_experiment(uri, grid_name):
             return f"{address(port)}/#/experiments/{number}/runs?{VIEW}"
@@ -47,10 +49,15 @@ def experiment_address(uri: str, port: int, grid_name: str) -> str | None:
 
 
 def command(uri: str, artifacts: Path, port: int) -> list[str]:
-    """Return the command of an MLflow server on the store `uri`, with one worker.
+    """Build the command of an MLflow server with one worker.
+
+    Args:
+        uri: Address of the store.
+        artifacts: Folder of artifacts that the server shows.
+        port: TCP port on the loopback address.
 
     Raises:
-        TrackerFailed: if `uri` is a server itself.
+        TrackerFailed: `uri` is a server itself.
     """
     if uri.startswith(("http://", "https://")):
         raise TrackerFailed(f"the runs are already on an MLflow server: open {uri} in a browser")
@@ -65,9 +72,9 @@ def command(uri: str, artifacts: Path, port: int) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the server's environment: without telemetry and without the unused job runner (180 MB).
+    """Build the server's environment: without telemetry and without the unused job runner (180 MB of memory).
 
-    MLFLOW_SERVER_ALLOWED_HOSTS of the user stays, as for a proxy in front of it.
+    MLFLOW_SERVER_ALLOWED_HOSTS of the user stays, as for a proxy in front of the server.
     """
     return {
         "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -85,17 +92,26 @@ class ServerEnded(TrackerFailed):
 def started(
     uri: str, artifacts: Path, port: int, output: IO[bytes] | None = None
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the server within this context; it and its workers end with it, even if this process is killed.
+    """Run the server within this context; it ends with the context, even if this process is killed.
 
-    What it prints goes to `output`, or where this process prints.
+    Args:
+        uri: Address of the store.
+        artifacts: Folder of artifacts that the server shows.
+        port: TCP port on the loopback address.
+        output: File for what the server prints; None for where this process prints.
+
+    Yields:
+        The server's process.
 
     Raises:
-        TrackerFailed: if `port` is in use, or `uri` is a server itself.
+        TrackerFailed: `port` is in use, or `uri` is a server itself.
     """
     arguments = command(uri, artifacts, port)
     _check_free(port)
-    # A process group of its own: MLflow leaves its workers running, the group is terminated with them.
+    # MLflow leaves its workers running when it ends. A process group of its own reaches them all, and keeps
+    # Ctrl-C in the terminal from the server, so that this process decides when it ends.
     server = subprocess.Popen(arguments, env=environment(), process_group=0, stdout=output, stderr=output)
+    # The guard reads from a pipe whose other end only this process has: it closes however this process ends.
     with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=server.pid):
         try:
             yield server
@@ -104,14 +120,22 @@ def started(
 
 
 def serve(uri: str, artifacts: Path, port: int, text: str, announce: Callable[[str], None]) -> None:
-    """Run the server until Ctrl-C or SIGTERM. Its own messages are not shown, only the cause if it ends.
+    """Run the server until Ctrl-C or SIGTERM.
 
-    `announce` is called with `text` once the server answers.
+    The server's own messages are not shown, only the cause if it ends by itself.
+
+    Args:
+        uri: Address of the store.
+        artifacts: Folder of artifacts that the server shows.
+        port: TCP port on the loopback address.
+        text: Message for `announce`.
+        announce: Called with `text` once the server answers.
 
     Raises:
-        TrackerFailed: if `port` is in use, or `uri` is a server itself.
-        ServerEnded: the server ended by itself.
+        TrackerFailed: `port` is in use, or `uri` is a server itself.
+        ServerEnded: The server ended by itself.
     """
+    # SIGTERM must run the `finally` clauses that end the server; by default Python just dies.
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         with TemporaryFile() as output, started(uri, artifacts, port, output) as server:
@@ -131,7 +155,7 @@ def serve(uri: str, artifacts: Path, port: int, text: str, announce: Callable[[s
 
 
 def answers(port: int) -> bool:
-    """Return whether the server at this port is up."""
+    """Check whether the server at this port is up."""
     connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
     with closing(connection), suppress(OSError, http.client.HTTPException):
         connection.request("GET", "/health")
@@ -140,11 +164,14 @@ def answers(port: int) -> bool:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise what Ctrl-C raises; a handler of signals."""
     raise KeyboardInterrupt
 
 
 def _check_free(port: int) -> None:
+    """Check that a port is free, as the server itself would end without naming the option to change."""
     with socket.socket() as probe:
+        # As the server does: otherwise the port of a server that has just ended would count as taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -156,6 +183,7 @@ def _check_free(port: int) -> None:
 
 
 def _end(server: "subprocess.Popen[bytes]") -> None:
+    """End the server and its workers, by force after `END_SECONDS`."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(server.pid, number)

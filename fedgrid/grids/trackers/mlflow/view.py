@@ -1,8 +1,8 @@
 """The view in which MLflow's UI opens a grid: columns, groups and charts, as its *Share* button stores one.
 
 MLflow 3.17 keeps a shared view in a tag of the experiment, `mlflow.sharedViewState.KEY`: the state of its
-page as compressed JSON. An address with `viewStateShareKey=KEY` opens it. A version that does not know the
-tag shows its own view.
+page as compressed JSON. An address with `viewStateShareKey=KEY` opens it. A version of MLflow that does not
+support the tag shows its own view.
 """
 
 import json
@@ -14,37 +14,42 @@ from typing import Any
 VIEW_KEY = "fedgrid"
 VIEW_TAG = f"mlflow.sharedViewState.{VIEW_KEY}"
 TAGS = ("algorithm", "dataset", "split", "clients", "seed")
+"""Tags that are columns of the list of runs."""
 METRICS = (
     "clustering/ari",
     "clustering/clusters",
     "clients/personalised_accuracy",
     "clients/generalised_accuracy",
 )
+"""Metrics that are columns of the list of runs."""
 CHARTS = (
     "clients/personalised_accuracy",
     "clients/generalised_accuracy",
     "clustering/ari",
     "clustering/temperature",
 )
-"""The metrics whose curves are on top."""
+"""Metrics whose curves are on top."""
 TOTALS = (
     *("cost/seconds", "cost/uncached_seconds", "cost/rounds_computed", "cost/peak_memory_mb"),
     *("grid/runs_done", "grid/runs_failed"),
 )
 """Metrics of a whole run or grid rather than of a round, drawn as bars."""
 NARROW, PER_LETTER = 110, 6
-"""Widths of columns, in pixels."""
+"""Least width of a column, and width of a letter of its name, in pixels."""
 TOP, REST, SETTINGS = "At a glance", "Model metrics", "Searched settings"
-"""Sections of charts. MLflow needs the one of metrics without a section, under its own name."""
+"""Sections of charts. MLflow needs the section of metrics without a section, under its own name."""
 
 
 def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] = ()) -> str:
-    """Return the value of `VIEW_TAG`.
+    """Build the value of `VIEW_TAG`.
 
     Args:
-        keys: the metrics of a round.
-        axes: tags by which the grid's runs differ, beside `TAGS`.
-        searched: parameters that a search varies. Its runs are not grouped: each has other settings.
+        keys: Metrics of a round.
+        axes: Tags by which the grid's runs differ, in addition to `TAGS`.
+        searched: Parameters that a search varies. Its runs are not grouped, as each has other settings.
+
+    Returns:
+        The state of MLflow's page as JSON, deflated and in base 64.
     """
     sections = _sections([*keys, *TOTALS], with_settings=bool(searched))
     columns = [
@@ -61,8 +66,9 @@ def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] 
         "columnWidths": {name: max(NARROW, PER_LETTER * len(name)) for name in columns},
         "groupBy": None if searched else _group(["algorithm", *axes]),
         "useGroupedValuesInCharts": True,
+        # A grid has few of the metrics that algorithms can log.
         "hideEmptyCharts": True,
-        # Beside the list of runs four charts have the width of one.
+        # With the list of runs open, four charts share the width of one.
         "runListHidden": True,
         "runsHiddenMode": "SHOW_ALL" if searched else "FIRST_20_RUNS",
         "isAccordionReordered": True,
@@ -82,7 +88,7 @@ def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] 
             *(_line(key, sections[TOP]) for key in CHARTS),
             *(_line(key, sections[_section(key)]) for key in keys if key not in CHARTS),
             *(_bar(key, sections[_section(key)]) for key in TOTALS),
-            # The number of the round is drawn against the number of the round.
+            # A curve of the number of the round against the number of the round says nothing.
             _line("round", sections[REST]) | {"deleted": True},
         ],
     }
@@ -91,26 +97,29 @@ def view(keys: Sequence[str], axes: Sequence[str] = (), searched: Sequence[str] 
 
 
 def _sections(keys: Sequence[str], *, with_settings: bool) -> dict[str, str]:
-    """Return name -> id of the sections of charts, in their order."""
+    """Number the sections of charts in their order; return name -> id."""
     names = [*([SETTINGS] if with_settings else []), TOP, *sorted({_section(key) for key in keys}), REST]
     return {name: f"fedgrid-{place}" for place, name in enumerate(names)}
 
 
 def _section(key: str) -> str:
+    """Parse the section of a metric's key: `clustering` of `clustering/ari`."""
     return key.rpartition("/")[0] or REST
 
 
 def _columns(kind: str, names: Sequence[str]) -> list[str]:
+    """Format the ids of columns as MLflow's page does."""
     return [f"{kind}.`{name}`" for name in names]
 
 
 def _group(tags: Sequence[str]) -> dict[str, Any]:
-    """Group runs that are alike in these tags; one without a tag is in a group of its own."""
+    """Group runs with equal values of these tags; a run without a tag is in a group of its own."""
     keys = [{"mode": "tag", "groupByData": tag} for tag in tags]
     return {"aggregateFunction": "average", "groupByKeys": keys}
 
 
 def _chart(kind: str, name: str, section: str) -> dict[str, Any]:
+    """Build what all kinds of charts have in common."""
     return {
         "type": kind,
         "uuid": f"{section}-{name}",
@@ -123,7 +132,7 @@ def _chart(kind: str, name: str, section: str) -> dict[str, Any]:
 
 
 def _line(key: str, section: str) -> dict[str, Any]:
-    """Return the chart of a metric by round."""
+    """Build the chart of a metric by round."""
     return _chart("LINE", key.rpartition("/")[2], section) | {
         "metricKey": key,
         "lineSmoothness": 0,
@@ -141,12 +150,12 @@ def _line(key: str, section: str) -> dict[str, Any]:
 
 
 def _bar(key: str, section: str) -> dict[str, Any]:
-    """Return the chart of a metric with one value a run."""
+    """Build the chart of a metric with one value a run."""
     return _chart("BAR", key.rpartition("/")[2], section) | {"metricKey": key}
 
 
 def _parallel(searched: Sequence[str], section: str) -> dict[str, Any]:
-    """Return parallel coordinates over the searched settings, with the scores of each run."""
+    """Build the chart of parallel coordinates over the searched settings and the scores of each run."""
     scores = ["clustering/ari", "clients/personalised_accuracy"]
     return _chart("PARALLEL", "settings and scores", section) | {
         "selectedParams": list(searched),
