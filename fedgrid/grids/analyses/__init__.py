@@ -1,1 +1,1 @@
-"""Work on finished runs: what the package's analyses and those of plugins have in common."""
+"""Analyses of finished runs: what fedgrid's own and those of plugins have in common."""

@@ -1,7 +1,8 @@
-"""What an analysis of finished runs is: explain, attack, epsilons, or a plugin's own.
+"""What an analysis of finished runs is: explain, attack, epsilons, or one of a plugin.
 
-An analysis says what it computes of a run and which tables and figures show it. The rest of this room selects
-runs, executes jobs, writes their files, resumes, shows progress, logs to MLflow and assembles the report.
+An analysis defines what it computes of a run, and which tables and figures show it. The rest of this package
+selects runs, executes jobs, writes their files, resumes, shows progress, logs to MLflow and assembles the
+report.
 """
 
 import json
@@ -35,7 +36,21 @@ if TYPE_CHECKING:
 
 
 class AnalysisSettings(Settings):
-    """The settings of an analysis: none here; an analysis that has some derives a class with them."""
+    """Settings of an analysis, none by default. An analysis that has some derives a class with fields.
+
+    `KEY=VALUE` of `fedgrid analyse` sets a field. The values are part of the name of the results, so that
+    other settings give other results.
+
+    Raises:
+        ConfigError: A value does not fit its field, or there is no such field.
+
+    Example:
+        >>> import fedgrid
+        >>> class SpreadSettings(fedgrid.AnalysisSettings):
+        ...     power: float = 2.0
+        >>> SpreadSettings(power=1.0).model_dump()
+        {'power': 1.0}
+    """
 
 
 @dataclass(frozen=True)
@@ -44,32 +59,44 @@ class Job:
 
     config: RunConfig
     settings: Any
-    """Of the analysis's class of settings."""
+    """Instance of the analysis's class of settings."""
     key: str
-    """Names its files: other settings have another key."""
+    """Name of its files; other settings have another one."""
     round: int
-    """The state after this round is analysed, counted from 1."""
+    """Round after which the state is analysed, counted from 1."""
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """The results of a job."""
+    """Results of a job, as `Analysis.compute` returns them.
+
+    Attributes:
+        about: Small results by name, as JSON has them. Numbers become metrics in MLflow and columns of the
+            table.
+        files: End of a file's name -> its bytes, as in `.parquet` or `-maps.png`; none by default.
+
+    Example:
+        >>> import fedgrid
+        >>> artifacts = fedgrid.Artifacts({"distance": 0.5}, {".csv": b"client,distance"})
+        >>> artifacts.about["distance"], list(artifacts.files)
+        (0.5, ['.csv'])
+    """
 
     about: Mapping[str, Any]
-    """Small results, as JSON has them."""
+    """Small results by name, as JSON has them."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """End of a file's name -> its bytes, as in `.parquet` or `-maps.png`."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """The results of a job as they lie in the run's folder."""
+    """Results of a job as they lie in the run's folder."""
 
     job: Job
     run: Run
     about: Mapping[str, Any]
     files: Mapping[str, Path]
-    """End of a file's name -> the file; the mark, with `about`, has `.json`."""
+    """End of a file's name -> the file. The mark, which has `about`, is `.json`."""
 
 
 @dataclass(frozen=True)
@@ -78,52 +105,53 @@ class Summary:
 
     tables: Sequence[Table] = ()
     lines: Sequence[str] = ()
-    """Printed below the tables and their captions."""
+    """Lines below the tables and their captions."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where jobs find what they need."""
+    """Where jobs find the data that they need."""
 
     storage: Storage
     data_dir: Path
     runs: Mapping[str, Run]
-    """By id, with the titles that the grid's tables have."""
+    """Runs by id, with the titles that the grid's tables have."""
     device: str = "cpu"
-    """As torch calls it."""
+    """Device of the computation in torch's notation."""
 
     def dataset(self, config: RunConfig) -> Dataset:
-        """Return what is known of the data set of a run.
+        """Find the facts about a run's data set.
 
         Raises:
-            DataError: its images are missing.
+            DataError: Its images are missing.
         """
         return find(config.dataset, self.data_dir)
 
     def folder(self, config: RunConfig) -> Path:
-        """Return a run's folder."""
+        """Build the path of a run's folder."""
         return folder_of(self.storage.root, config)
 
     def last_round(self, config: RunConfig) -> int:
-        """Return the last round of a finished run, which may have stopped early."""
+        """Read the last round of a finished run, which may have stopped early."""
         return last_round(self.folder(config), config)
 
     def stored(self, config: RunConfig) -> list[int]:
-        """Return the rounds after which there is a state of the run, in ascending order."""
+        """Read the rounds after which a state of the run is stored, in ascending order."""
         folder = self.folder(config)
         try:
             states = manifest_of(folder).states
         except FileNotFoundError:
             return []
+        # A manifest also lists states whose files were deleted to save space.
         return sorted(
             number for number, names in states.items() if all((folder / name).exists() for name in names)
         )
 
     def check_state(self, config: RunConfig, number: int) -> None:
-        """Check that there is a run's state after round `number`.
+        """Check that a run's state after round `number` is stored.
 
         Raises:
-            ConfigError: there is none; it says after which rounds there is one.
+            ConfigError: There is none; the message lists the rounds after which there is one.
         """
         stored = self.stored(config)
         if number in stored:
@@ -137,10 +165,14 @@ class Context:
         raise ConfigError(f"there is no state after round {number}, but after {kept}: give one as round=")
 
     def state(self, job: Job, number: int | None = None) -> RunState:
-        """Return the run's state after the job's round, or after round `number`.
+        """Load the run's state after a round.
+
+        Args:
+            job: The job.
+            number: The round, by default the job's.
 
         Raises:
-            RunError: it is damaged or missing.
+            RunError: The state is damaged or missing.
         """
         folder = self.folder(job.config)
         try:
@@ -152,47 +184,92 @@ class Context:
 
 
 class Analysis(ABC):
-    """An analysis of finished runs. Only `name` and `compute` are needed.
+    """An analysis of finished runs. A subclass needs `name` and `compute`; the other hooks have defaults.
 
-    Instances and settings travel to Ray tasks, so they are plain data.
+    A plugin lists instances in `ANALYSES`, and `fedgrid analyse GRID NAME` runs one. Instances and settings
+    are pickled and sent to Ray tasks, so they must be plain data.
+
+    Attributes:
+        name: Name in the command, and the first part of the names of metrics and files.
+        settings: Class of the settings of a job, by default without fields.
+        options: Class of what the command line sets, where that is not `settings`; None by default.
+        folder: Folder of the results in a run's folder, `analyses` by default.
+        on_gpu: Whether a job uses a share of a GPU if the cluster has one; False by default.
+        in_process: Whether jobs are so short that they are always done in the command's process; False by
+            default.
+
+    Example:
+        >>> import fedgrid
+        >>> class Length(fedgrid.Analysis):
+        ...     name = "length"
+        ...     def compute(self, job, context):
+        ...         return fedgrid.Artifacts({"rounds": context.last_round(job.config)})
+        >>> Length().key(fedgrid.AnalysisSettings())
+        'length-35d6cbd33ccf'
+        >>> Length().slot(job=None)
+        ''
     """
 
     name: ClassVar[str]
     settings: ClassVar[type[Settings]] = AnalysisSettings
-    """Of a job."""
+    """Class of the settings of a job."""
     options: ClassVar[type[Settings] | None] = None
-    """What the command line sets, `KEY=VALUE` each, where it is not the settings of a job."""
+    """Class of what the command line sets, `KEY=VALUE` each, where it is not the settings of a job."""
     folder: ClassVar[str] = "analyses"
-    """Of the results, in a run's folder."""
+    """Folder of the results in a run's folder."""
     on_gpu: ClassVar[bool] = False
     """Whether a job uses a share of a GPU if the cluster has one."""
     in_process: ClassVar[bool] = False
-    """Whether jobs are too short for a cluster: they are done in the command's process."""
+    """Whether jobs are too short for a cluster, and are done in the command's process."""
 
     @abstractmethod
     def compute(self, job: Job, context: Context) -> Artifacts:
-        """Return the results of a job; the same wherever and in whatever order jobs are done.
+        """Compute the results of a job.
+
+        Called once for each job, in a Ray task or in the command's process. Results must not depend on where
+        and in what order jobs are done. Global random generators are seeded for each job.
+
+        Args:
+            job: The run, the settings, and the round after which it is analysed.
+            context: Where states, data sets and runs are found.
 
         Raises:
-            FedgridError: the job fails; others go on.
+            FedgridError: The job fails; others go on.
         """
 
     def jobs(self, runs: Sequence[RunConfig], options: Any, context: Context) -> Sequence[Job]:
-        """Return the jobs of finished runs; `options` are what the command line sets, here the settings.
+        """Plan the jobs of finished runs, by default one for each run after its last round.
+
+        Called by the command before anything is started or written.
+
+        Args:
+            runs: Configurations of the finished runs.
+            options: What the command line sets, by default the settings.
+            context: Where states and data sets are found.
 
         Raises:
-            ConfigError, DataError: it cannot be done; nothing is started.
+            ConfigError: The options do not fit the runs.
+            DataError: Images are missing.
         """
         return [Job(run, options, self.key(options), context.last_round(run)) for run in runs]
 
     def key(self, settings: Settings) -> str:
-        """Return the name of results: other settings, or another file of the plugin, have another."""
+        """Compute the name of results: other settings, or another file of the plugin, give another one.
+
+        Called by `jobs`.
+
+        Args:
+            settings: Settings of a job.
+        """
         code = active.digest_of_analysis(self)
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
-        """Return a run's metrics for MLflow by name; those that are not finite are left out."""
+        """Select a run's metrics for MLflow by name, by default the numbers of `about`.
+
+        Called when results are logged and shown. Metrics that are not finite are left out afterwards.
+        """
         return {
             f"{self.name}/{name}": float(value)
             for name, value in result.about.items()
@@ -202,9 +279,14 @@ class Analysis(ABC):
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterable[PageSection]:
-        """Return sections for the grid's report; `missing` are the jobs that have no results yet.
+        """Build sections for the grid's report, by default one with a table of means over seeds.
 
-        `published`: whether the report has the papers' numbers beside ours.
+        Called by `fedgrid report` if the grid has results of the analysis.
+
+        Args:
+            results: Results of the selected jobs.
+            missing: Jobs that have no results yet.
+            published: Whether the report compares with the papers' numbers.
         """
         text = f"{len(missing)} runs are not analysed yet." if missing else ""
         yield PageSection(f"analysis-{self.name}", self.name.capitalize(), text, (self._table(results),))
@@ -212,26 +294,42 @@ class Analysis(ABC):
     def summary(
         self, results: Sequence[JobResult], missing: Sequence[Job], options: Any, grid: GridFolder
     ) -> Summary:
-        """Return what the command shows; it may write into the grid's folder."""
+        """Build what the command shows at its end, by default a table of means over seeds.
+
+        Called by the command when all jobs have ended. It may write files into the grid's folder.
+
+        Args:
+            results: Results of the jobs.
+            missing: Jobs without results, which failed.
+            options: What the command line sets, as in `jobs`.
+            grid: Folder of the grid.
+        """
         return Summary([self._table(results)])
 
     def figures(self, result: JobResult) -> Mapping[str, "Figure"]:
-        """Draw figures of a job for MLflow, by the names of their files without an ending."""
+        """Draw figures of a job for MLflow, by the names of their files without an ending; none by default.
+
+        Called when results are logged.
+        """
         return {}
 
     def slot(self, job: Job) -> str | None:
-        """Return what of a run a job is about, by which plan, progress and report name it.
+        """Name the part of a run that a job is about, as plan, progress and report show it.
 
-        The report shows the last settings of a slot. Empty: there is one job a run. None: the report does not
-        show it.
+        Called for each job. The report shows the last settings of a slot.
+
+        Returns:
+            Empty text, the default, if there is one job for each run; None if the report does not show the
+            job.
         """
         return ""
 
     def finite(self, result: JobResult) -> dict[str, float]:
-        """Return those metrics of a run that are finite numbers."""
+        """Select those metrics of a run that are finite numbers."""
         return {name: value for name, value in self.metrics(result).items() if isfinite(value)}
 
     def _table(self, results: Sequence[JobResult]) -> Table:
+        """Build the table of means of all metrics."""
         metrics = [(result.run, self.finite(result)) for result in results]
         names = dict.fromkeys(name for _, values in metrics for name in values)
         columns = {name: Column(name.removeprefix(f"{self.name}/")) for name in names}
@@ -248,15 +346,15 @@ def means_table(
     numbers: Sequence[tuple[Run, Mapping[str, float]]],
     digits: Mapping[str, int] | None = None,
 ) -> Table:
-    """Return a table of means over seeds, a row for each algorithm of each scenario.
+    """Build a table of means over seeds, with a row for each algorithm of each scenario.
 
     Args:
-        name: of its files.
-        title: if there is one scenario, that is added.
-        caption: what stands below it.
-        columns: by the names of numbers.
-        numbers: a run's, by name; one that is NaN or absent does not count.
-        digits: after the point, 3 unless a name says otherwise.
+        name: Name of the table's files.
+        title: Title, to which a single scenario is added.
+        caption: Text below the table.
+        columns: Columns by the names of numbers.
+        numbers: A run's numbers by name; one that is NaN or absent does not count.
+        digits: Digits after the point by name, 3 by default.
     """
     rows: dict[tuple[str, str], list[Mapping[str, float]]] = {}
     for run, of_run in numbers:

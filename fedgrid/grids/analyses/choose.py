@@ -1,4 +1,4 @@
-"""Which finished runs a command line asks for: a grid, or one run of it, and filters."""
+"""Selection of finished runs by a command line: a grid, or one run of it, and filters."""
 
 from collections.abc import Sequence
 
@@ -17,10 +17,19 @@ from fedgrid.tracking.scoring.run import Run
 def split_finished(
     name: str, runs: Sequence[RunConfig], storage: Storage, verb: str
 ) -> tuple[list[RunConfig], list[str]]:
-    """Return the runs of a grid that are finished, and the names of those that are not, with a warning.
+    """Divide the runs of a grid into those that are finished and the rest, with a warning about the rest.
+
+    Args:
+        name: The grid's name.
+        runs: Its runs, or some of them.
+        storage: Storage of the runs.
+        verb: What the command does with finished runs, for the message.
+
+    Returns:
+        The finished runs, and the names of the others.
 
     Raises:
-        ConfigError: none is finished, so there is nothing to `verb`.
+        ConfigError: No run is finished.
     """
     finished = [run for run in runs if is_finished(storage, run)]
     if not finished:
@@ -41,10 +50,13 @@ def split_finished(
 
 
 def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str, tuple[RunConfig, ...]]:
-    """Return the grid that `name` names, or has the run of that name or id, and those runs of it.
+    """Find the grid that is called `name`, or that has the run of this name or id, and the runs to analyse.
+
+    Returns:
+        The grid's name, and its runs, or the one run, that meet the filters.
 
     Raises:
-        ConfigError: there is neither, or a filter leaves no run.
+        ConfigError: There is neither, or a filter leaves no run.
     """
     if name in list_grids(storage):
         return name, _filtered(GridFolder(storage, name).runs(), filters, storage)
@@ -55,6 +67,7 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
 
 
 def _filtered(runs: Sequence[RunConfig], filters: Sequence[str], storage: Storage) -> tuple[RunConfig, ...]:
+    """Select the runs that meet all filters."""
     left: Sequence[Run] = describe(runs, storage) if filters else ()
     for text in filters:
         left = select_where(left, text)

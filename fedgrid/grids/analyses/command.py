@@ -1,4 +1,5 @@
-"""`fedgrid analyse`: computes something of a grid's finished runs, stores the results, and shows them."""
+"""The command `fedgrid analyse`: computes something of a grid's finished runs, stores the results, and shows
+them."""
 
 import json
 import sys
@@ -29,12 +30,12 @@ from fedgrid.grids.results.grid_folder import GridFolder
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """How a command ended. Its fields are printed with `--json`."""
 
     failed: int = 0
     """Number of jobs that failed."""
     stopped: bool = False
-    """Whether it ended early because the grid was asked to stop."""
+    """Whether it ended early because of `fedgrid stop`."""
 
 
 def analyse(
@@ -54,21 +55,22 @@ def analyse(
     """Analyse the finished runs of a grid, or one run, and show the results; what is done is not repeated.
 
     Args:
-        analysis: what is computed.
-        name: of the grid, or the name or id of a run.
-        storage: where the runs lie.
-        data_dir: the folder of the data sets.
-        options: what the command line sets, as `analysis.jobs` takes it.
-        console: where tables and progress are shown.
-        filters: conditions on runs; those that meet all of them are analysed.
-        in_process: whether jobs are done in this process instead of on Ray.
-        dry_run: whether only the plan is shown.
-        as_json: whether JSON is printed instead of tables.
-        trust: whether the code of plugins that is kept in the storage may be executed.
+        analysis: What is computed.
+        name: Name of the grid, or name or id of a run.
+        storage: Storage of the runs.
+        data_dir: Folder of the data sets.
+        options: What the command line sets, as `analysis.jobs` takes it.
+        console: Where tables and progress are shown.
+        filters: Conditions on runs; those that meet all of them are analysed. None by default.
+        in_process: Whether jobs are done in this process instead of on Ray; False by default.
+        dry_run: Whether only the plan is shown; False by default.
+        as_json: Whether JSON is printed instead of tables; False by default.
+        trust: Whether code of plugins in the storage may be executed; False by default.
 
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
-        RunError: if the storage cannot be written, or another driver has taken it over.
+        ConfigError: Settings are wrong; nothing is started or written.
+        DataError: Images are missing; nothing is started or written.
+        RunError: The storage cannot be written, or another driver has taken it over.
     """
     storage.pull_marks()
     grid_name, runs = find_runs(name, storage, filters)
@@ -88,9 +90,11 @@ def analyse(
         show_plan(analysis, jobs, todo, waiting, as_json=as_json, console=console)
         return Result()
     with Lease(storage, grid_name, make_result_keys(analysis.folder, finished), warn) as lease:
+        # From here on an outage of the storage is waited for: finished jobs must not be lost for it.
         storage = storage.patient(warn)
         grid, context = GridFolder(storage, grid_name), replace(context, storage=storage)
         grid.withdraw_stop()
+        # Before the jobs: after an interruption the report shows what is done, and says what is missing.
         select_for_report(analysis, grid, jobs)
         result = Result()
         if todo:
@@ -98,6 +102,7 @@ def analyse(
             # Ray prints messages of its own, until it has shut down.
             with redirect_stdout(sys.stderr) if as_json else nullcontext():
                 result = _work(analysis, todo, view, context, grid, lease, in_process=in_process)
+        # Logging and the summary write to the storage, so the driver checks that it still owns it.
         claim(storage)
         results, missing = find_results(analysis, jobs, context.runs, storage)
         in_mlflow = log_to_mlflow(analysis, results, storage, grid)
@@ -123,6 +128,7 @@ def _work(
     """Do the jobs that are left, while holding the storage's lease."""
 
     def tick() -> None:
+        """End the work if the lease is lost, or `fedgrid stop` was called."""
         lease.check()
         if grid.stop_asked():
             raise Stopped

@@ -1,12 +1,12 @@
-"""Does jobs: on Ray, or one after the other in this process.
+"""Execution of jobs: on Ray, or one after the other in this process.
 
-A job keeps nothing for the next one, so its results are the same wherever it runs. One that is killed is done
-again as a whole; those before it stay.
+A job leaves nothing in memory for the next one, so its results are the same wherever it runs. A job that is
+killed is done again as a whole; those before it stay.
 
-On CPUs each job is a Ray task of its own, for which Ray takes the process of the one before. Of tasks that
-use a GPU it ends the process each time, and torch and CUDA start anew, which takes seconds. `max_calls=0`
-would keep it, but Ray may give its next task another GPU, and torch stays on the one that it has opened. So
-these jobs are done by actors, which are on one GPU from start to end.
+On CPUs each job is a Ray task of its own, for which Ray reuses the process of the one before. After a task
+with a GPU it ends the process each time, and torch and CUDA start again, which takes seconds. `max_calls=0`
+would keep the process, but Ray may give its next task another GPU, and torch stays on the one that it has
+opened. So these jobs are done by actors, which are on one GPU from start to end.
 """
 
 import pickle
@@ -29,11 +29,11 @@ from fedgrid.grids.analyses.files import JobFiles
 from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 CPUS = 1
-"""What a task reserves; an actor on a GPU has what a client actor has."""
+"""CPUs that a task reserves; an actor on a GPU has what a client actor has."""
 RETRIES = 2
 """How often a job is started again whose process died."""
 LOOK_EVERY = 1.0
-"""Seconds."""
+"""Seconds between checks of the lease while jobs run."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class JobEnd:
 
     job: Job
     cause: str | None
-    """Why it failed, in one line; None if it is done."""
+    """Why it failed, in one line; None if it succeeded."""
     seconds: float
 
 
 class Stopped(Exception):
-    """The grid was asked to stop."""
+    """The grid is to stop, by `fedgrid stop`."""
 
 
 def run_here(
@@ -60,11 +60,11 @@ def run_here(
     """Do jobs in this process.
 
     Args:
-        analysis: whose jobs they are.
-        jobs: what to do.
-        context: where they find what they need.
-        tick: called now and then; raises if the work must end.
-        report_end: gets each job's end.
+        analysis: The analysis.
+        jobs: Jobs to do, in this order.
+        context: Where they find what they need.
+        tick: Called before and after each job; raises an error if the work must end.
+        report_end: Called with each job's end.
     """
     for job in jobs:
         tick()
@@ -83,7 +83,13 @@ def run_on_ray(
 ) -> None:
     """Do jobs on the Ray cluster that this process is connected to.
 
-    `token` is that of the lease that this driver holds; the rest is as in `run_here`.
+    Args:
+        analysis: The analysis.
+        jobs: Jobs to do, in any order.
+        context: Where they find what they need.
+        token: Token of the lease that this driver holds.
+        tick: Called about once a second; raises an error if the work must end.
+        report_end: Called with each job's end.
     """
     import ray
 
@@ -96,15 +102,19 @@ def run_on_ray(
     waiting: dict[Any, tuple[Job | None, Any]] = {}
 
     def give(method: Any) -> None:
+        """Send the next job, if one is left, to a task or an actor."""
         if (job := next(left, None)) is not None:
             run_id = job.config.run_id
             plugins = [*active.sources([own] if own else []), *active.sources(job.config.plugin_digests)]
+            # Pickled here, not by Ray: the task must load plugins before it can unpickle their classes. Each
+            # job gets its own run only, as the context of thousands of runs would be sent with every job.
             work = pickle.dumps((analysis, job, replace(remote, runs={run_id: context.runs[run_id]})))
             waiting[method.remote(work, token, plugins, images)] = job, method
 
-    # An actor gets its first job when it has started: it may wait for what others have reserved.
+    # An actor gets its first job when it has started: it may have to wait for GPUs that others use, and its
+    # jobs would wait with it.
     waiting |= {actor.start.remote(): (None, actor.do) for actor in actors}
-    # Of tasks Ray starts as many at once as fit.
+    # Tasks are all sent at once; Ray starts as many as fit.
     task = ray.remote(num_cpus=CPUS, max_retries=RETRIES)(_task)
     for _ in () if actors else jobs:
         give(task)
@@ -125,18 +135,18 @@ def run_on_ray(
 
 
 class _OnGpu:
-    """Does jobs on the GPU on which it was started."""
+    """An actor that does jobs on the GPU on which it was started."""
 
     def start(self) -> None:
-        """Do nothing; Ray answers once the actor is there."""
+        """Do nothing; Ray answers once the actor runs."""
 
     def do(self, *given: Any) -> tuple[str | None, float]:
-        """Do a job, see `_task`."""
+        """Do a job, as in `_task`."""
         return _task(*given)
 
 
 def _place(analysis: Analysis, jobs: Sequence[Job], context: Context) -> Placement | None:
-    """Return how jobs take turns on GPUs, as clients that train the runs' models do; None: on CPUs."""
+    """Plan how jobs take turns on GPUs, as clients that train the runs' models do; None if they use CPUs."""
     nodes = cluster_nodes()
     if not analysis.on_gpu or not any(node.gpus for node in nodes):
         return None
@@ -164,10 +174,19 @@ def _on_gpus(place: Placement) -> list[Any]:
 def _task(
     work: bytes, token: str, plugins: Sequence[PluginSource], images: own_images.Places
 ) -> tuple[str | None, float]:
-    """Do a job in a process of the cluster; return why it failed, if it did, and the seconds it took.
+    """Do a job in a process of the cluster.
 
-    `work` is the driver's analysis, job and context. A plugin's classes are pickled by the name of their
-    module, so the plugins are loaded first: the analysis', then the run's, whose algorithms count.
+    A plugin's classes are pickled by the name of their module, so the plugins are loaded first: the
+    analysis's, then the run's, whose algorithms count.
+
+    Args:
+        work: The pickled analysis, job and context of the driver.
+        token: Token of the driver's lease.
+        plugins: Plugins of the analysis and the run, with their code.
+        images: Where data sets of the user are on the driver's machine.
+
+    Returns:
+        Why the job failed, None if it succeeded, and the seconds it took.
     """
     own_images.know(images)
     active.know(plugins)
@@ -180,13 +199,22 @@ def _task(
 
 
 def _try(analysis: Analysis, job: Job, context: Context, may_write: Callable[[], None]) -> str | None:
-    """Do a job; return why it failed, if it did. `may_write` raises if nothing must be written."""
+    """Do a job; return why it failed, None if it succeeded.
+
+    Args:
+        analysis: The analysis.
+        job: The job.
+        context: Where it finds what it needs.
+        may_write: Raises an error if nothing must be written any more.
+    """
     files = JobFiles(context.storage, analysis.folder, job)
     try:
+        # The run's files may be at the storage's URI only. Results of analyses are not needed.
         context.storage.pull(files.run.name, skip=(f"{analysis.folder}/",))
         rng = generator(job.config.root_seed, f"own analysis {analysis.name}", round_index=job.round - 1)
         with own_code(analysis, "compute", rng, context.device):
             artifacts = analysis.compute(job, context)
+        # After the computation and right before the write: a driver that has lost its lease must not write.
         may_write()
         files.write(artifacts)
     except Stopped:

@@ -1,8 +1,8 @@
 """The files of a job in its run's folder, `<folder>/<key>...`.
 
 The mark `<key>.json` has the settings, the small results, and checksums of the other files and of the state
-that was analysed. It is written last: a killed job leaves nothing that counts. No file of the run itself
-changes, and with the run's folder they are gone too.
+that was analysed. It is written last, so that a killed job leaves nothing that counts. No file of the run
+itself changes, and the results are deleted with the run's folder.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from fedgrid.sealed_json import seal
 from fedgrid.tracking.scoring.run import Run
 
 OWN_KEYS = ("run_id", "settings", "state", "files")
-"""Of the mark, beside the results."""
+"""Keys of the mark that are no results."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class JobFiles:
 
     storage: Storage
     folder: str
-    """Of the analysis, in the run's folder."""
+    """Folder of the analysis in the run's folder."""
     job: Job
 
     @property
@@ -43,11 +43,15 @@ class JobFiles:
         return self.file(".json")
 
     def file(self, end: str) -> Path:
-        """Return the file with this end of its name."""
+        """Build the path of the file with this end of its name."""
         return self.run / self.folder / f"{self.job.key}{end}"
 
     def result(self, run: Run) -> JobResult | None:
-        """Return the results, None if they are not there; raises as `read`."""
+        """Read the results of the job, None if there are none.
+
+        Raises:
+            RunError: Files are damaged or unreadable, as in `read`.
+        """
         if (mark := self.read()) is None:
             return None
         paths = {".json": self.mark, **{end: self.file(end) for end in mark["files"]}}
@@ -55,12 +59,12 @@ class JobFiles:
         return JobResult(self.job, run, about, paths)
 
     def read(self) -> dict[str, Any] | None:
-        """Return what the mark says; None if there is none, or it is of an older state of the run.
+        """Read the mark; None if there is none, or it is of an older state of the run.
 
         Raises:
-            OtherVersion: another fedgrid wrote it.
-            DamagedFile: it, or a file that it lists, is not what was written, or is another run's.
-            UnreadableFile: the disk does not give one of them.
+            OtherVersion: Another version of fedgrid wrote it.
+            DamagedFile: It, or a file that it lists, is not what was written, or is another run's.
+            UnreadableFile: The disk does not give one of them.
         """
         try:
             mark = unseal(self.mark)
@@ -74,14 +78,14 @@ class JobFiles:
                 raise DamagedFile(self.file(end), "it is missing") from error
             if not same:
                 raise DamagedFile(self.file(end), "its bytes differ from those that were written")
-        # Without that state it cannot be analysed again, and no other one has taken its place.
+        # If the state was deleted, the results stay valid: the run was not computed again since.
         return mark if self._state() in (None, mark.get("state")) else None
 
     def write(self, artifacts: Artifacts) -> None:
         """Write the files, then their mark.
 
         Raises:
-            RunError: they cannot be written, or a result has the name of a key of the mark.
+            RunError: They cannot be written, or a result has the name of a key of the mark.
         """
         mark = {
             "run_id": self.job.config.run_id,
@@ -92,12 +96,13 @@ class JobFiles:
         if taken := mark.keys() & artifacts.about.keys():
             raise RunError(f"a result is called {min(taken)}, which is a key of the mark; rename it")
         files = {self.storage.name_path(self.file(end)): data for end, data in artifacts.files.items()}
+        # The mark is the last entry: the storage writes files in the order of the dict.
         files[self.storage.name_path(self.mark)] = seal({**mark, **artifacts.about}, indent=1).encode()
         with disk_errors(self.run):
             self.storage.put(files)
 
     def _state(self) -> str | None:
-        """Return a digest of the state's checksums, None if the run has no such state."""
+        """Compute a digest of the state's checksums, None if the run has no such state."""
         try:
             manifest = manifest_of(self.run)
         except FileNotFoundError:

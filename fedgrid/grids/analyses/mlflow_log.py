@@ -1,4 +1,4 @@
-"""Logs the results of an analysis to MLflow: metrics of the run, files and pictures as its artifacts."""
+"""Logging of an analysis to MLflow: metrics of the run, and files and figures as its artifacts."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -22,17 +22,26 @@ from fedgrid.tracking import figures
 def log_to_mlflow(
     analysis: Analysis, results: Sequence[JobResult], storage: Storage, grid: GridFolder
 ) -> bool:
-    """Log what MLflow lacks; return whether it has all of it. If it fails, a warning says so.
+    """Log the results that MLflow lacks. If MLflow fails, a warning says so.
+
+    Args:
+        analysis: The analysis.
+        results: Results of its jobs.
+        storage: Storage of the runs.
+        grid: Folder of the grid.
+
+    Returns:
+        Whether MLflow has all of the results.
 
     Raises:
-        RunError: the storage cannot be written.
+        RunError: The storage cannot be written.
     """
     uri = tracking_uri(storage.root)
     marks = {result.files[".json"].with_suffix(".mlflow.json"): result for result in results}
     lacking = [result for mark, result in marks.items() if not is_marked(mark, uri, results=_digest(result))]
     unknown = {result.job.config.run_id for result in lacking}
     try:
-        # Without a store nobody has logged the runs.
+        # Without a store no run was logged; it is not for an analysis to create one.
         if lacking and not is_missing(uri):
             tracker = MlflowTracker(TrackedGrid(grid.name, storage, further_axes(grid.runs())))
             unknown = {
@@ -52,7 +61,7 @@ def log_to_mlflow(
 
 
 def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: MlflowTracker, uri: str) -> bool:
-    """Log the results of a job; return whether MLflow knows the run."""
+    """Log the results of a job; return whether MLflow has the run."""
     run = TrackedRun.of(result.job.config, storage)
     if run.config.run_id not in tracker.runs:
         return False
@@ -63,6 +72,7 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
         for name, figure in analysis.figures(result).items():
             figures.save(figure, folder / f"{name}.png")
             tracker.artifact(run, folder / f"{name}.png", analysis.folder)
+    # The mark is written last: results that were logged by half are logged again.
     files = JobFiles(storage, analysis.folder, result.job)
     with disk_errors(files.run):
         write_mark(storage, files.file(".mlflow.json"), uri, results=_digest(result))
@@ -70,4 +80,5 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
 
 
 def _digest(result: JobResult) -> str:
+    """Compute the digest of a result's mark."""
     return sha256(result.files[".json"].read_bytes()).hexdigest()

@@ -28,7 +28,7 @@ FILE = "analyses.json"
 
 
 class ReportJob(Settings):
-    """What the file says of a job."""
+    """One job in `analyses.json`."""
 
     settings: dict[str, Any]
     key: str
@@ -41,10 +41,10 @@ _FILE = TypeAdapter(ReportJobs)
 
 
 def select_for_report(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job]) -> None:
-    """List jobs for the grid's report: they replace those of the same run and slot.
+    """List jobs for the grid's report, in place of those of the same run and slot.
 
     Raises:
-        RunError: the file is damaged, or cannot be written.
+        RunError: The file is damaged, or cannot be written.
     """
     listed = _read(grid)
     before = _FILE.dump_python(listed)
@@ -58,11 +58,11 @@ def select_for_report(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job])
 
 
 def selected_jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig]) -> list[Job]:
-    """Return the jobs of these runs that the grid's report shows.
+    """Read the jobs of these runs that the grid's report shows.
 
     Raises:
-        RunError: the file is damaged.
-        OtherVersion: another fedgrid wrote it.
+        RunError: The file is damaged.
+        OtherVersion: Another version of fedgrid wrote it.
     """
     of_runs = _read(grid).get(analysis.name, {})
     entries = ((run, entry) for run in runs for entry in of_runs.get(run.run_id, {}).values())
@@ -75,6 +75,7 @@ def selected_jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig
 
 
 def _read(grid: GridFolder) -> ReportJobs:
+    """Read the list of jobs, empty if there is none."""
     try:
         return _FILE.validate_python(unseal(grid.path / FILE))
     except FileNotFoundError:
@@ -86,22 +87,33 @@ def _read(grid: GridFolder) -> ReportJobs:
 
 
 def _damaged(error: DamagedFile) -> RunError:
+    """Build the error of a damaged list, with the next step."""
     return RunError(f"{error}: move it away, and repeat the grid's `fedgrid analyse`")
 
 
 def describe_runs(runs: Sequence[RunConfig], storage: Storage) -> dict[str, Run]:
-    """Return the runs of a grid as its tables have them, by id."""
+    """Describe the runs of a grid as its tables do, by id."""
     return {run.run_id: run for run in describe(runs, storage)}
 
 
 def find_results(
     analysis: Analysis, jobs: Sequence[Job], runs: Mapping[str, Run], storage: Storage
 ) -> tuple[list[JobResult], list[Job]]:
-    """Return the results of the jobs that are done, and the others; `runs` are all of the grid.
+    """Find the results of jobs.
 
-    Damaged results are said, and belong to the others.
+    Damaged results cause a warning, and their jobs count as missing.
+
+    Args:
+        analysis: The analysis.
+        jobs: Its jobs.
+        runs: All runs of the grid by id.
+        storage: Storage of the runs.
+
+    Returns:
+        The results, and the jobs that have none.
     """
     for run in dict.fromkeys(runs[job.config.run_id].folder.name for job in jobs):
+        # States are large, and only computing needs them.
         storage.pull(run, skip=("state-",))
     results, missing = [], []
     for job in jobs:
@@ -127,11 +139,16 @@ def sections(
 ) -> Iterator[PageSection]:
     """Yield what the report shows of a grid's analyses.
 
-    `among` are the ids of the runs to show, None for all.
+    Args:
+        analyses: Analyses by name.
+        grid: Folder of the grid.
+        storage: Storage of the runs.
+        published: Whether the report compares with the papers' numbers.
+        among: Ids of the runs to show; None, the default, for all.
 
     Raises:
-        RunError: a file is damaged.
-        OtherVersion: another fedgrid wrote one.
+        RunError: A file is damaged.
+        OtherVersion: Another version of fedgrid wrote one.
     """
     configs = grid.runs()
     for name in _read(grid):

@@ -1,4 +1,4 @@
-"""What a command of an analysis shows: its plan, its progress, its results."""
+"""What a command of an analysis shows: its plan, its progress, and its results."""
 
 import json
 from collections.abc import Sequence
@@ -39,7 +39,13 @@ def show_plan(
 ) -> None:
     """Show how many jobs there are by data set and slot, and how many of them are done.
 
-    `waiting` are the names of the runs that are not finished.
+    Args:
+        analysis: The analysis.
+        jobs: All jobs.
+        todo: Those that are left to do.
+        waiting: Names of the runs that are not finished.
+        as_json: Whether JSON is printed instead of a table.
+        console: Where the table is shown.
     """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for job in jobs:
@@ -56,12 +62,20 @@ def show_plan(
 
 
 class ProgressView:
-    """Shows the progress of jobs for the block of a `with`: a bar; in a log a line a job."""
+    """Shows the progress of jobs within a `with` block: a bar in a terminal, in a log a line for each job."""
 
     def __init__(
         self, analysis: Analysis, jobs: Sequence[Job], before: int, console: Console, *, quiet: bool
     ) -> None:
-        """Show `jobs`, beside `before` ones that were done already; nothing if `quiet`."""
+        """Prepare the view.
+
+        Args:
+            analysis: The analysis.
+            jobs: Jobs that are to be done.
+            before: Number of further jobs that were done already.
+            console: Where progress is shown.
+            quiet: Whether nothing is shown.
+        """
         self.failures: list[JobEnd] = []
         self._analysis = analysis
         self._console = console
@@ -85,7 +99,7 @@ class ProgressView:
         self._bar.stop()
 
     def count(self, end: JobEnd) -> None:
-        """Count a job that has ended."""
+        """Count and show a job that has ended."""
         self._bar.update(self._task, advance=1)
         self._ended += 1
         name = f"{name_of(end.job.config, self._axes)} {self._analysis.slot(end.job) or ''}".rstrip()
@@ -102,7 +116,7 @@ class ProgressView:
 
 
 def result_facts(analysis: Analysis, results: Sequence[JobResult], summary: Summary) -> dict[str, Any]:
-    """Return what `--json` prints of results: the metrics of each job, and the lines of the summary."""
+    """Collect what `--json` prints of results: the metrics of each job, and the lines of the summary."""
     rows = [
         {
             "run": result.run.name,
@@ -124,7 +138,16 @@ def show_results(
     grid: GridFolder,
     console: Console,
 ) -> None:
-    """Show the results of an analysis; `todo` are the jobs that were left."""
+    """Show the results of an analysis, and how to see them in the report.
+
+    Args:
+        analysis: The analysis.
+        summary: Tables and lines.
+        jobs: All jobs.
+        todo: Those that the command had to do.
+        grid: Folder of the grid.
+        console: Where results are shown.
+    """
     for table in summary.tables:
         console.print(page_table(table))
     for line in summary.lines:

@@ -1,4 +1,4 @@
-"""`fedgrid arena --check N`: compute some of the kept results again, and say how far they differ."""
+"""The option `fedgrid arena --check N`: computes some of the stored results again, and compares."""
 
 from dataclasses import replace
 from typing import TypeVar
@@ -14,10 +14,16 @@ T = TypeVar("T")
 
 
 def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher) -> LaunchResult:
-    """Run `count` of the runs with a kept result, spread evenly over these, and compare.
+    """Run `count` of the runs with a stored result, spread evenly over these, and compare.
+
+    Args:
+        arena: The arena.
+        stored: Results that come with fedgrid.
+        count: Number of distinct runs.
+        launcher: Runs the grid and shows the comparison.
 
     Raises:
-        ConfigError: none of the arena's rows is kept; as `Launcher.run`.
+        ConfigError: None of the arena's rows is stored, or the grid cannot be run.
     """
     tuned_on = arena.dataset_in_files
     tuned = {
@@ -34,6 +40,7 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
             f"fedgrid keeps no result of these rows of {arena.dataset}: leave out overrides, --seeds, "
             "--trials or --dataset"
         )
+    # Several rows may have the same run. Reversed twice, so that the first row of a run stands for it.
     distinct = {run.run_id: (row, run) for row, run in reversed(with_result)}
     chosen = spread_evenly([*distinct.values()][::-1], count)
     grid = replace(arena.grid(chosen), name=f"{arena.name}-check")
@@ -48,13 +55,13 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
 
 
 def spread_evenly(items: list[T], count: int) -> list[T]:
-    """Return up to `count` items, evenly spread over the list, the first among them."""
+    """Select up to `count` items, evenly spread over the list, the first among them."""
     count = min(count, len(items))
     return [items[place * len(items) // count] for place in range(count)]
 
 
 def difference(before: Outcome, now: Outcome) -> str:
-    """Return in words how far a result is from the kept one."""
+    """Describe how far a result is from the stored one."""
     parts = [
         f"{name} {getattr(before, name):.6g}, now {getattr(now, name):.6g}"
         for name in _list_differing(before, now)
@@ -69,5 +76,5 @@ def difference(before: Outcome, now: Outcome) -> str:
 
 
 def _list_differing(before: Outcome, now: Outcome) -> list[str]:
-    """Return the scores in which two outcomes differ, as they are kept: with six digits."""
+    """List the scores in which two outcomes differ, with six digits as in the file."""
     return [name for name in SCORES if f"{getattr(before, name):.6g}" != f"{getattr(now, name):.6g}"]

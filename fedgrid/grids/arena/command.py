@@ -1,4 +1,4 @@
-"""`fedgrid arena`: tune every method, run all rows, print the verdicts.
+"""The command `fedgrid arena`: tunes every method, runs all rows, and prints the verdicts.
 
 Searches and the grid resume as they always do; nothing else is stored.
 """
@@ -38,13 +38,20 @@ FORMATS = ("svg", "png")
 
 
 def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Advance) -> LaunchResult:
-    """Compute what is not kept, write outcomes, settings and verdicts to the grid's folder, and show these.
+    """Compute what is not stored, write outcomes, settings and verdicts to the grid's folder, and show them.
 
-    Of an arena that asks for false splits alone, show these.
+    An arena that only measures false splits shows those instead.
+
+    Args:
+        arena: The arena.
+        stored: Results that come with fedgrid.
+        launcher: Runs the grid and shows results.
+        advance: Runs a search as far as it goes.
 
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
-        RunError: if a search or the grid as a whole cannot go on.
+        ConfigError: Settings are wrong; nothing is started or written.
+        DataError: Images are missing; nothing is started or written.
+        RunError: A search or the grid as a whole cannot go on.
     """
     tuning = []
     for tuned in tune(arena, stored, advance):
@@ -68,7 +75,7 @@ def run_arena(arena: Arena, stored: KeptResults, launcher: Launcher, advance: Ad
 
 
 def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict], list[str]]:
-    """Return the verdicts on the arena's subjects, and why there are not more."""
+    """Compute the verdicts on the arena's subjects, and collect why there are not more."""
     asked = [
         (method, question, protocol)
         for method in arena.subjects
@@ -87,6 +94,7 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
 
 
 def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
+    """Show the settings that a search has selected for a method."""
     launcher.event("tuned", **asdict(tuned))
     if tuned.validation:
         settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items()) or "the defaults"
@@ -99,6 +107,7 @@ def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
 def _notes(
     arena: Arena, stored: KeptResults, outcomes: Sequence[Outcome], num_kept: int, rows: int
 ) -> list[str]:
+    """Collect the notes below the verdicts: what is left out, stored, missing or diverged."""
     lost = stored.lost_by(arena.dataset_in_files, arena.seeds_used, arena.trials)
     notes = [*arena.left_out, *lost, FAMILIES_OF_A_KIND]
     if num_kept:
@@ -120,6 +129,7 @@ def _notes(
 
 
 def _show_false_splits(outcomes: Sequence[Outcome], launcher: Launcher) -> None:
+    """Show how often each method splits clients without groups."""
     table = false_split_table(outcomes)
     rows = [{"method": row.name, "false_splits": row.cells[0].text} for row in table.rows]
     launcher.event("arena", null=rows)
@@ -130,6 +140,7 @@ def _show_false_splits(outcomes: Sequence[Outcome], launcher: Launcher) -> None:
 def _show(
     verdicts: Sequence[Verdict], notes: Sequence[str], budget: int, folder: GridFolder, launcher: Launcher
 ) -> None:
+    """Show verdicts and notes, and where the files are."""
     console = launcher.console
     if not launcher.options.as_json:
         for table in tables_on(verdicts, budget):
@@ -151,10 +162,18 @@ def _write(
     notes: Sequence[str],
     budget: int,
 ) -> None:
-    """Write all files; figures only if the outcomes are others than before. `budget`: steps of fine-tuning.
+    """Write all files; figures only if the outcomes have changed.
+
+    Args:
+        folder: Folder of the arena's grid.
+        outcomes: Outcomes of all rows.
+        tuned: Settings of all methods.
+        verdicts: Verdicts on the subjects.
+        notes: Notes below them.
+        budget: Steps of fine-tuning.
 
     Raises:
-        RunError: if they cannot be written.
+        RunError: They cannot be written.
     """
     # They import matplotlib, which takes a second.
     from fedgrid.tracking.verdicts.page import latex, plates_of, results, section_text
@@ -162,6 +181,8 @@ def _write(
     texts = texts_of(outcomes, tuned)
     sections = results(outcomes, budget)
     plates = tuple(plates_of(sections))
+    # Drawing takes most of the time of a repeated command. The outcomes are written after the figures, so
+    # that a crash in between draws them again.
     if not _is_drawn(folder, texts[OUTCOMES], plates):
         _draw(folder, plates)
     for name, text in texts.items():
@@ -172,12 +193,14 @@ def _write(
 
 
 def _is_drawn(folder: GridFolder, outcomes: str, plates: Sequence[Plate]) -> bool:
+    """Check whether the figures exist and were drawn from these outcomes."""
     path = folder.path / OUTCOMES
     drawn = (folder.path / FIGURES / f"{plate.name}.{kind}" for plate in plates for kind in FORMATS)
     return path.is_file() and path.read_bytes() == outcomes.encode() and all(file.is_file() for file in drawn)
 
 
 def _draw(folder: GridFolder, plates: Sequence[Plate]) -> None:
+    """Draw each figure in all formats."""
     from fedgrid.tracking.figures.style import encode_figure
 
     for plate in plates:

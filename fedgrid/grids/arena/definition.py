@@ -43,78 +43,81 @@ from fedgrid.tracking.verdicts.outcomes import PROTOCOLS, Protocol, RowOfArena, 
 Params = Mapping[str, Any]
 """Settings of an algorithm, by their keys with dots."""
 Tuned = Mapping[tuple[str, Protocol], Params]
-"""Method and protocol -> the settings that its search has found."""
+"""Method and protocol -> the settings that its search has selected."""
 VERSION = 1
-"""Of families, seeds, protocols and budgets: what two arenas must share to be compared."""
+"""Version of families, seeds, protocols and budgets, which two arenas must share to be compared."""
 BUDGET = 45
-"""Steps of fine-tuning, a batch each, unless the user says how many: of every method alike, or of none."""
+"""Steps of fine-tuning, a batch each, by default. Every method gets the same number, or none."""
 SEEDS = "5000..5001"
-"""Used for nothing else."""
+"""Seeds that are used for nothing else, so that no method was developed on them."""
 NULL_SEEDS = "5000..5009"
 TUNING_SEED = "900"
 TESTS = 4
-"""Rounds with a test, evenly spread; that of fine-tuned clients costs as much as seven rounds."""
+"""Number of rounds with a test, evenly spread; a test of fine-tuned clients costs as much as seven rounds."""
 OURS = "evident-groups"
-"""fedgrid's own method, of which the verdict is where the user has none."""
+"""fedgrid's own method, which the verdict is about unless the user has one."""
 ALWAYS = ("fedavg", "solo", "oracle")
-"""One model for all (fine-tuned: FedAvg-FT), each client alone, and FedAvg in each hidden group."""
+"""Methods that always take part: one model for all (fine-tuned: FedAvg-FT), each client alone, and FedAvg in
+each hidden group."""
 
 
 @dataclass(frozen=True)
 class Arena:
-    """What a command line asks for."""
+    """The arena that a command line describes."""
 
     name: str
     dataset: str
     methods: tuple[str, ...]
-    """Ids, references last."""
+    """Ids of methods, references last."""
     subjects: tuple[str, ...]
-    """The methods that verdicts are about."""
+    """Methods that verdicts are about."""
     trials: int
     data_dir: Path
     changes: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
-    """Names of families; all if empty."""
+    """Names of families; all families if empty."""
     seeds: str = SEEDS
     budget: int = BUDGET
     """Steps of fine-tuning."""
     is_null: bool = False
-    """Whether it only asks how often clients without groups are split."""
+    """Whether it only measures how often clients without groups are split."""
     unfit: tuple[str, ...] = ()
-    """Why the data set allows no runs of a method, in words."""
+    """Reasons why the data set allows no runs of a method."""
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        """The protocols under which methods are tuned and run."""
+        """Protocols under which methods are tuned and run."""
         return PROTOCOLS[:1] if self.is_null else PROTOCOLS
 
     @property
     def dataset_in_files(self) -> str:
-        """The data set as the files of outcomes and settings name it."""
+        """Name of the data set in the files of outcomes and settings."""
         return in_files(self.dataset)
 
     @property
     def competitors(self) -> tuple[str, ...]:
-        """The methods that are tuned and ranked."""
+        """Methods that are tuned and ranked."""
         return tuple(name for name in self.methods if not ALGORITHMS[name].is_reference)
 
     @cached_property
     def _possible(self) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
+        """Runs of FedAvg by family that methods are judged on, and why other families have none."""
         chosen = [one for one in families(self.dataset) if not self.only or one.name in self.only]
         return self._base_runs(chosen, self.seeds)
 
     @property
     def families(self) -> Mapping[Family, tuple[RunConfig, ...]]:
-        """The families that the data set allows, each with its runs of FedAvg, one a seed."""
+        """Families that the data set allows, each with its runs of FedAvg, one for each seed."""
         return self._possible[0]
 
     @cached_property
     def _tuning_runs(self) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
+        """Runs of FedAvg by family that searches use, and why other families have none."""
         return self._base_runs(tuning_families(), TUNING_SEED, ["split.scored_on=validation"])
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Why the data set allows no runs of a method or a family, in words."""
+        """Reasons why the data set allows no runs of a method or a family."""
         places: dict[tuple[str, str], list[str]] = {}
         for (method, family), why in self._refused.items():
             places.setdefault((method, why.partition(";")[0]), []).append(family)
@@ -123,7 +126,11 @@ class Arena:
 
     @cached_property
     def _refused(self) -> Mapping[tuple[str, str], str]:
-        """(Method, family) -> why it cannot run there; a `ConfigError` if one of `subjects` can nowhere."""
+        """Reason why a method cannot run in a family, by method and family.
+
+        Raises:
+            ConfigError: One of `subjects` can run in no family.
+        """
         refused = {}
         for method in self.methods or self.subjects:
             for family, runs in {**self.families, **self._tuning_runs[0]}.items():
@@ -139,12 +146,13 @@ class Arena:
 
     @property
     def seeds_used(self) -> set[int]:
-        """The seeds that methods are judged on."""
+        """Seeds that methods are judged on."""
         return {run.seed for runs in self.families.values() for run in runs}
 
     def tuning_runs(self, method: str, protocol: Protocol) -> tuple[RunConfig, ...]:
-        """Return the runs of a trial of a method's default settings."""
+        """Build the runs of a trial with a method's default settings."""
         return tuple(
+            # Searches score the last round only, so that there is no test before it.
             self._run(base, self._section(family, method, {}, protocol), every=10**6)
             for family, runs in self._tuning_runs[0].items()
             if (method, family.name) not in self._refused
@@ -152,7 +160,7 @@ class Arena:
         )
 
     def entries(self, tuned: Tuned) -> list[tuple[RowOfArena, RunConfig]]:
-        """Return every row of the arena with its run; several rows may have the same run.
+        """Build every row of the arena with its run; several rows may have the same run.
 
         A competitor that `tuned` lacks has no row.
         """
@@ -168,7 +176,7 @@ class Arena:
         ]
 
     def grid(self, entries: Sequence[tuple[RowOfArena, RunConfig]]) -> Grid:
-        """Return the runs of these rows as one grid."""
+        """Build one grid of the runs of these rows."""
         runs = {run.run_id: run for _, run in entries}
         text = {"arena": VERSION, "dataset": self.dataset, "seeds": self.seeds, "methods": list(self.methods)}
         text |= {"families": [family.name for family in self.families]}
@@ -177,22 +185,25 @@ class Arena:
         )
 
     def _section(self, family: Family, method: str, params: Params, protocol: Protocol) -> dict[str, Any]:
-        """Return the section `algorithm` of a method's runs."""
+        """Build the section `algorithm` of a method's runs."""
         settings = nested({**told(method, family.number_told), **params})
         adapted = adapt_settings(method, protocol, self.budget)
         merged: dict[str, Any] = merge(merge(default(method), settings), adapted)
         return merged
 
     def _run(self, base: RunConfig, section: Mapping[str, Any], every: int | None = None) -> RunConfig:
+        """Build a method's run from FedAvg's in the same family."""
         return with_algorithm(base, section, every or max(1, base.training.rounds // TESTS), self.data_dir)
 
     def _base_runs(
         self, chosen: Iterable[Family], seeds: str, decided: Sequence[str] = ()
     ) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
+        """Build the runs of FedAvg in families, with the arena's data set and changes."""
         shared = {"dataset": self.dataset, "training": TRAINING.get(self.dataset, {}), "seeds": seeds}
         return base_runs(chosen, shared, [*self.changes, *decided], self.data_dir)
 
     def _row(self, family: Family, method: str, protocol: Protocol) -> RowOfArena:
+        """Build the row of a method under a protocol in a family."""
         entry = ALGORITHMS[method]
         settings: Settings = "default" if entry.is_reference else "tuned"
         has_groups = family.num_groups > 0
@@ -214,25 +225,27 @@ def load_arena(
     blind: bool = False,
     null: bool = False,
 ) -> Arena:
-    """Return the arena that a command line describes; the plugins in `own` are in use already.
+    """Build the arena that a command line describes.
 
     Args:
-        name: of its grid; the default has the data set's.
-        dataset: digits by default.
-        methods: ids, several between commas; default: those whose entries say that they are in it. FedAvg and
-            the references always take part.
-        own: files with the user's own methods, which verdicts are about.
-        trials: settings that are tried for each method and protocol.
-        only: names of families, several between commas; default: all.
-        seeds: as in `load_grid`; default: `SEEDS`.
-        budget: steps of fine-tuning.
-        blind: whether the seeds are drawn from the digests of `own` and the arena's version.
-        null: whether only families without groups are run, with ten seeds, and of methods only `own`, those
-            that are named, or fedgrid's own.
-        data_dir, changes: as in `load_grid`.
+        name: Name of its grid; the default has the data set's.
+        dataset: Data set, digits by default.
+        methods: Ids, several between commas; by default those whose entries say that they are in it. FedAvg
+            and the references always take part.
+        own: Files with the user's own methods, which verdicts are about; their plugins are in use already.
+        trials: Number of trials for each method and protocol.
+        data_dir: Folder of the data sets.
+        changes: Overrides, as in `load_grid`; none by default.
+        only: Names of families, several between commas; by default all.
+        seeds: Seeds as in `load_grid`, by default `SEEDS`.
+        budget: Steps of fine-tuning, 45 by default.
+        blind: Whether the seeds are drawn from the digests of `own` and the arena's version; False by
+            default.
+        null: Whether only families without groups are run, with ten seeds, and of methods only `own`, those
+            that are named, or fedgrid's own; False by default.
 
     Raises:
-        ConfigError: for an unknown method or family, or a file without a method.
+        ConfigError: A method or family does not exist, or a file has no method.
     """
     if has_target(dataset or DATASET):
         raise ConfigError(f"the arena judges accuracy, which needs classes; {dataset} has numbers to predict")
@@ -277,11 +290,12 @@ def load_arena(
 
 
 def blind_seeds(own: Sequence[Path]) -> str:
-    """Return seeds that nobody could have tuned on: they change with every change of the files."""
+    """Compute seeds that nobody could have tuned on: they change with every change of the files."""
     text = json.dumps([VERSION, *(sha256(path.read_bytes()).hexdigest() for path in own)])
     digest = sha256(text.encode()).digest()
     return ",".join(str(10**6 + int.from_bytes(digest[at : at + 3], "big")) for at in (0, 3))
 
 
 def _name(dataset: str) -> str:
+    """Build the default name of an arena's grid."""
     return f"arena-rows-{short_name(dataset)}"

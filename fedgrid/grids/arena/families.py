@@ -1,14 +1,14 @@
-"""The families of an arena: who its clients are. Made by a rule that was committed before the first run.
+"""The families of an arena: kinds of clients, made by a rule that was committed before the first run.
 
 Families are the blocks of the arena's tests, so they are many and differ much: five kinds of hidden groups in
 equal and in unequal sizes; two that hardly differ; five conditions, each on a kind whose groups differ in
 classes and on one whose images differ; and eight kinds of clients without groups. No method was developed on
-two levels, drift, sixty clients or clients held out; nor, but for evident-groups, on a continuum, one odd
+two levels, drift, sixty clients or held-out clients; nor, except evident-groups, on a continuum, one odd
 client, noise in a third or low participation.
 
 The arena of digits also has families of other data sets. Clients with series differ in classes, in the
 meanings of labels, in their inputs, or not at all; data of numbers and of text that are made with clients are
-there as they are.
+used as they are.
 """
 
 import re
@@ -29,7 +29,7 @@ from fedgrid.grids.presets.nested import merge
 from fedgrid.grids.presets.yaml_file import split_at_commas
 
 DATASET = "digits"
-"""The data set of the arena, unless the user names another one."""
+"""Data set of the arena by default."""
 TRAINING: Mapping[str, Mapping[str, Any]] = {
     "digits": {"rounds": 80, "learning_rate": 0.4},
     "mnist1d": {"rounds": 80, "learning_rate": 0.1},
@@ -38,28 +38,28 @@ TRAINING: Mapping[str, Mapping[str, Any]] = {
     "dialects": {"rounds": 80, "learning_rate": 0.4, "local_epochs": 1, "optimizer": "sgd", "momentum": 0.9},
 }
 """Data set -> training; others have their defaults. The rate is that with FedAvg's best validation accuracy,
-on the searches' seed, of those with which 80 rounds are enough: it gains less than 0.005 in the last fifth.
-Of digits 0.2, 0.3, 0.4, 0.6 and 0.8 were tried on the families of the searches (0.6 gains 0.0059, 0.8 is not
-stable); the others are in docs/evidence/arena.md."""
+on the searches' seed, among those with which 80 rounds are enough: it gains less than 0.005 in the last
+fifth. For digits 0.2, 0.3, 0.4, 0.6 and 0.8 were compared on the families of the searches (0.6 gains 0.0059,
+0.8 is not stable); those of the others are in docs/evidence/arena.md."""
 SHARED: Mapping[str, Any] = {"clients": 20, "split": {"reference_images": 150}, "algorithm": "fedavg"}
 """Keys of all runs, unless a family has its own."""
 DEFAULT_NUMBER = 3
-"""What a method that is told the number of groups gets where there are none."""
+"""Number of groups for a method that needs one, where there are no groups."""
 
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """Who the clients are, up to the seed."""
+    """A kind of clients, up to the seed."""
 
     name: str
     settings: Mapping[str, Any]
-    """Keys of a run, beside those that all families share."""
+    """Keys of a run, in addition to those that all families share."""
     num_groups: int = 0
-    """Hidden groups that can be found; 0: there are none, and one cluster is right."""
+    """Hidden groups that can be found; 0 if there are none, and one cluster is right."""
 
     @property
     def number_told(self) -> int:
-        """What methods get that are told the number of groups."""
+        """Number of groups for methods that need one."""
         return self.num_groups or DEFAULT_NUMBER
 
 
@@ -70,7 +70,7 @@ KINDS = {
     "swapped": ("swapped", 4),
     "two-levels": ("two-levels", 4),
 }
-"""Name -> kind of split and its hidden groups: disjoint classes, classes in common, turned images, other
+"""Name -> kind of split and its hidden groups: disjoint classes, classes in common, rotated images, other
 meanings of labels, both of the last two."""
 UNEQUAL = {3: (12, 5, 3), 4: (10, 5, 3, 2)}
 """Number of groups -> their sizes."""
@@ -79,9 +79,9 @@ HARDLY = (
     Family("noise-in-a-third", {"split": {"kind": "noisy", "sizes": [13, 7]}}, 2),
 )
 MOVES = {"disjoint": {0: 1, 1: 1, 7: 2, 14: 0}, "rotated": {0: 1, 1: 2, 2: 3, 3: 0}}
-"""A fifth of the clients -> the group that they move to."""
+"""Clients, a fifth of all -> the group that they move to."""
 MOVED = 41
-"""The first round after the move, of 80."""
+"""First round after the move, of 80."""
 WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "iid": {"split": {"kind": "iid"}},
     "iid-unequal-clients": {"split": {"kind": "iid", "quantity": 0.1}},
@@ -92,7 +92,7 @@ WITHOUT: Mapping[str, Mapping[str, Any]] = {
     "one-odd-client-rotated": {"split": {"kind": "rotated", "sizes": [19, 1]}},
     "one-odd-client-flipped": {"split": {"kind": "flipped", "sizes": [19, 1]}},
 }
-"""Clients who do not differ, or not by groups. A client on its own is no group."""
+"""Clients that do not differ, or not by groups. A client on its own is no group."""
 SERIES: Mapping[str, tuple[Mapping[str, Any], int]] = {
     "disjoint-equal": ({"kind": "nonoverlapping-balanced", "num_clusters": 3}, 3),
     "swapped-unequal": ({"kind": "swapped", "num_clusters": 4, "sizes": UNEQUAL[4]}, 4),
@@ -141,10 +141,10 @@ def tuning_families() -> Iterator[Family]:
 
 
 def families_named(texts: Sequence[str], dataset: str) -> tuple[str, ...]:
-    """Return the names of an arena's families that a command line has, several between commas.
+    """Parse the names of families in a command line, several between commas.
 
     Raises:
-        ConfigError: there is no such family.
+        ConfigError: There is no such family.
     """
     names = [name for text in texts for name in split_at_commas(text, f"--families {text}")]
     possible = [family.name for family in families(dataset)]
@@ -155,7 +155,7 @@ def families_named(texts: Sequence[str], dataset: str) -> tuple[str, ...]:
 
 
 def members_for(dataset: str, data_dir: Path) -> tuple[list[str], list[str]]:
-    """Return the arena's methods that take what the examples of a data set are, and why others do not."""
+    """Find the arena's methods that take the inputs of a data set, and why others do not."""
     able, reasons = [], []
     held = find(dataset, data_dir)
     for method in members():
@@ -170,12 +170,19 @@ def members_for(dataset: str, data_dir: Path) -> tuple[list[str], list[str]]:
 def base_runs(
     chosen: Iterable[Family], shared: Mapping[str, Any], changes: Sequence[str], data_dir: Path
 ) -> tuple[dict[Family, tuple[RunConfig, ...]], list[str]]:
-    """Return the runs of FedAvg in each family, one a seed, and why other families have none.
+    """Build the runs of FedAvg in families, and collect why other families have none.
 
-    `shared` has keys of a grid's file that all have; `changes` are as in `load_grid`.
+    Args:
+        chosen: The families.
+        shared: Keys of a grid's file that all have.
+        changes: Overrides, as in `load_grid`.
+        data_dir: Folder of the data sets.
+
+    Returns:
+        Runs by family, one for each seed, and a reason for each other family.
 
     Raises:
-        ConfigError: no family has any.
+        ConfigError: No family has any runs.
     """
     runs: dict[Family, tuple[RunConfig, ...]] = {}
     reasons: list[str] = []
@@ -185,6 +192,7 @@ def base_runs(
             runs[family] = load_grid(values, {}, changes, data_dir, name=family.name).runs
         except ConfigError as error:
             problem = error
+            # Some errors begin with their key twice, which reads badly behind a colon.
             why = re.sub(r"^(\S+): (?=\1)", "", str(error))
             reasons.append(f"family {family.name} is left out: {why}")
     if not runs:
@@ -193,10 +201,16 @@ def base_runs(
 
 
 def with_algorithm(base: RunConfig, section: Mapping[str, Any], every: int, data_dir: Path) -> RunConfig:
-    """Return a run like `base` with another algorithm, and tests in every so many rounds.
+    """Build a run like `base` with another algorithm.
+
+    Args:
+        base: Run of FedAvg.
+        section: Section `algorithm` of the new run.
+        every: Number of rounds from one test to the next.
+        data_dir: Folder of the data sets.
 
     Raises:
-        ConfigError: the algorithm cannot do what the rest of the configuration says.
+        ConfigError: The algorithm cannot do what the rest of the configuration says.
     """
     values = base.model_dump(mode="json", exclude={PLUGINS})
     evaluation = {**values["evaluation"], "every": every}
@@ -204,6 +218,7 @@ def with_algorithm(base: RunConfig, section: Mapping[str, Any], every: int, data
 
 
 def _of_other_datasets() -> Iterator[Family]:
+    """Yield the families of other data sets than that of the arena."""
     for name, (split, num_groups) in SERIES.items():
         yield _elsewhere("mnist1d", f"mnist1d-{name}", split, num_groups, model="mlp")
     for dataset, num_groups in NATURAL.items():
@@ -211,11 +226,13 @@ def _of_other_datasets() -> Iterator[Family]:
 
 
 def _elsewhere(dataset: str, name: str, split: Mapping[str, Any], num_groups: int, **others: str) -> Family:
+    """Build a family of another data set, with its own training."""
     settings = {"dataset": dataset, "training": TRAINING[dataset], "split": split, **others}
     return Family(name, settings, num_groups)
 
 
 def _of_kind(name: str, *, equal: bool) -> Family:
+    """Build the family of a kind of hidden groups in equal or unequal sizes."""
     kind, num_groups = KINDS[name]
     sizes = {} if equal else {"sizes": list(UNEQUAL[num_groups])}
     size = "equal" if equal else "unequal"

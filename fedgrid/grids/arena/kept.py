@@ -1,6 +1,6 @@
 """An arena's results: outcomes of rows, and tuned settings.
 
-Those of the built-in methods come with the package, as csv; the others are computed.
+Those of the built-in methods come with the package, as CSV; the others are computed.
 """
 
 import csv
@@ -29,20 +29,23 @@ OUTCOMES, SETTINGS = "outcomes.csv", "tuning.csv"
 
 @dataclass(frozen=True)
 class TunedMethod:
-    """The settings that a search has found for a method; those of a method without a space are empty."""
+    """The settings that a search has selected for a method; empty for a method without a space.
+
+    It is shown as JSON and has a line in `tuning.csv`.
+    """
 
     dataset: str
     method: str
     protocol: Protocol
     trials: int
-    """How many were asked for."""
+    """Number of trials of the search."""
     trial: int
-    """Which was the best; 0 is that of the defaults, which stand too if there was nothing to tune."""
+    """Number of the best trial; 0 is that of the defaults, which stand too if there was nothing to tune."""
     validation: float
     """Its score: mean personalised accuracy on validation images."""
     params: Mapping[str, Any]
     search: str
-    """Digest of everything that the search depends on but the number of trials."""
+    """Digest of everything that the search depends on except the number of trials."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -60,7 +63,7 @@ COLUMNS: Mapping[str, Callable[[str], Any]] = {
     "settings": json.loads,
     "search": str,
 }
-"""Column of the file of settings -> how it is read, in the order of the fields of `Tuned`."""
+"""Column of the file of settings -> how it is read, in the order of the fields of `TunedMethod`."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +71,22 @@ class KeptResults:
     """Results that need not be computed again."""
 
     outcomes: Mapping[tuple[str, str, str, str, str, int], Outcome] = field(default_factory=dict)
-    """By `Outcome.key`."""
+    """Outcomes by `Outcome.key`."""
     tuned: Mapping[tuple[str, str, str, int], TunedMethod] = field(default_factory=dict)
-    """By `TunedMethod.key`."""
+    """Settings by `TunedMethod.key`."""
 
     def settings(self, key: tuple[str, str, str, int], search: str) -> TunedMethod | None:
-        """Return the settings that this very search has found, None if it is not kept."""
+        """Find the settings that a search with this digest has selected, None if they are not stored."""
         tuned = self.tuned.get(key)
         return tuned if tuned is not None and tuned.search == search else None
 
     def outcome(self, row: RowOfArena, run: RunConfig, dataset: str) -> Outcome | None:
-        """Return the outcome of this very run in this row, None if it is not kept."""
+        """Find the outcome of a run in a row, None if it is not stored or of another run."""
         outcome = self.outcomes.get((row.method, row.settings, row.protocol, dataset, row.family, run.seed))
         return outcome if outcome is not None and outcome.run_id == run.run_id else None
 
     def lost_by(self, dataset: str, seeds: Iterable[int], trials: int) -> tuple[str, ...]:
-        """Return, in words, why other seeds or another number of trials compute more instead of less."""
+        """Explain why other seeds or another number of trials compute more instead of less."""
         of_rows = sorted({outcome.seed for outcome in self.outcomes.values() if outcome.dataset == dataset})
         of_searches = sorted({tuned.trials for tuned in self.tuned.values() if tuned.dataset == dataset})
         notes = []
@@ -98,17 +101,17 @@ class KeptResults:
     def divide(
         self, entries: Sequence[tuple[RowOfArena, RunConfig]]
     ) -> tuple[list[Outcome], list[tuple[RowOfArena, RunConfig]]]:
-        """Return the outcomes that are kept, and the rows that are not."""
+        """Divide rows into the outcomes that are stored, and the rows that are not."""
         outcomes = [(entry, self.outcome(*entry, in_files(entry[1].dataset))) for entry in entries]
         missing = [entry for entry, outcome in outcomes if outcome is None]
         return [outcome for _, outcome in outcomes if outcome is not None], missing
 
 
 def read(folder: Path | None = None) -> KeptResults:
-    """Return the results in a folder, by default the package's; nothing if it has none.
+    """Read the results in a folder, by default the package's; empty if it has none.
 
     Raises:
-        ConfigError: a file there cannot be read.
+        ConfigError: A file there is malformed.
     """
     folder = folder or FOLDER
     places = {name: folder / name for name in (OUTCOMES, SETTINGS)}
@@ -127,7 +130,7 @@ def read(folder: Path | None = None) -> KeptResults:
 def read_outcomes(
     grid: str, entries: Sequence[tuple[RowOfArena, RunConfig]], storage: Storage
 ) -> list[Outcome]:
-    """Return the outcomes of the runs among these rows that are finished or have diverged."""
+    """Read the outcomes of the runs among these rows that are finished or have diverged."""
     if not entries:
         return []
     results = {run.run_id: run for run in load(grid, storage).runs if run.is_finished or has_diverged(run)}
@@ -144,19 +147,20 @@ def read_outcomes(
 
 
 def in_files(dataset: str) -> str:
-    """Return the name of a data set in files of outcomes and settings: without characters of paths."""
+    """Format the name of a data set for files of outcomes and settings: without characters of paths."""
     return plain(short_name(dataset))
 
 
 def texts_of(outcomes: Iterable[Outcome], tuned: Sequence[TunedMethod]) -> dict[str, str]:
-    """Return file -> text of results, as `read` takes them."""
+    """Format results as files, by name, as `read` takes them."""
     return {OUTCOMES: outcome_files.to_csv(outcomes), SETTINGS: _tuned_text(tuned)}
 
 
 def _tuned_text(tuned: Iterable[TunedMethod]) -> str:
-    """Return the file of settings: a line a method and protocol."""
+    """Format the file of settings: a line for each method and protocol."""
     lines = [
         (
+            # Six digits, as in the file of outcomes: a comparison of two files shows changes, not rounding.
             *(*one.key, one.trial, f"{one.validation:.6g}"),
             *(json.dumps(dict(one.params), sort_keys=True), one.search),
         )
@@ -166,10 +170,10 @@ def _tuned_text(tuned: Iterable[TunedMethod]) -> str:
 
 
 def _read_tuned(text: str) -> tuple[TunedMethod, ...]:
-    """Return what the text of a file of settings says.
+    """Parse the text of a file of settings.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: The text is no such file.
     """
     lines = csv.DictReader(io.StringIO(text))
     if lines.fieldnames != [*COLUMNS]:

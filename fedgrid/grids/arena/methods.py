@@ -1,4 +1,4 @@
-"""The methods of an arena: which there are, and how each is fine-tuned under the two protocols."""
+"""The methods of an arena, and how each is fine-tuned under the two protocols."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from fedgrid.tracking.verdicts.outcomes import Protocol
 
 
 def parse_methods(texts: Sequence[str]) -> list[str]:
-    """Return the methods that a command line names, several between commas.
+    """Parse the methods that a command line names, several between commas.
 
     Raises:
-        ConfigError: there is no such algorithm.
+        ConfigError: There is no such algorithm.
     """
     named = [name for text in texts for name in split_at_commas(text, f"--algorithms {text}")]
     for method in named:
@@ -28,20 +28,20 @@ def parse_methods(texts: Sequence[str]) -> list[str]:
 
 
 def members() -> list[str]:
-    """Return the methods whose entries say that they are in the arena."""
+    """List the methods whose entries say that they are in the arena."""
     return [name for name, entry in ALGORITHMS.items() if entry.arena is not None]
 
 
 def default(method: str) -> dict[str, Any]:
-    """Return a method's section with what its entry sets in the arena, if it says so."""
+    """Build a method's section, with the settings that its entry has for the arena."""
     return {"name": method, **(ALGORITHMS[method].arena or {})}
 
 
 def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
-    """Return the algorithms of plugins in use, without references.
+    """Find the algorithms of plugins in use, without references.
 
     Raises:
-        ConfigError: a file has none.
+        ConfigError: A file has none.
     """
     methods: list[str] = []
     for file in files:
@@ -54,13 +54,13 @@ def methods_of(files: Sequence[Path]) -> tuple[str, ...]:
 
 
 def first_with_a_rival(methods: Sequence[str]) -> str:
-    """Return the first method beside which there is one that is told as much."""
+    """Find the first method with a rival that knows as much about the groups, or else the first method."""
     counts = Counter(ALGORITHMS[method].told for method in methods)
     return next((one for one in methods if counts[ALGORITHMS[one].told] > 1), methods[0])
 
 
 def told(method: str, number: int) -> dict[str, int]:
-    """Return the setting that tells a method this number of groups; empty if it is not told."""
+    """Build the setting that gives a method the number of groups; empty if it does not need one."""
     entry = ALGORITHMS[method]
     if entry.told != "number":
         return {}
@@ -68,7 +68,7 @@ def told(method: str, number: int) -> dict[str, int]:
 
 
 def space_of(method: str, rounds: int) -> dict[str, Any]:
-    """Return what is tuned of a method: its own settings, without what it is told and the server's rate.
+    """Find what is tuned of a method: its own settings, without the number of groups and the server's rate.
 
     All methods that average have the same rate, so that none is better for having drawn a larger one.
     """
@@ -79,19 +79,19 @@ def space_of(method: str, rounds: int) -> dict[str, Any]:
 
 
 def budget_key(method: str) -> str | None:
-    """Return the setting that says how many steps a client takes before a test; None if there is none."""
+    """Find the setting of how many steps a client takes before a test; None if there is none."""
     settings = ALGORITHMS[method].settings
     key = "adapt_steps" if isinstance(settings, OwnAdaptationSettings) else "fine_tune"
     return key if hasattr(settings, key) else None
 
 
 def plays(method: str, protocol: Protocol) -> bool:
-    """Return whether a method has rows under a protocol; references have, as they are."""
+    """Check whether a method has rows under a protocol; references have, as they are."""
     return protocol == "served" or budget_key(method) is not None or ALGORITHMS[method].is_reference
 
 
 def adapt_settings(method: str, protocol: Protocol, budget: int) -> dict[str, Any]:
-    """Return what a protocol sets: the same `budget` of steps for all, or none.
+    """Build what a protocol sets: the same number of steps for all, or none.
 
     A method that is defined by its own steps keeps these where the others take none.
     """

@@ -1,4 +1,5 @@
-"""`fedgrid arena --dry-run`: every run of the searches and of the rows that is left, and roughly how long."""
+"""The option `fedgrid arena --dry-run`: lists the runs of searches and rows that are left, and roughly how
+long."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,10 +18,10 @@ from fedgrid.tracking.verdicts.outcomes import Protocol, RowOfArena
 
 
 def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
-    """Show the runs that are left; settings that no search has found yet are stood in for by drawn ones.
+    """Show the runs that are left; settings that no search has selected yet are replaced by drawn ones.
 
     Raises:
-        ConfigError: as `Launcher.plan`.
+        ConfigError: The runs cannot be planned.
     """
     with launcher.options.steps(launcher.console) as steps:
         steps.say("Listing the runs")
@@ -46,7 +47,7 @@ def plan_arena(arena: Arena, stored: KeptResults, launcher: Launcher) -> None:
 def _runs_left(
     arena: Arena, stored: KeptResults, storage: Storage
 ) -> tuple[list[tuple[RowOfArena, RunConfig]], dict[str, RunConfig], int]:
-    """Return all rows, the runs by id of the searches that are missing, and the number of these."""
+    """Build all rows, the runs by id of the searches that are missing, and count these searches."""
     storage.pull_marks()
     searched: dict[str, RunConfig] = {}
     params: dict[tuple[str, Protocol], Mapping[str, Any]] = {}
@@ -67,7 +68,7 @@ def _runs_left(
 
 
 def _stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Mapping[str, Any]]:
-    """Return all runs of a search, its later trials drawn at random, and settings for the tuned rows."""
+    """Build all runs of a search, its later trials drawn at random, and settings for the tuned rows."""
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
     if progress.complete:

@@ -24,7 +24,7 @@ Advance: TypeAlias = "Callable[[Search], Advanced]"
 
 
 def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[TunedMethod | None]:
-    """Yield the settings of each competitor, searched where none are kept; then None if it is to stop."""
+    """Yield the settings of each competitor, searched where none are stored; then None if it is to stop."""
     for method, protocol, search in searches(arena):
         defaults = TunedMethod(
             arena.dataset_in_files, method, protocol, arena.trials, 0, 0.0, {}, digest_of(search)
@@ -55,6 +55,7 @@ def searches(arena: Arena) -> Iterator[tuple[str, Protocol, Search | None]]:
 
 
 def _search_of(arena: Arena, method: str, protocol: Protocol) -> Search | None:
+    """Build the search of a method's settings under a protocol; None if it has none to tune."""
     base = arena.tuning_runs(method, protocol)
     space = space_of(method, min(run.training.rounds for run in base))
     if not space:
@@ -64,6 +65,6 @@ def _search_of(arena: Arena, method: str, protocol: Protocol) -> Search | None:
 
 
 def digest_of(search: Search | None) -> str:
-    """Return the digest of a search."""
+    """Compute the digest of a search, without its number of trials, which the key of stored settings has."""
     described = {key: value for key, value in search.described.items() if key != "trials"} if search else {}
     return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""The analysis `attack`: a job attacks one run; its rows are a client's or a model's numbers."""
+"""The analysis `attack`: a job attacks one run; its rows are numbers of a client or a model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import isclose
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fedgrid.engine.runtime.run.replay import Observed
 
 SAME_NORM = 1e-6
-"""Relative difference of an update's norm up to which it is the run's own."""
+"""Relative difference of an update's norm up to which it counts as the run's own."""
 TEXT = (
     "What a server, or another party that has the clusters' models, learns of the clients' images: "
     "docs/attacks.md. Of the runs that were finished when they were last attacked."
@@ -30,17 +30,17 @@ TEXT = (
 
 
 class Attack(Analysis):
-    """What models, updates, messages and clusters tell of clients' images."""
+    """Measures what models, updates, messages and clusters reveal about clients' images."""
 
     name = "attack"
     settings = Attacking
     folder = "attacks"
 
     def jobs(self, runs: Sequence[RunConfig], options: Attacking, context: Context) -> Sequence[Job]:
-        """Return a job for each run; after its last round it is the same with the round's number.
+        """Plan a job for each run. If `round` is a run's last one, the job is the same as without it.
 
         Raises:
-            ConfigError: no run has the round, or what is to be reconstructed is no image.
+            ConfigError: No run has the round, or the inputs to reconstruct are not images.
         """
         greatest = max((context.last_round(run) for run in runs), default=0)
         if runs and options.round is not None and options.round > greatest:
@@ -52,16 +52,18 @@ class Attack(Analysis):
                 context.dataset(run).check_kind("attack kind=reconstruction", ("pixels",), "dataset")
             last = context.last_round(run)
             is_last = options.round in (None, last)
+            # The settings make the name of the results: an attack after the last round must have one name
+            # only.
             settings = options.model_copy(update={"round": None}) if is_last else options
             jobs.append(Job(run, settings, settings.key, settings.round or last))
         return jobs
 
     def compute(self, job: Job, context: Context) -> Artifacts:
-        """Return the rows, and a picture of what was reconstructed.
+        """Attack one run; the result has rows, and a picture of what was reconstructed.
 
         Raises:
-            ConfigError: a state is not there: the run was imported, or its states were deleted.
-            RunError: a state is damaged, or the encoder is gone.
+            ConfigError: A state is missing: the run was imported, or its states were deleted.
+            RunError: A state is damaged, or the encoder is missing.
         """
         # Importing torch takes seconds.
         from fedgrid.engine.runtime.run.pretraining import encoder_of
@@ -72,6 +74,7 @@ class Attack(Analysis):
         encoder = encoder_of(config, context.folder(config), context.storage)
         observed = observe(config, before, after, context.data_dir, encoder)
         _check_norms(job, context, {client: sent.norm for client, sent in observed.sent.items()})
+        # As in the run, so that the updates are the same bits.
         with observed.numerics():
             rows, drawings = run_attack(observed, job.settings, encoder)
         pictures = {}
@@ -81,7 +84,7 @@ class Attack(Analysis):
         return Artifacts({"rows": rows}, pictures)
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
-        """Return a run's means by name, as `attack/membership_updates_auc`."""
+        """Compute a run's means by name, as `attack/membership_updates_auc`."""
         settings = result.job.settings
         at = "" if settings.round is None else f"_round_{settings.round}"
         return {
@@ -92,7 +95,7 @@ class Attack(Analysis):
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterator[PageSection]:
-        """Yield a section with a table of each kind; with `published` a paper's beside that of these runs."""
+        """Build a section with a table of each kind, with `published` followed by a paper's numbers."""
         tables = []
         for kind in ATTACK_KINDS:
             if of_kind := [result for result in results if result.job.settings.kind == kind]:
@@ -105,7 +108,14 @@ class Attack(Analysis):
     def summary(
         self, results: Sequence[JobResult], missing: Sequence[Job], options: Attacking, grid: GridFolder
     ) -> Summary:
-        """Return a table for each scenario; all rows go to a csv file in the grid's folder."""
+        """Build a table for each scenario, and write all rows to a csv file in the grid's folder.
+
+        Args:
+            results: Results of the jobs.
+            missing: Jobs without results.
+            options: The attack.
+            grid: Folder of the grid.
+        """
         name = f"{self.folder}/{options.key}.csv"
         grid.write(name, _csv(results))
         numbers = read_numbers(results)
@@ -118,7 +128,7 @@ class Attack(Analysis):
         return Summary(tables, [f"Every client: {grid.path / name}"])
 
     def slot(self, job: Job) -> str | None:
-        """Return the kind; the report shows attacks after the last round."""
+        """Name the kind of the attack. The report shows attacks after the last round only."""
         return job.settings.kind if job.settings.round is None else None
 
 
@@ -126,12 +136,17 @@ ATTACK = Attack()
 
 
 def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
-    """Return the run's states before and after the round; None before the first, or if it is gone.
+    """Load the run's states before and after the round.
+
+    The former is None before round 1, or if it was deleted.
 
     Raises:
-        ConfigError, RunError: as `Attack.compute`.
+        ConfigError: A state is missing.
+        RunError: A state is damaged.
     """
     context.check_state(job.config, job.round)
+    # The state before the last round is always stored, so that its absence is an error. Before other rounds
+    # there may be none, and attacks on updates are then left out.
     if job.round == context.last_round(job.config) > 1:
         context.check_state(job.config, job.round - 1)
     has_before = job.round - 1 in context.stored(job.config)
@@ -141,12 +156,18 @@ def states(job: Job, context: Context) -> tuple[RunState | None, RunState]:
 def run_attack(
     observed: "Observed", settings: Attacking, encoder: "Encoder | None"
 ) -> "tuple[list[dict[str, Any]], Sequence[Picture]]":
-    """Return what an attack has found, a row a client, model or class, and its pictures.
+    """Make an attack within `observed.numerics()`.
 
-    `encoder` is what made the run's messages, for reconstruction. To be called within `observed.numerics()`.
+    Args:
+        observed: The replayed round.
+        settings: Kind and settings of the attack.
+        encoder: What made the run's messages, for reconstruction; None if the run has none.
+
+    Returns:
+        A row for each client, model or class, and pictures.
 
     Raises:
-        ConfigError: there is nothing that the attack can be made on.
+        ConfigError: The run has nothing that the attack can be made on.
     """
     from fedgrid.grids.attack.classes import classes
     from fedgrid.grids.attack.membership import membership
@@ -168,7 +189,7 @@ def run_attack(
 
 
 def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None:
-    """Warn if the updates are not those of the run, as on another kind of machine."""
+    """Warn if the replayed updates are not those of the run, as on another kind of machine."""
     columns = ["round", "client", "update_norm"]
     rows = records.table(context.folder(job.config), "clients", columns=columns).to_pylist()
     recorded = {row["client"]: row["update_norm"] for row in rows if row["round"] == job.round}
@@ -185,7 +206,7 @@ def _check_norms(job: Job, context: Context, norms: Mapping[int, float]) -> None
 
 
 def _csv(results: Sequence[JobResult]) -> str:
-    """Return all rows as text, each with its run."""
+    """Format all rows as CSV, each with its run."""
     rows = [
         {
             "run": run.name,

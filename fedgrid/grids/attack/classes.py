@@ -1,13 +1,14 @@
-"""A client's majority class, guessed from what leaves it.
+"""Guesses of a client's majority class from what leaves the client.
 
-The partition: an attacker that knows the majority classes of the other clients in a cluster, as its clients
-do if they tell one another, guesses the one that most of them have. Blind: the same without the partition, by
-all other clients. The model: the class that the client's cluster model predicts most often on the server's
-test images. The update: the class whose bias in the last layer grows most, as it does for classes that the
-model has seen too rarely before.
+- Partition: an attacker that knows the majority classes of the other clients in a cluster, as colluding
+  clients do, guesses the one that most of them have.
+- Blind: the same without the partition, by all other clients.
+- Model: the class that the client's cluster model predicts most often on the server's test images.
+- Update: the class whose bias in the last layer grows most, as it does for classes that the model has seen
+  too rarely before.
 
-Sources: Bettinelli, Benoit, Grandjean 2024 name the first as a risk of communities; the last is after
-Wainakh et al., User-Level Label Leakage from Gradients in Federated Learning, PETS 2022, arXiv:2105.09369.
+Sources: Bettinelli, Benoit, Grandjean 2024 name the first as a risk of communities; the last is after Wainakh
+et al., User-Level Label Leakage from Gradients in Federated Learning, PETS 2022, arXiv:2105.09369.
 
 Shapes: K clients, L classes.
 """
@@ -26,7 +27,11 @@ from fedgrid.engine.runtime.run.replay import Observed
 
 
 def classes(observed: Observed) -> list[dict[str, Any]]:
-    """Return a row for each client: its majority class, and the guesses, None where there is none."""
+    """Guess every client's majority class in four ways.
+
+    Returns:
+        A row for each client: its majority class, and the guesses, None where one is impossible.
+    """
     num_classes, clients = observed.setup.num_classes, range(observed.config.clients)
     counts_KL = np.stack(
         [np.bincount(observed.held(client)[0].labels, minlength=num_classes) for client in clients]
@@ -55,20 +60,21 @@ def classes(observed: Observed) -> list[dict[str, Any]]:
 
 
 def most_common(classes: Iterable[int]) -> int | None:
-    """Return the most frequent class, of several the lowest; None of none."""
+    """Find the most frequent class, in a tie the lowest; None if there are no classes."""
     values = np.asarray(list(classes), np.int64)
     return int(np.bincount(values).argmax()) if len(values) else None
 
 
 def by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], client: int) -> int | None:
-    """Return the guess from the other clients of a cluster; of a client alone, that from all others."""
+    """Guess a client's class from the other clients of its cluster, or from all others if it is alone."""
     others_K = np.arange(len(labels_K)) != client
     beside_K = others_K & (labels_K == labels_K[client])
     return most_common(majority_K[beside_K if beside_K.any() else others_K])
 
 
 def _judge(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[str, Any]:
-    """Return each guess, and whether no class of the client has more images than the guessed one."""
+    """Add to each guess whether it is right (no class of the client has more images), and whether the client
+    has it."""
     row: dict[str, Any] = dict(guesses)
     for name, guess in guesses.items():
         row[f"{name}_right"] = None if guess is None else bool(counts_L[guess] == counts_L.max())
@@ -77,20 +83,21 @@ def _judge(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[
 
 
 def _predict(observed: Observed) -> list[int | None]:
-    """Return the class that each served model predicts most often on the server's test images."""
+    """Find the class that each served model predicts most often on the server's test images."""
     module = observed.module()
     inputs = to_inputs(torch.tensor(observed.setup.server_set.images))
     return [most_common(_classes_of(module, model, inputs)) for model in observed.models]
 
 
 def _classes_of(module: torch.nn.Module, model: Vector, inputs: torch.Tensor) -> Sequence[int]:
+    """Predict the class of each input with one model."""
     flat_vectors.write(module, model)
     predicted: Sequence[int] = predict(module, inputs).argmax(axis=1).tolist()
     return predicted
 
 
 def _by_bias(observed: Observed, client: int) -> int | None:
-    """Return the class whose bias grows most in a client's update; None without an update, or a bias."""
+    """Find the class whose bias grows most in a client's update; None without an update, or a bias."""
     sent = observed.sent.get(client)
     biases = [
         where
@@ -99,4 +106,5 @@ def _by_bias(observed: Observed, client: int) -> int | None:
     ]
     if sent is None or not biases:
         return None
+    # The last vector with an entry for each class is the bias of the last layer.
     return int(sent.update[biases[-1]].argmax())

@@ -1,13 +1,13 @@
-"""Images reconstructed from an update, by inverting gradients.
+"""Reconstruction of images from an update, by inverting gradients.
 
-Images are sought whose gradient at the model that a client was sent points where its update came from: the
-cosine of the two is maximised by Adam with the signs of the images' gradients, with a small penalty on total
-variation. The attacker knows the client's classes and their shares, which the last layer's gradient tells.
-One image is sought for each class, so what is found is at best an image that stands for many. Of a client
-with one image and one local step it is that image.
+The attack searches for images whose gradient at the model that the client received points where its update
+came from: Adam maximises the cosine of the two, with the signs of the images' gradients and a small penalty
+on total variation. The attacker knows the client's classes and their shares, which the gradient of the last
+layer reveals. One image is sought for each class, so that the result is at best an image that stands for
+many. For a client with one image and one local step it is that image.
 
 Source: Geiping, Bauermeister, Droege, Moeller, Inverting Gradients, NeurIPS 2020, arXiv:2003.14053. Their
-batches have as many unknown images as the client's; here one a class.
+batches have as many unknown images as the client's; here there is one for each class.
 
 Shapes: N images of C channels and H x W pixels, P entries of a state vector, of which W are parameters.
 """
@@ -24,9 +24,9 @@ from fedgrid.engine.federation.training.optimizers import adam_step
 
 LEARNING_RATE = 0.1
 DECAYS = (3 / 8, 5 / 8, 7 / 8)
-"""After these shares of the steps the learning rate falls to a tenth."""
+"""Shares of the steps after which the learning rate falls to a tenth."""
 VARIATION = 1e-3
-"""Weight of the total variation."""
+"""Weight of the total variation in the loss."""
 
 
 def invert(
@@ -39,22 +39,27 @@ def invert(
     steps: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """Return images in [0, 1], float32, shape (N, C, H, W), one for each label.
+    """Reconstruct one image for each label.
 
     Args:
-        module: the run's model; its weights are overwritten.
-        start: what the client was sent, shape (P,).
-        update: what it sent, shape (P,).
-        labels_N: the classes that it holds.
-        shares_N: the share of each among its images, with sum 1.
-        shape: channels, height, width.
-        steps: of the optimizer.
-        rng: draws the images to begin with.
+        module: The run's model; its weights are overwritten.
+        start: State vector that the client received, shape (P,).
+        update: State vector of what it sent less `start`, shape (P,).
+        labels_N: Classes of the client, shape (N,).
+        shares_N: Share of each class among the client's images, shape (N,), with sum 1.
+        shape: Channels, height, width.
+        steps: Number of steps of the optimizer.
+        rng: Draws the images to begin with.
+
+    Returns:
+        Images in [0, 1], float32, shape (N, C, H, W).
     """
     flat_vectors.write(module, start)
     module.eval()
     weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
     size = sum(weight.numel() for weight in weights)
+    # An update of SGD is the negative gradient times the learning rate, and the cosine has no scale. Entries
+    # after the parameters are running statistics, which have no gradient.
     target = -torch.tensor(update[:size], dtype=torch.float32)
     labels, shares = torch.tensor(labels_N), torch.tensor(shares_N, dtype=torch.float32)
     images = torch.tensor(rng.random((len(labels_N), *shape), np.float32), requires_grad=True)
@@ -63,11 +68,13 @@ def invert(
     for step in range(steps):
         rate *= 0.1 ** milestones.count(step)
         losses = functional.cross_entropy(module(images), labels, reduction="none")
+        # The graph is kept because the images' gradient goes through this gradient.
         parts = torch.autograd.grad((losses * shares).sum(), weights, create_graph=True)
         gradient = torch.cat([part.reshape(-1) for part in parts])
         distance = 1 - functional.cosine_similarity(gradient, target, dim=0)
         (towards,) = torch.autograd.grad(distance + VARIATION * _variation(images), images)
         with torch.no_grad():
+            # The sign of the gradient, as in the source: its size varies by orders of magnitude.
             adam_step(images, towards.sign_(), mean, square, step + 1, rate)
             images.clamp_(0, 1)
     inverted: NDArray[np.float32] = images.detach().numpy()
@@ -75,5 +82,5 @@ def invert(
 
 
 def _variation(images: Tensor) -> Tensor:
-    """Return the mean absolute difference of neighbouring pixels."""
+    """Compute the total variation: the mean absolute difference of neighbouring pixels."""
     return images.diff(dim=2).abs().mean() + images.diff(dim=3).abs().mean()

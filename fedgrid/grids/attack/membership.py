@@ -1,14 +1,14 @@
-"""Membership inference: was an image trained on? By the loss of a model on it.
+"""Membership inference: whether a model was trained on an image, by the loss of the model on it.
 
 An image that a model was trained on has a smaller loss on average. The attack ranks images by the loss, or by
-the loss minus that of a model that knows the client less, which says how hard an image is by itself. Its
-success is the area under the ROC curve (AUC): the probability that a trained image ranks before another one,
-0.5 if the model gives nothing away.
+the loss minus that of a reference model that knows the client less, which shows how hard an image is by
+itself. Its success is the area under the ROC curve (AUC): the probability that a trained image ranks before
+another one, 0.5 if the model reveals nothing.
 
 Sources: Yeom, Giacomelli, Fredrikson, Jha, Privacy Risk in Machine Learning, CSF 2018, arXiv:1709.01604 (the
 threshold on the loss); Watson, Guo, Cormode, Sablayrolles, On the Importance of Difficulty Calibration in
-Membership Inference Attacks, ICLR 2022, arXiv:2111.08440 (the difference). The model to compare with is, for
-a client's update, the one that it was sent, and for a cluster's model the mean loss of the other clusters'.
+Membership Inference Attacks, ICLR 2022, arXiv:2111.08440 (the difference). The reference of a client's update
+is the model that it received; for a cluster's model it is the mean loss of the other clusters' models.
 
 Shapes: N images, P entries of a state vector.
 """
@@ -31,32 +31,38 @@ Losses = NDArray[np.float64]
 
 
 def auc(members_N: Losses, others_N: Losses) -> float | None:
-    """Return the probability that a member's loss is below another image's, ties counted by half.
+    """Compute the probability that a member's loss is below another image's, where ties count half.
 
-    None if either group is empty, or a loss is not a number.
+    Returns:
+        The area under the ROC curve; None if a group is empty, or a loss is NaN.
     """
     from sklearn.metrics import roc_auc_score
 
     losses = np.concatenate([members_N, others_N])
     if not len(members_N) or not len(others_N) or np.isnan(losses).any():
         return None
-    # Infinite losses rank last; the function takes none.
+    # scikit-learn refuses infinite scores. Ranks are finite, and infinite losses have the last one.
     ranks = np.unique(losses, return_inverse=True)[1]
     return float(roc_auc_score(np.repeat([1, 0], [len(members_N), len(others_N)]), -ranks))
 
 
 def membership(observed: Observed) -> list[dict[str, Any]]:
-    """Return a row for each cluster's model and for each client's update.
+    """Attack each cluster's model and each client's update.
 
-    Of a model the members are the training images of the cluster's clients, of an update the client's own;
-    the others are test images of the same clients that no client trains on. Clients that flip labels are
-    left out: what they train on shows by its labels.
+    The members of a model are the training images of the cluster's clients, those of an update the client's
+    own. The others are test images of the same clients that no client trains on. Clients that flip labels are
+    left out, as their labels alone show what they train on.
+
+    Returns:
+        A row for each cluster's model and for each update.
     """
     attack = _Attack(observed)
     return [*attack.on_models(), *attack.on_updates()]
 
 
 class _Attack:
+    """The membership attack on one replayed round."""
+
     def __init__(self, observed: Observed) -> None:
         self._observed = observed
         self._module = observed.module()
@@ -64,10 +70,11 @@ class _Attack:
         self._mislabelled = {*faults.label_flip, *faults.label_noise}
         every = range(observed.config.clients)
         self._held = {client: observed.held(client) for client in every}
+        # Overlapping splits give the same image to several clients. It is no test image for any of them.
         self._trained = {_key(image) for train, _ in self._held.values() for image in train.images}
 
     def on_models(self) -> Iterator[dict[str, Any]]:
-        """Yield a row for each served model."""
+        """Attack each served model; yield a row for each."""
         observed = self._observed
         for position, model in enumerate(observed.models):
             served = np.flatnonzero(observed.model_K == position).tolist()
@@ -86,7 +93,7 @@ class _Attack:
             }
 
     def on_updates(self) -> Iterator[dict[str, Any]]:
-        """Yield a row for each client that has sent an update."""
+        """Attack the update of each client that has sent one; yield a row for each."""
         for client, sent in sorted(self._observed.sent.items()):
             if client in self._mislabelled:
                 continue
@@ -103,6 +110,7 @@ class _Attack:
     def _scores(
         self, model: Vector, beside: Sequence[Vector], members: ImageSet, others: ImageSet
     ) -> dict[str, Any]:
+        """Score a model by its losses on members and others, also less those of reference models."""
         losses = [self._losses(model, images) for images in (members, others)]
         calibrated = None
         if beside:
@@ -119,7 +127,7 @@ class _Attack:
         }
 
     def _images(self, clients: Sequence[int]) -> tuple[ImageSet, ImageSet]:
-        """Return the different images that clients train on, and test images that no client trains on."""
+        """Collect the different images that clients train on, and test images that no client trains on."""
         members = _join([self._held[client][0] for client in clients])
         others = _join([self._held[client][1] for client in clients])
         unseen = [place for place, image in enumerate(others.images) if _key(image) not in self._trained]
@@ -127,12 +135,14 @@ class _Attack:
 
     @torch.inference_mode()
     def _losses(self, model: Vector, images: ImageSet) -> Losses:
-        """Return the cross-entropy of each image, float64, shape (N,)."""
+        """Compute the cross-entropy of each image, float64, shape (N,)."""
         flat_vectors.write(self._module, model)
         self._module.eval()
         pixels, labels = torch.tensor(images.images), torch.tensor(images.labels)
         parts = zip(torch.split(pixels, TEST_BATCH), torch.split(labels, TEST_BATCH), strict=True)
         losses = [
+            # In float64: the losses of images that are learned by heart would all round to 0 in float32, and
+            # tie.
             functional.cross_entropy(self._module(to_inputs(part)).double(), of_part, reduction="none")
             for part, of_part in parts
         ]
@@ -140,7 +150,7 @@ class _Attack:
 
 
 def _join(sets: Sequence[HeldImages]) -> ImageSet:
-    """Return the images of several sets, each once: clients of a cluster may hold the same ones."""
+    """Join the images of several sets, each pair of image and label once: clients may have the same ones."""
     images = np.concatenate([held.images for held in sets])
     labels = np.concatenate([held.labels for held in sets])
     pairs = zip(map(_key, images), labels.tolist(), strict=True)
@@ -150,4 +160,5 @@ def _join(sets: Sequence[HeldImages]) -> ImageSet:
 
 
 def _key(image: NDArray[np.uint8]) -> bytes:
+    """Convert an image to a key of a dict."""
     return image.tobytes()

@@ -1,4 +1,4 @@
-"""Reconstructions beside what they are of, as one picture a run."""
+"""Reconstructions below their originals, as one picture for each run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,29 +9,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 LONG = 14
-"""Letters of a class' name that fit above a picture."""
+"""Letters of a class's name that fit above a picture."""
 MOST = 12
-"""Pictures of messages, and of updates."""
+"""Most pictures of messages, and of updates."""
 Image = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A reconstruction beside what it is of."""
+    """A reconstruction, with the original that it is compared with."""
 
     of: str
-    """`message` or `update`."""
+    """What it was made from: `message` or `update`."""
     client: int
     label: int
     truth: Image
-    """In [0, 1], shape (C, H, W): the class mean of the client, or its nearest image."""
+    """Original in [0, 1], shape (C, H, W): the class mean of the client, or its nearest image."""
     found: Image
+    """Reconstruction, in the same form."""
 
 
 def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str] = ()) -> bytes:
-    """Return a PNG: the first pictures of messages, then those of updates, each below its truth.
+    """Draw the first pictures of messages, then those of updates, each below its original.
 
-    `classes` are the names of the classes; none: they are called by their numbers.
+    Args:
+        pictures: Reconstructions.
+        title: Title of the figure.
+        classes: Names of the classes; by default their numbers are shown.
+
+    Returns:
+        A PNG file.
     """
     from matplotlib.figure import Figure
 
@@ -70,11 +77,12 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
     figure.suptitle(title, fontsize=8, parse_math=False)
     data = BytesIO()
     with boxes_for_missing_glyphs():
+        # Without matplotlib's version in the file, the same pictures are the same bytes.
         figure.savefig(data, format="png", dpi=120, metadata={"Software": None})
     return data.getvalue()
 
 
 def _for_matplotlib(image: Image) -> Image:
-    """Return an image as matplotlib draws it: grey of shape (H, W), or colours last."""
+    """Convert an image for matplotlib: grey of shape (H, W), or colours last."""
     clipped = np.clip(image, 0, 1)
     return clipped[0] if len(clipped) == 1 else np.moveaxis(clipped, 0, -1)

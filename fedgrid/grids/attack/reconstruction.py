@@ -1,9 +1,9 @@
-"""Reconstruction: class means from what clients said before training, and images from their updates.
+"""Reconstruction: class means from messages before training, and images from updates.
 
 An embedding message has the mean code of each class, as bits. The server has the decoder. It turns bits back
 into codes by the codes of its own test images (the mean of those above, and of those below the middle of
-their range) and decodes them; `mse_plain` is of bits that are decoded as they are. A class that a client
-lacks is no row.
+their range) and decodes them; `mse_plain` is the error of bits that are decoded as they are. A class that a
+client lacks has no row.
 
 An error is compared with that of the best guess without the client: for a message that of a random vector,
 which is all that is left at flip probability 0.5; for an update that of a random image, and of the mean of
@@ -38,15 +38,18 @@ from fedgrid.grids.attack.pictures import Image, Picture
 from fedgrid.grids.attack.settings import Attacking
 
 LARGEST = 1_000_000
-"""Parameters of a model whose updates are inverted: every step passes through it twice and back."""
+"""Most parameters of a model whose updates are inverted: every step passes through it twice and back."""
 
 
 def reconstruction(
     observed: Observed, settings: Attacking, encoder: Encoder | None
 ) -> tuple[list[dict[str, Any]], list[Picture]]:
-    """Return a row for each client and class, of its message and of its update, and pictures of them.
+    """Reconstruct images from every message, and from updates.
 
     Updates of a model of more than `LARGEST` parameters are not inverted.
+
+    Returns:
+        A row for each client and class, of its message and of its update, and pictures of them.
     """
     pairs = [*from_messages(observed, encoder)] if encoder is not None else []
     if observed.layout.num_parameters <= LARGEST:
@@ -55,7 +58,7 @@ def reconstruction(
 
 
 def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[str, Any], Picture]]:
-    """Yield what a message gives away of each class that its client holds."""
+    """Reconstruct each client's class means from its message; yield a row and a picture for each class."""
     num_classes = observed.setup.num_classes
     codec = Codec(encoder)
     server = observed.setup.server_set
@@ -82,12 +85,14 @@ def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[s
 
 
 def from_updates(observed: Observed, settings: Attacking) -> Iterator[tuple[dict[str, Any], Picture]]:
-    """Yield what the updates of the first clients give away of each class that they hold."""
+    """Reconstruct images from the updates of the first clients; yield a row and a picture for each class."""
     module = observed.module()
     server_L = _class_means(observed.setup.server_set, observed.setup.num_classes)
     for client in sorted(observed.sent)[: settings.clients]:
         sent, (train, _) = observed.sent[client], observed.held(client)
         labels, counts = np.unique(train.labels, return_counts=True)
+        # The generator draws the first images, then the random images of `mse_random`: the order is part of
+        # the results.
         rng = generator(observed.config.root_seed, "inversion", client=client)
         _, *shape = train.images.shape
         steps = settings.steps or 1
@@ -110,14 +115,20 @@ def from_updates(observed: Observed, settings: Attacking) -> Iterator[tuple[dict
 
 @dataclass(frozen=True)
 class Scale:
-    """What bits stand for, as the server estimates it from images of its own."""
+    """The codes that bits stand for, as the server estimates them from images of its own.
+
+    Attributes:
+        low: Code of a 0.
+        high: Code of a 1.
+    """
 
     low: float
     high: float
 
     @classmethod
     def of(cls, means_LZ: NDArray[np.float64]) -> "Scale":
-        """Return the mean of the codes below, and of those above the middle of the range of class means."""
+        """Measure the mean of the codes below, and of those above the middle of the range of class means."""
+        # A class without images has a mean of NaN in all entries.
         finite_LZ = means_LZ[np.isfinite(means_LZ[:, 0])]
         above = scale_vector(finite_LZ) > 0.5
         low, high = (
@@ -126,23 +137,23 @@ class Scale:
         return cls(float(low), float(high))
 
     def codes(self, bits: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the codes that bits stand for."""
+        """Convert bits to the codes that they stand for."""
         return np.where(bits > 0.5, self.high, self.low)
 
 
 def mse(one: Image, other: Image) -> float:
-    """Return the mean squared error of the pixels, in [0, 1]."""
+    """Compute the mean squared error of the pixels, in [0, 1]."""
     return float(np.mean((np.asarray(one, np.float64) - other) ** 2))
 
 
 def nearest(image: Image, held_N: Image) -> tuple[float, int]:
-    """Return the least mean squared error to one of N images, and which one that is."""
+    """Find the image of N with the least mean squared error; return the error and its position."""
     errors_N = ((np.asarray(image, np.float64) - held_N) ** 2).mean(axis=(1, 2, 3))
     return float(errors_N.min()), int(errors_N.argmin())
 
 
 def _sent(payload: Mapping[str, NDArray[Any]], num_classes: int, code_size: int) -> NDArray[np.float64]:
-    """Return the entries of a message, shape (L, Z)."""
+    """Unpack the entries of a message, shape (L, Z)."""
     if BITS in payload:
         bits: Bits = np.unpackbits(payload[BITS], count=num_classes * code_size)
         return bits.reshape(num_classes, code_size).astype(np.float64)
@@ -150,7 +161,7 @@ def _sent(payload: Mapping[str, NDArray[Any]], num_classes: int, code_size: int)
 
 
 def _class_means(held: HeldImages, num_classes: int) -> dict[int, Image]:
-    """Return the mean image, in [0, 1], of each class that there is."""
+    """Compute the mean image, in [0, 1], of each class that has images."""
     return {
         label: held.images[held.labels == label].mean(axis=0) / 255
         for label in range(num_classes)
@@ -159,6 +170,7 @@ def _class_means(held: HeldImages, num_classes: int) -> dict[int, Image]:
 
 
 def _about(observed: Observed, of: str, client: int, label: int) -> dict[str, Any]:
+    """Build the columns that all rows have."""
     return {
         "of": of,
         "client": client,

@@ -1,4 +1,4 @@
-"""What an attack is asked to do; the hash of it names its results."""
+"""Settings of an attack, whose digest names its results."""
 
 from hashlib import sha256
 from typing import Any, Literal, get_args
@@ -12,26 +12,27 @@ ATTACK_KINDS: tuple[AttackKind, ...] = get_args(AttackKind)
 CLIENTS, STEPS = 3, 300
 """Defaults of reconstruction."""
 VERSION = 1
-"""Of the attacks' numbers: results of another one are computed again."""
+"""Version of the attacks' numbers: results of another version are computed again."""
 
 
 class Attacking(Section):
-    """An attack on a finished run."""
+    """Settings of an attack on a finished run. Its fields are the keys of the command line."""
 
     kind: AttackKind
-    """What is learned: who trained on an image, a majority class, or the images themselves."""
+    """What is inferred: who trained on an image, a majority class, or the images themselves."""
     clients: PositiveInt | None = None
-    """Of reconstruction: how many clients' updates are inverted, the first ones; None: 3."""
+    """Number of clients whose updates are inverted, the first ones; None means 3. For reconstruction only."""
     steps: PositiveInt | None = None
-    """Of reconstruction: steps of the optimizer for each client; None: 300."""
+    """Steps of the optimizer for each client; None means 300. For reconstruction only."""
     round: PositiveInt | None = None
-    """The round after which the run is attacked; None: its last one."""
+    """Round after which the run is attacked; None means its last one."""
 
     omitted_defaults = ("round",)
 
     @model_validator(mode="before")
     @classmethod
     def _of_reconstruction(cls, given: Any) -> Any:
+        """Set the defaults of reconstruction, and refuse its settings for other kinds."""
         values = {key: value for key, value in given.items() if value is not None}
         kind = values.get("kind")
         if kind == "reconstruction":
@@ -45,6 +46,6 @@ class Attacking(Section):
 
     @property
     def key(self) -> str:
-        """Names the files of the results: the kind and twelve hexadecimal digits."""
+        """Names of the results' files: the kind and twelve hexadecimal digits."""
         text = f"{VERSION} {self.model_dump_json()}"
         return f"{self.kind}-{sha256(text.encode()).hexdigest()[:12]}"

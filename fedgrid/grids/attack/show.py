@@ -1,6 +1,7 @@
-"""The table of an attack: how much it learns under each algorithm, beside how well that clusters.
+"""The table of an attack: how much it learns under each algorithm, with the quality of the clusters.
 
-A run's number is the mean over its clients, or over those alone in their cluster; a row's that over seeds.
+A run's number is the mean over its clients, or over those alone in their cluster; a row's number is the mean
+over seeds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +27,16 @@ ALONE = "partition alone"
 
 
 def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> Number:
-    """Return a function for the mean of a column over clients: of a source, of those alone."""
+    """Build a function that computes the mean of a column over clients.
+
+    Args:
+        column: Name of the column.
+        of: Source of the rows that count, `model`, `update` or `message`; None for all.
+        alone: Whether clients that are alone in their cluster count, or the others; None for all.
+    """
 
     def mean(rows: Sequence[AttackRow]) -> float:
+        """Compute the mean over the rows that count, NaN if there are none."""
         chosen = [
             (float(value), row.get("clients", 1))
             for row in rows
@@ -39,6 +47,7 @@ def _mean(column: str, of: str | None = None, *, alone: bool | None = None) -> N
         if not chosen:
             return nan
         values, clients = zip(*chosen, strict=True)
+        # A row of a cluster's model stands for all clients of the cluster.
         return float(np.average(values, weights=clients))
 
     return mean
@@ -72,7 +81,7 @@ COLUMNS: Mapping[AttackKind, Mapping[tuple[str, str], Number]] = {
         ("error from updates", "if alone"): _mean("mse", "update", alone=True),
     },
 }
-"""Group and heading of a column -> a run's number."""
+"""Group and heading of a column -> function that computes a run's number."""
 CAPTIONS: Mapping[AttackKind, str] = {
     "membership": "AUC: probability that an image a client trains on has a smaller loss than a test image "
     "that no client trains on; 0.5 gives nothing away. Cluster models: after the round; updates: the model "
@@ -91,15 +100,15 @@ CAPTIONS: Mapping[AttackKind, str] = {
 
 
 def attack_means(result: JobResult) -> dict[str, float]:
-    """Return the numbers of a run by group and heading, as `updates AUC`; NaN where there is none."""
+    """Compute the numbers of a run by group and heading, as `updates AUC`; NaN where there is none."""
     columns = COLUMNS[result.job.settings.kind]
     return {" ".join(heading): mean(result.about["rows"]) for heading, mean in columns.items()}
 
 
 def read_numbers(results: Sequence[JobResult]) -> AttackNumbers:
-    """Return each run with its numbers, beside the ARI of its clusters and how many of its clients are alone.
+    """Read each run's numbers, with the ARI of its clusters and how many of its clients are alone.
 
-    A warning names the runs whose records do not fit together, and are left out.
+    A warning names the runs whose records do not fit together, which are left out.
     """
     runs = readable_results(
         (result.run for result in results), lambda error: warn(f"{error}; its attack is left out")
@@ -119,7 +128,13 @@ def read_numbers(results: Sequence[JobResult]) -> AttackNumbers:
 
 
 def attack_table(kind: AttackKind, numbers: AttackNumbers, after: int | None = None) -> Table:
-    """Return the table of one kind; `after` is the round that was attacked, None the last one."""
+    """Build the table of one kind of attack.
+
+    Args:
+        kind: The kind.
+        numbers: Each run with its numbers.
+        after: Round that was attacked; None, the default, for the last one.
+    """
     headings = [("partition", "ARI"), ("partition", "alone"), *COLUMNS[kind]]
     return means_table(
         f"attack-{kind}",
@@ -132,7 +147,7 @@ def attack_table(kind: AttackKind, numbers: AttackNumbers, after: int | None = N
 
 
 def table_beside_published(numbers: AttackNumbers) -> Table | None:
-    """Return Prigent et al.'s Table II beside our errors of messages; None without runs of its setting."""
+    """Compare our errors of messages with Prigent et al.'s Table II; None without runs of its setting."""
     errors: dict[str, list[float]] = {}
     for run, of_run in numbers:
         if (level := find_level(run)) and not np.isnan(error := of_run["error from messages MSE"]):
@@ -141,7 +156,7 @@ def table_beside_published(numbers: AttackNumbers) -> Table | None:
 
 
 def find_level(run: Run) -> str | None:
-    """Return a run's row of Prigent et al.'s Table II: `none` or a flip probability; None if it has none."""
+    """Find a run's row of Prigent et al.'s Table II: `none` or a flip probability; None if it has none."""
     if run.dataset != "mnist" or not is_in_setting(run) or encoder_of(run) != "federated":
         return None
     return "none" if run.keys.get("algorithm.quantise") == "false" else run.keys.get("algorithm.flip")

@@ -149,7 +149,7 @@ class TrackerSession:
             raise TrackerFailed(f"{self._class.title()}: {error!r}") from error
 
     def _add_rounds(self, tracker: Tracker, run: TrackedRun, records: Path) -> tuple[int, int]:
-        """Send the tracker the rounds of a run that it lacks; return how many it had, and how many were sent."""
+        """Send the rounds of a run that the tracker lacks; return how many it had, and how many were new."""
         before = self.open_runs.get(run.config.run_id)
         if before is None:
             before = tracker.opened(run)

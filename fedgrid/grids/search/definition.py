@@ -1,4 +1,4 @@
-"""Builds a search from an algorithm and options, or from a file."""
+"""What a search is, and how it is built from an algorithm and options, or from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,10 +28,11 @@ from fedgrid.grids.search.space import Params, Space, axis_of, built_in, read_sp
 from fedgrid.grids.search.suggest import SEARCHERS, Searcher, grid_levels
 
 OWN_KEYS = (SEARCH, "trials", "searcher", "objective", EARLY_STOP)
-"""Keys of a search's file beside those of a preset."""
+"""Keys of a search's file in addition to those of a preset."""
 DEFAULTS = {"trials": 32, "searcher": "optuna", "objective": VALIDATION, EARLY_STOP: False}
+"""Values of a search's own keys by default."""
 BASE = "paper"
-"""The preset whose scenarios a filter selects from, if no other base is named."""
+"""Preset whose scenarios a filter selects from, if no other base is named."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Search:
     objective: str
     early_stop: EarlyStop
     base: tuple[RunConfig, ...]
-    """The runs of each trial, without the settings that are searched."""
+    """Runs of each trial, without the settings that are searched."""
     defaults_first: bool = False
     """Whether the settings of `base` are the first trial, number 0."""
 
@@ -60,27 +61,27 @@ class Search:
                 )
 
     def runs(self, params: Params) -> tuple[RunConfig, ...]:
-        """Return the runs of a trial.
+        """Build the runs of a trial.
 
         Raises:
-            ConfigError: if the settings exclude one another.
+            ConfigError: The settings exclude one another.
         """
         return tuple(with_settings(run, params) for run in self.base)
 
     def start_order_key(self, params: Params) -> tuple[float, ...]:
-        """Return the algorithm's start order key with these settings; infinity if they are invalid."""
+        """Compute the algorithm's start order key with these settings; infinity if they are invalid."""
         try:
             return algorithm_of(self.runs(params)[0]).start_order_key()
         except ConfigError:
             return (inf,)
 
     def grid(self, runs: tuple[RunConfig, ...], until: Mapping[str, int]) -> Grid:
-        """Return the runs of the search so far as a grid."""
+        """Build a grid of the runs of the search so far."""
         return Grid(self.name, runs, self.text, self.axes, until)
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The settings that are searched, as axes of a grid."""
+        """Settings that are searched, as axes of a grid."""
         return tuple(map(axis_of, self.space))
 
     @cached_property
@@ -90,7 +91,8 @@ class Search:
 
     @cached_property
     def described(self) -> dict[str, Any]:
-        """What identifies the search. Two searches that differ only in `trials` are the same."""
+        """Everything that identifies the search. Two searches that differ only in `trials` are the same."""
+        # A digest in place of the configurations, as a search may have dozens of them.
         base = "\n".join(run.canonical_json() for run in self.base)
         return {
             "algorithm": self.algorithm,
@@ -113,10 +115,18 @@ def search_from(
     objective: str,
     base: tuple[RunConfig, ...],
 ) -> Search:
-    """Return a search that tries the settings of `base` first, then random ones, then what Optuna suggests.
+    """Build a search that tries the settings of `base` first, then random ones, then what Optuna suggests.
+
+    Args:
+        name: Name of the search and its grid.
+        algorithm: The algorithm.
+        space: Setting -> list of values, or a dict with `low` and `high`, as in a file.
+        trials: Number of trials.
+        objective: Name of the objective.
+        base: Runs of each trial, without the settings that are searched.
 
     Raises:
-        ConfigError: the space is wrong.
+        ConfigError: The space is wrong.
     """
     spaces = read_space(space, algorithm)
     return Search(
@@ -137,16 +147,24 @@ def load_search(
     seeds: str | None = None,
     also: Sequence[str] = (),
 ) -> Search:
-    """Return the search that a command line describes.
+    """Build the search that a command line describes.
 
-    `what` is an algorithm, or the path of a YAML file; an algorithm is searched over the scenarios of `base`,
-    a preset or file. `also` has further settings, each as
-    `training.learning_rate=0.01,0.1` or `training.momentum={low: 0.1, high: 0.9}`. `own` has `trials`,
-    `searcher`, `objective` and `early_stop`, if the command line gives them; the other arguments are as in
-    `load_grid`, for the runs of each trial.
+    Args:
+        what: An algorithm, or the path of a YAML file.
+        options: Keys of runs, as in `load_grid`.
+        changes: Overrides, as in `load_grid`.
+        data_dir: Folder of the data sets.
+        own: Those of `trials`, `searcher`, `objective` and `early_stop` that the command line gives.
+        name: Name of the search; the default names algorithm and data sets, or the file.
+        base: Preset or file whose scenarios an algorithm is searched over; None, the default, for `options`
+            alone, or for the preset `paper` if there are filters.
+        filters: Conditions on the runs, none by default.
+        seeds: Seeds as in `load_grid`.
+        also: Further settings, each as `training.learning_rate=0.01,0.1` or `training.momentum={low: 0.1,
+            high: 0.9}`; none by default.
 
     Raises:
-        ConfigError: if a name or value is wrong.
+        ConfigError: A name or value is wrong.
     """
     in_file: Mapping[str, Any] = {}
     further = dict(map(_setting, also))
@@ -190,14 +208,14 @@ def load_search(
 
 
 def _read_spaces(given: Any, further: Mapping[str, Any], algorithm: str, place: Place | None) -> Space:
-    """Return the space of a file or an algorithm, with what `--space` adds."""
+    """Read the space of a file or an algorithm, with what `--space` adds."""
     space = {} if further and not given else read_space(given, algorithm, place)
     with at("--space"):
         return {**space, **(read_space(further, algorithm) if further else {})}
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """Return key and values of a setting as typed: KEY=VALUE,VALUE, or KEY={low: ..., high: ...}."""
+    """Parse a setting as typed: KEY=VALUE,VALUE, or KEY={low: ..., high: ...}."""
     key, equals, values = text.partition("=")
     if not (key and equals and values.strip()):
         raise ConfigError(f"--space {text}: expected KEY=VALUE,VALUE, as in training.learning_rate=0.01,0.1")
@@ -206,11 +224,12 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _algorithms_of(preset: Preset) -> set[str]:
+    """List the names of a preset's algorithms."""
     return {item.label for item in preset.axes["algorithm"]}
 
 
 def _settings_of(space: Any, preset: Preset) -> frozenset[str]:
-    """Return the settings that a file searches: those of its space, else of the built-in ones."""
+    """List the settings that a file searches: those of its space, else of the built-in ones."""
     if isinstance(space, Mapping):
         return frozenset(map(str, space))
     names = _algorithms_of(preset) & set(ALGORITHMS)
@@ -227,7 +246,14 @@ def _take_own(file: YamlFile) -> dict[str, Any]:
 
 
 def _own_value(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], place: Place | None) -> Any:
-    """Return the value of one of the search's own keys: from the command line, else from the file."""
+    """Read the value of one of the search's own keys: from the command line, else from the file.
+
+    Args:
+        key: The key.
+        in_file: Values of the file, or defaults.
+        own: Values of the command line.
+        place: Where the file has its keys, for errors; None without a file.
+    """
     value = own.get(key, in_file[key])
     allowed = {"searcher": SEARCHERS, "objective": OBJECTIVES}.get(key)
     with at(f"--{key}" if key in own else place and Place(place.file, (key,))):
@@ -239,6 +265,7 @@ def _own_value(key: str, in_file: Mapping[str, Any], own: Mapping[str, Any], pla
 
 
 def _algorithm(runs: Sequence[RunConfig]) -> str:
+    """Find the one algorithm of all runs."""
     names = list(dict.fromkeys(run.algorithm.name for run in runs))
     if len(names) > 1:
         raise ConfigError(f"a search takes one algorithm, not {', '.join(names)}; name one")

@@ -1,7 +1,7 @@
 """Early stopping: at which rounds the worse trials of a search stop, and which of them go on.
 
-Successive halving (Jamieson and Talwalkar 2016): trials that are compared wait for one another. ASHA does not
-wait, so what it stops depends on which run is fast.
+This is successive halving (Jamieson and Talwalkar 2016): trials that are compared wait for one another. ASHA
+does not wait, so that the trials it stops depend on which run is fast.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.errors import ConfigError, unknown_key
 
 EARLY_STOP = "early_stop"
-"""The key of a search's file."""
+"""Key of a search's file."""
 KEYS = ("at", "keep")
 Rung: TypeAlias = float
 """Where trials are compared: below 1 a share of a run's rounds, else a round, from 1."""
@@ -27,27 +27,27 @@ class EarlyStop:
 
     at: tuple[Rung, ...] = ()
     keep: float = 0.5
-    """Share of the trials compared that go on, rounded up."""
+    """Share of the compared trials that go on, rounded up."""
     in_batches: bool = True
     """Whether only the trials of one batch are compared, also where a searcher needs no scores."""
 
     def as_given(self) -> Any:
-        """Return it as in a file."""
+        """Convert the value to that of a file."""
         if not self.at:
             return False
         return True if self == HALVES else {"at": list(self.at), "keep": self.keep}
 
     def better(self, values: Mapping[int, float]) -> list[int]:
-        """Return the keys, ascending, of those that go on; ties go to the least key."""
+        """Select the trials that go on; return their keys, ascending. Ties go to the least key."""
         ranked = sorted(values, key=lambda key: (-values[key], key))
-        # Without the rounding, 0.1 of 30 would be 4.
+        # In floating point 0.14 * 50 is just above 7; without the rounding, 8 would go on.
         return sorted(ranked[: ceil(round(self.keep * len(ranked), 9))])
 
     def check(self, runs: Sequence[RunConfig]) -> None:
         """Check that every run has the rungs' rounds, in this order, and is tested there.
 
         Raises:
-            ConfigError: otherwise; names the run.
+            ConfigError: A run has not; the message names it.
         """
         for run in runs:
             numbers = [round_at(run, rung) for rung in self.at]
@@ -73,14 +73,14 @@ class EarlyStop:
 
 NEVER = EarlyStop()
 HALVES = EarlyStop((0.25, 0.5))
-"""What `early_stop: true` stands for."""
+"""Meaning of `early_stop: true`."""
 
 
 def read_early_stop(given: Any) -> EarlyStop:
-    """Return what a file's key, or an option, says.
+    """Parse the value of a file's key, or of an option.
 
     Raises:
-        ConfigError: for a wrong key or value.
+        ConfigError: A key or value is wrong.
     """
     if isinstance(given, bool):
         return HALVES if given else NEVER
@@ -102,17 +102,18 @@ def read_early_stop(given: Any) -> EarlyStop:
 
 
 def round_at(run: RunConfig, rung: Rung) -> int:
-    """Return the round, from 1, of a run's rung."""
+    """Compute the round, from 1, of a run's rung."""
     rounds = run.training.rounds
     return ceil(rung * rounds) if rung < 1 else int(min(rung, rounds))
 
 
 def share_at(run: RunConfig, rung: Rung) -> float:
-    """Return the share of a run's rounds that its rung is at."""
+    """Compute the share of a run's rounds at its rung."""
     return rung if rung < 1 else min(1.0, rung / run.training.rounds)
 
 
 def _is_rung(given: Any) -> bool:
+    """Check whether a value is a share below 1, or a round."""
     if isinstance(given, bool) or not isinstance(given, int | float) or not isfinite(given):
         return False
     return 0 < given < 1 or (given >= 1 and given == int(given))

@@ -1,4 +1,4 @@
-"""Writes and reads the files of a search in its grid's folder: `search.json`, `search.csv`, figures."""
+"""The files of a search in its grid's folder: `search.json`, `search.csv`, figures."""
 
 import json
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from fedgrid.sealed_json import seal
 
 TABLE, FIGURES = "search.csv", "figures"
 ASKED = "search"
-"""Key of the digest of what the search asks for."""
+"""Key of the digest of the search's definition."""
 
 
 def check_same(search: Search, storage: Storage) -> None:
     """Check that a stored search of the same name, if there is one, is the same search.
 
     Raises:
-        ConfigError: otherwise; names the keys that differ.
+        ConfigError: It is another one; the message names the keys that differ.
     """
     folder = GridFolder(storage, search.name)
     if not folder.is_there:
@@ -45,17 +45,24 @@ def check_same(search: Search, storage: Storage) -> None:
 
 
 def digest_of(folder: GridFolder) -> str:
-    """Return a digest of what the search in a folder asks for, however many trials.
+    """Compute a digest of the definition of the search in a folder, without its number of trials.
 
     Raises:
-        ConfigError: its preset is missing or damaged.
+        ConfigError: Its preset is missing or damaged.
     """
     values = {**YamlFile(folder.name, folder.preset()).values, "trials": None}
     return sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
 def result_of(search: Search, trials: Sequence[Trial], complete: bool, asked: str) -> dict[str, Any]:
-    """Return the result of a search as it stands in `search.json`; `asked` is its `digest_of`."""
+    """Build the result of a search as it stands in `search.json`.
+
+    Args:
+        search: The search.
+        trials: Its trials so far.
+        complete: Whether all trials are done.
+        asked: Digest of its definition, from `digest_of`.
+    """
     free = label_free(search.objective)
     bests = best(trials, search.objective)
     return {
@@ -88,10 +95,19 @@ def result_of(search: Search, trials: Sequence[Trial], complete: bool, asked: st
 
 
 def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Storage) -> list[Path]:
-    """Write all files, and return the paths of `search.json` and `search.csv`.
+    """Write all files, unless they are there.
+
+    Args:
+        search: The search.
+        trials: Its trials so far.
+        complete: Whether all trials are done.
+        storage: Storage of the grid.
+
+    Returns:
+        The paths of `search.json` and `search.csv`.
 
     Raises:
-        RunError: if they cannot be written.
+        RunError: They cannot be written.
     """
     folder = GridFolder(storage, search.name)
     text = seal(result_of(search, trials, complete, digest_of(folder)), indent=2)
@@ -107,10 +123,10 @@ def write(search: Search, trials: Sequence[Trial], complete: bool, storage: Stor
 
 
 def read_results(name: str, storage: Storage) -> dict[str, Any]:
-    """Return the result of a search, the content of `search.json`.
+    """Read the result of a search, the content of `search.json`.
 
     Raises:
-        ConfigError: if there is no such search, or its file is damaged or that of another search.
+        ConfigError: There is no such search, or its file is damaged or that of another search.
     """
     folder = GridFolder(storage, name)
     try:
@@ -129,7 +145,7 @@ def read_results(name: str, storage: Storage) -> dict[str, Any]:
 
 
 def _table(search: Search, trials: Sequence[Trial]) -> str:
-    """Return the table with one row per trial, as csv. The oracle's column is named so."""
+    """Format the table with one row for each trial as CSV; the oracle's column is named so."""
     scores = [f"{name}_oracle" if of.is_oracle else name for name, of in OBJECTIVES.items()]
     lines: list[list[Any]] = [["trial", *search.space, *scores, "stopped_at", "failed", "runs"]]
     for trial in trials:
@@ -148,7 +164,7 @@ def _draw(search: Search, trials: Sequence[Trial], folder: GridFolder) -> None:
 
     free = label_free(search.objective)
     panels = {OBJECTIVES[free].words: free, "ARI, which needs the truth (oracle)": ARI}
-    # Best label-free score first, so that among ties by the oracle that one is ringed.
+    # Best label-free score first: the figures ring the first of several trials that are equal by the oracle.
     ranked = sorted(trials, key=lambda trial: (trial.score(free) is None, -(trial.score(free) or 0.0)))
     tried = []
     for trial in (trial for trial in ranked if trial.params):

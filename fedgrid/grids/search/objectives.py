@@ -1,7 +1,7 @@
 """Objectives of a search: the score of a trial from its runs, and the best of all trials.
 
 ARI needs the hidden groups, which are known only in an experiment. So the best by ARI, the oracle's, is
-reported beside the best by an objective without labels, and never instead of it.
+reported in addition to the best by an objective without labels, and never instead of it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Objective:
     score: str
     """Its key in `scores.json`."""
     worst: float
-    """The value of a run without this score; a single cluster has no silhouette."""
+    """Value of a run without this score; a single cluster has no silhouette."""
     words: str
-    """As in headings of figures."""
+    """Name in headings of figures."""
     is_oracle: bool = False
     """Whether it needs the hidden groups."""
 
@@ -36,36 +36,37 @@ OBJECTIVES = {
     ARI: Objective("ari", -1.0, "ARI of the last partition", is_oracle=True),
 }
 LABEL_FREE, ORACLE = "label_free", "oracle"
-"""The two kinds of best."""
+"""The two kinds of best trials."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One choice of settings that a search has tried."""
+    """One choice of settings, with the scores of its runs."""
 
     number: int
-    """From 1; 0 is that of the defaults, in a search that tries them first."""
+    """Number from 1; 0 is that of the defaults, in a search that starts with them."""
     params: Params
     run_ids: tuple[str, ...]
     scores: Mapping[str, float | None] | None
-    """Objective -> mean over its runs, None if no run has it. None as a whole if it failed or was stopped."""
+    """Objective -> mean over its runs, None if no run has it. None as a whole if the trial failed or was
+    stopped."""
     failed: str | None = None
     """Why it has no scores."""
     stopped_at: float | None = None
     """Where it was stopped early: a share of the rounds, or from 1 on a round."""
     scores_there: Mapping[str, float | None] | None = None
-    """Its scores then, as `scores`; not comparable with those of finished runs."""
+    """Its scores when it was stopped, as `scores`; not comparable with those of finished runs."""
 
     def value(self, objective: str) -> float | None:
-        """Return the value that is reported to the searcher and ranked; None for a trial without scores."""
+        """Compute the value that is reported to the searcher and ranked; None for a trial without scores."""
         return None if self.scores is None else value(self.scores, objective)
 
     def score(self, objective: str) -> float | None:
-        """Return its score for an objective, None if it has none."""
+        """Find its score for an objective, None if it has none."""
         return (self.scores or {}).get(objective)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as in `search.json`."""
+        """Convert it to an entry of `search.json`."""
         return {
             "trial": self.number,
             "params": dict(self.params),
@@ -78,28 +79,36 @@ class Trial:
 
 
 def value(scores: Mapping[str, float | None], objective: str) -> float:
-    """Return the value of a trial for an objective: the worst one, if it has no such score."""
+    """Compute the value of a trial for an objective: the worst one, if it has no such score."""
     score = scores[objective]
     return OBJECTIVES[objective].worst if score is None else score
 
 
 def score(runs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Return the mean over the runs of a trial by each objective; `runs` are the contents of scores.json."""
+    """Compute the mean over the runs of a trial for each objective.
+
+    Args:
+        runs: Contents of the runs' `scores.json`.
+
+    Returns:
+        Objective -> mean, None if no run has the score.
+    """
     means: dict[str, float | None] = {}
     for name, objective in OBJECTIVES.items():
         scores = [run.get(objective.score) for run in runs]
+        # A run without the score counts as worst: a mean over the others would reward settings that fail.
         values = [objective.worst if score is None else score for score in scores]
         means[name] = None if all(score is None for score in scores) else sum(values) / len(values)
     return means
 
 
 def label_free(objective: str) -> str:
-    """Return the objective of the label-free best in a search for `objective`."""
+    """Find the objective of the label-free best in a search for `objective`."""
     return VALIDATION if OBJECTIVES[objective].is_oracle else objective
 
 
 def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
-    """Return the best trial of each kind, if there is one.
+    """Find the best trial of each kind, if there is one.
 
     Ties go to the first trial; the oracle's ties are first broken by the label-free objective.
     """
@@ -113,7 +122,10 @@ def best(trials: Iterable[Trial], objective: str) -> dict[str, Trial]:
 
 
 def _first_best(trials: Sequence[Trial], *objectives: str) -> Trial | None:
+    """Find the trial with the highest values, the first of several; None of none."""
+
     def rank(trial: Trial) -> tuple[list[float | None], int]:
+        """Compute the sort key of a trial."""
         return [trial.value(name) for name in objectives], -trial.number
 
     return max(trials, key=rank, default=None)

@@ -23,6 +23,8 @@ from fedgrid.tracking.scoring.scores import score_rounds
 
 @dataclass(frozen=True)
 class _Suggested:
+    """A suggested trial."""
+
     params: Params
     runs: tuple[RunConfig, ...]
     problem: str | None = None
@@ -46,11 +48,11 @@ class SearchProgress:
     def grids(self) -> Iterator[Grid]:
         """Yield the search as a grid, grown by a batch, or with more rounds for the better half of a batch.
 
-        Ask for the next grid once the runs of this one have reached the rounds that they may run.
+        Take the next grid once the runs of this one have reached the rounds that they may run.
         """
         search = self._search
         searcher = suggestions(search.space, search.searcher, search.trials, search.start_order_key)
-        # All are suggested at once if early stopping compares all of them.
+        # All trials are suggested at once if early stopping compares all of them.
         needs_no_scores = search.searcher != "optuna" and not search.early_stop.in_batches
         size = search.trials if needs_no_scores else BATCH
         first: list[Params] = [{}] if search.defaults_first else []
@@ -70,14 +72,18 @@ class SearchProgress:
             self.trials += [
                 self._trial_of(number + place, one, stopped.get(place)) for place, one in enumerate(batch)
             ]
+            # In the order of the suggestions, not of the ends of runs: the next suggestions depend on it, and
+            # a resumed search must make the same ones. The first trial, of the defaults, was not the
+            # searcher's.
             searcher.tell([self._result(trial) for trial in self.trials[done + len(first) :]])
             first = []
         self.complete = True
 
     def replay(self) -> tuple[Grid, Iterator[Grid]]:
-        """Return the first grid whose runs have not reached their rounds yet, and the grids after it.
+        """Find the first grid whose runs have not reached their rounds yet.
 
-        If there is no such grid, the search is complete.
+        Returns:
+            That grid, and an iterator of the grids after it. If the search is complete, the last grid.
         """
         grids = self.grids()
         grid = next(grids)
@@ -89,7 +95,9 @@ class SearchProgress:
         return grid, grids
 
     def _grid(self, going: Iterable[_Suggested], rung: Rung) -> Grid:
+        """Build the grid with the runs of going trials up to a rung."""
         for run in (run for one in going for run in one.runs):
+            # Two trials may have the same run; it goes as far as either needs.
             self._reach[run.run_id] = max(self._reach.get(run.run_id, 0), round_at(run, rung))
         until = {
             run_id: number
@@ -99,7 +107,7 @@ class SearchProgress:
         return self._search.grid(tuple(self._runs.values()), until)
 
     def _values(self, batch: Sequence[_Suggested], going: Sequence[int], rung: Rung) -> dict[int, float]:
-        """Return position -> value at a rung, of the trials that have not failed."""
+        """Compute position -> value at a rung, of the trials that have not failed."""
         return {
             place: value(self._scores_at(batch[place].runs, rung), self._search.objective)
             for place in going
@@ -107,12 +115,14 @@ class SearchProgress:
         }
 
     def _suggest(self, params: Params) -> _Suggested:
+        """Build the runs of suggested settings; settings that exclude one another are a failed trial."""
         try:
             return _Suggested(params, self._search.runs(params))
         except ConfigError as error:
             return _Suggested(params, (), str(error))
 
     def _trial_of(self, number: int, suggested: _Suggested, stopped_at: Rung | None) -> Trial:
+        """Build a trial from the records of its runs."""
         runs = suggested.runs
         run_ids = tuple(run.run_id for run in runs)
         problem = suggested.problem or self._failure(runs, stopped_at or END)
@@ -126,13 +136,17 @@ class SearchProgress:
         return Trial(number, suggested.params, run_ids, scores)
 
     def _result(self, trial: Trial) -> TrialResult:
+        """Convert a trial to the result that the searcher takes."""
         if trial.scores_there is not None and trial.stopped_at is not None:
             share = share_at(self._search.base[0], trial.stopped_at)
             return StoppedEarly(value(trial.scores_there, self._search.objective), share)
         return trial.value(self._search.objective)
 
     def _failure(self, runs: Sequence[RunConfig], rung: Rung) -> str | None:
-        """Return why a trial failed. One failed run is enough: a mean over the others is another score."""
+        """Describe why a trial failed, None if it did not.
+
+        One failed run is enough: a mean over the others is another score.
+        """
         until = {} if rung == END else {run.run_id: round_at(run, rung) for run in runs}
         failed = unfinished(runs, self._storage, until)
         if not failed:
@@ -142,11 +156,12 @@ class SearchProgress:
         return f"{len(failed)} of {len(runs)} runs failed; {failed[0].scenario}: {cause}"
 
     def _scores_at(self, runs: Sequence[RunConfig], rung: Rung) -> dict[str, float | None]:
-        """Return the scores of a trial at a rung, even if more rounds of its runs are done.
+        """Compute the scores of a trial at a rung, even if more rounds of its runs are done.
 
         Raises:
-            RunError: the records of a run are damaged.
+            RunError: The records of a run are damaged.
         """
+        # A resumed search may find more rounds than the comparison saw; it must decide by the same ones.
         scores_of_runs = []
         for run in runs:
             folder = folder_of(self._storage.root, run)

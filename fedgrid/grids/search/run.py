@@ -1,4 +1,4 @@
-"""`fedgrid search`, once its options are parsed."""
+"""The command `fedgrid search`, once its options are parsed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 ROWS_SHOWN = 40
-"""Trials in a table."""
+"""Most trials in a table."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,16 @@ class Advanced:
 def run_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> LaunchResult:
     """Run the unfinished runs of a search, write the result, and show it.
 
+    Args:
+        search: The search.
+        storage: Storage of the grid.
+        options: How the runs are launched.
+        console: Where progress and result are shown.
+
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
-        RunError: if the search as a whole cannot go on.
+        ConfigError: Settings are wrong; nothing is started or written.
+        DataError: Images are missing; nothing is started or written.
+        RunError: The search as a whole cannot go on.
     """
     advanced = advance(search, storage, options, console)
     progress = advanced.progress
@@ -78,9 +85,16 @@ def run_search(search: Search, storage: Storage, options: LaunchOptions, console
 def advance(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> Advanced:
     """Run the unfinished runs of a search, and write its result once it has one; shows only progress.
 
+    Args:
+        search: The search.
+        storage: Storage of the grid.
+        options: How the runs are launched.
+        console: Where progress is shown.
+
     Raises:
-        ConfigError, DataError: for wrong settings or missing data, before anything is started or written.
-        RunError: if the search as a whole cannot go on.
+        ConfigError: Settings are wrong; nothing is started or written.
+        DataError: Images are missing; nothing is started or written.
+        RunError: The search as a whole cannot go on.
     """
     at_uri = storage.uri is not None and not options.in_process
     tracked = TrackedGrid(search.name, storage, search.axes, search.axes, search.text, at_uri)
@@ -112,6 +126,7 @@ def _log_result(search: Search, trials: list[Trial], written: list[Path], grid: 
         tags |= {f"best.{kind}.{key}": str(value) for key, value in trial["params"].items()}
         tags[f"best.{kind}.trial"] = str(trial["trial"])
         scores[f"search/best_{kind}"] = trial["scores"][trial["by"]]
+    # Two trials may have the same run, which gets the number of the first.
     numbers = {run_id: trial.number for trial in reversed(trials) for run_id in trial.run_ids}
     try:
         tracker = MlflowTracker(grid)
@@ -122,31 +137,39 @@ def _log_result(search: Search, trials: list[Trial], written: list[Path], grid: 
             tracker.log(PARENT, scores, tags)
             for run_id in numbers.keys() & tracker.runs.keys():
                 tracker.log(run_id, {}, {"trial": str(numbers[run_id])})
+            # The mark is last: a result that was logged by half is logged again.
             write_mark(storage, folder / MARK, uri, search=digest)
     except TrackerFailed as error:
         warn(f"{error}; the same command logs the result of the search to MLflow later")
 
 
 def _split(grid: Grid, storage: Storage) -> tuple[list[RunConfig], Sequence[RunConfig]]:
-    """Return the runs that are finished, and those that are to go on now."""
+    """Divide the runs of a grid into those that are finished, and those that are to go on now."""
     done = [run for run in grid.runs if is_finished(storage, run)]
     return done, unfinished(grid.runs, storage, grid.until)
 
 
 def plan_search(search: Search, storage: Storage, options: LaunchOptions, console: Console) -> None:
-    """Show the runs of the first batch of trials that is not finished, their resources, and roughly how long.
+    """Show the runs of the first unfinished batch of trials, their resources, and roughly how long they take.
 
     The settings of later trials depend on the scores of these.
 
+    Args:
+        search: The search.
+        storage: Storage of the grid.
+        options: How the runs would be launched.
+        console: Where the plan is shown.
+
     Raises:
-        ConfigError: if a run cannot fit on the nodes.
-        RunError: if the storage or the cluster cannot be reached.
+        ConfigError: A run cannot fit on the nodes.
+        RunError: The storage or the cluster cannot be reached.
     """
     storage.pull_marks()
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, _ = progress.replay()
     finished, todo = _split(grid, storage)
+    # Only for its checks: a tracker that the launch would refuse is refused here too.
     Trackers(TrackedGrid(search.name, storage), warn, options.trackers)
     # Imports torch, which a driver of actors does without.
     from fedgrid.grids.planning.dry_run import show_plan
@@ -161,6 +184,7 @@ def plan_search(search: Search, storage: Storage, options: LaunchOptions, consol
 def _show(
     search: Search, progress: SearchProgress, result: LaunchResult, storage: Storage, console: Console
 ) -> None:
+    """Show the trials, the best ones, and where the files are."""
     say = partial(print_plain, console)
     trials = progress.trials
     say()
@@ -182,7 +206,8 @@ def _show(
 
 
 def _trial_table(search: Search, trials: list[Trial]) -> TextTable:
-    """Return the trials, best first by the search's objective, without those that failed or were stopped."""
+    """Build the table of trials, best first by the search's objective, without those that failed or were
+    stopped."""
     free = label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
     columns = [name for name in columns if any(trial.score(name) is not None for trial in trials)]
@@ -207,11 +232,13 @@ def _trial_table(search: Search, trials: list[Trial]) -> TextTable:
 
 
 def _line(trial: Trial, name: str) -> str:
+    """Format a trial with its settings and one score."""
     params = ", ".join(f"{key} {text_of(value)}" for key, value in trial.params.items())
     return f"trial {trial.number}, {params}: {cell(trial.score(name))}"
 
 
 def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> str:
+    """Format how many trials are done, and how many of them were stopped early."""
     done = f"{len(progress.trials)} of {search.trials} trials done"
     if progress.complete and len(progress.trials) < search.trials:
         done = f"all {len(progress.trials)} points of the grid tried"
@@ -225,6 +252,6 @@ def _counts(search: Search, progress: SearchProgress, result: LaunchResult) -> s
 
 
 def _after(search: Search, rung: Rung) -> str:
-    """Return `after round 13`; if it is another round in each run, `after 25 % of the rounds`."""
+    """Format a rung: `after round 13`, or `after 25 % of the rounds` if it is another round in each run."""
     numbers = {round_at(run, rung) for run in search.base}
     return f"after round {numbers.pop()}" if len(numbers) == 1 else f"after {rung:.0%} of the rounds"

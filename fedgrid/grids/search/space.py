@@ -49,19 +49,20 @@ class Range:
     """Whether the setting takes whole numbers only."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as in a file."""
+        """Convert it to the value of a file."""
         ends = {"low": self.low, "high": self.high}
         return ends | ({"log": True} if self.log else {}) | ({"step": self.step} if self.step else {})
 
     def steps(self) -> list[Value] | None:
-        """Return all values of a range with a step, None without one."""
+        """List all values of a range with a step, None without one."""
         if self.step is None:
             return None
+        # The tolerance keeps the last value: (0.3 - 0.1) / 0.1 is just below 2 in floating point.
         count = int((self.high - self.low) / self.step + 1e-9) + 1
         return [self.rounded(self.low + self.step * index) for index in range(count)]
 
     def spread(self, count: int) -> list[Value]:
-        """Return this many evenly spaced values from end to end; fewer if there are fewer whole numbers."""
+        """List `count` evenly spaced values from end to end; fewer if there are fewer whole numbers."""
         shares = [index / max(1, count - 1) for index in range(count)]
         if self.log:
             first, last = log(self.low), log(self.high)
@@ -84,7 +85,7 @@ class Choices:
     values: tuple[Value, ...]
 
     def as_dict(self) -> list[Value]:
-        """Return them as in a file."""
+        """Convert them to the value of a file."""
         return list(self.values)
 
 
@@ -93,12 +94,14 @@ Space: TypeAlias = Mapping[str, Dimension]
 
 
 def built_in(algorithm: str, rounds: int) -> dict[str, Any]:
-    """Return the space of an algorithm's entry, as it would stand in a file.
+    """Find the space of an algorithm's entry, as it would stand in a file.
 
-    `rounds` is the length of the shortest run.
+    Args:
+        algorithm: The algorithm.
+        rounds: Number of rounds of the shortest run, on which a space may depend.
 
     Raises:
-        ConfigError: if it has none.
+        ConfigError: It has none.
     """
     if algorithm in ALGORITHMS and (space := ALGORITHMS[algorithm].space(rounds)):
         return space
@@ -110,10 +113,15 @@ def built_in(algorithm: str, rounds: int) -> dict[str, Any]:
 
 
 def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[str, Dimension]:
-    """Return the space that `given` describes, checked against the settings of `algorithm`.
+    """Parse a space, and check it against the settings of an algorithm.
+
+    Args:
+        given: Setting -> list of values, or a dict with `low` and `high`.
+        algorithm: The algorithm.
+        place: Where a file has the space, for errors; None, the default, without a file.
 
     Raises:
-        ConfigError: for a setting that does not exist or a value that it does not allow; names the place.
+        ConfigError: A setting does not exist or does not allow a value; the message names the place.
     """
     if not isinstance(given, Mapping) or not given:
         with at(place):
@@ -127,12 +135,14 @@ def read_space(given: Any, algorithm: str, place: Place | None = None) -> dict[s
             kinds = _kinds_of(str(key), algorithm)
             dimension = space[str(key)] = _dimension(f"{SEARCH}.{key}", values, kinds)
             ends = dimension.values if isinstance(dimension, Choices) else (dimension.low, dimension.high)
+            # The ends are enough: what a setting allows is an interval.
             for value in ends:
                 _check(algorithm, str(key), value)
     return space
 
 
 def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
+    """Parse a list of values or a range."""
     if isinstance(given, list):
         if not given or not all(
             value is None or isinstance(value, bool | int | float | str) for value in given
@@ -152,6 +162,7 @@ def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
 
 
 def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
+    """Parse a range, and check its ends and step."""
     for name in ("low", "high"):
         if name not in given:
             raise ConfigError(f"{key}: {name} is missing")
@@ -175,7 +186,7 @@ def _range(key: str, given: Mapping[str, Any], *, whole: bool) -> Range:
 
 
 def _kinds_of(key: str, algorithm: str) -> set[Any]:
-    """Return the types that a setting allows."""
+    """Find the types that a setting allows."""
     if key in TRAINING_KEYS.values():
         return _plain_types(Training.model_fields[key.removeprefix(TRAINING)].annotation)
     if key.startswith(TRAINING):
@@ -195,12 +206,14 @@ def _kinds_of(key: str, algorithm: str) -> set[Any]:
 
 
 def _plain_types(annotation: Any) -> set[Any]:
-    """Return {int, NoneType} of `Annotated[int, ...] | None`; of a Literal its values."""
+    """Collect the types within an annotation: {int, NoneType} of `Annotated[int, ...] | None`, a Literal's
+    values."""
     inner = get_args(annotation)
     return set().union(*(_plain_types(part) for part in inner)) if inner else {annotation}
 
 
 ANY_TRAINING = {"rounds": 1, "batch_size": 1, "optimizer": "sgd", "learning_rate": 1.0}
+"""The least keys of a valid `training`, to check one more key with."""
 
 
 def _check(algorithm: str, key: str, value: Value) -> None:
@@ -212,6 +225,7 @@ def _check(algorithm: str, key: str, value: Value) -> None:
         else:
             create(algorithm, nested({key: value}))
     except ValidationError as error:
+        # An error without a place is of several settings together; the others have other values in a trial.
         if error.errors()[0]["loc"]:
             model: Any = Training if is_training else ALGORITHMS[algorithm].settings
             message = f"{TRAINING if is_training else f'{algorithm}: '}{explain(error, model)}"
@@ -221,10 +235,10 @@ def _check(algorithm: str, key: str, value: Value) -> None:
 
 
 def with_settings(run: RunConfig, params: Params) -> RunConfig:
-    """Return a run with other settings of its algorithm and training.
+    """Build a run with other settings of its algorithm and training.
 
     Raises:
-        ConfigError: if the settings exclude one another.
+        ConfigError: The settings exclude one another.
     """
     name, other = run.algorithm.name, sections_of(params)
     settings = merge(free(algorithm_of(run).settings), other[ALGORITHM])
@@ -232,16 +246,16 @@ def with_settings(run: RunConfig, params: Params) -> RunConfig:
         algorithm={"name": name, **complete_settings(name, settings)},
         training={**run.training.model_dump(), **other["training"]},
     )
-    # What an example is follows from the name, wherever the data folder is.
+    # The kind of input follows from the data set's name, so that any data folder will do.
     check_algorithm(changed, find(changed.dataset, Path()))
     return changed
 
 
 def axis_of(key: str) -> str:
-    """Return the axis of a grid that a setting is."""
+    """Build the key of a grid's axis for a setting."""
     return key if key.startswith(TRAINING) else f"{SETTING}{key}"
 
 
 def sections_of(params: Params) -> dict[str, Any]:
-    """Return settings as sections of a run: `algorithm` and `training`, either may be empty."""
+    """Convert settings to sections of a run: `algorithm` and `training`, either may be empty."""
     return {ALGORITHM: {}, "training": {}, **nested({axis_of(key): value for key, value in params.items()})}

@@ -1,8 +1,8 @@
-"""Which settings to try next: Optuna's ask and tell, in batches, or all points of a grid.
+"""Which settings come next: Optuna's ask and tell, in batches, or all points of a grid.
 
 Suggestions depend only on the space and on the scores reported so far, in the order of the trials: not on a
-clock, nor on the order in which runs end. The same scores lead to the same suggestions, so an interrupted
-search needs nothing but its runs to resume.
+clock, nor on the order in which runs end. The same scores lead to the same suggestions, so that an
+interrupted search needs nothing but its runs to resume.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ class StoppedEarly:
 
     score: float
     share: float
-    """Of the rounds, at which it was stopped."""
+    """Share of the rounds at which it was stopped."""
 
 
 TrialResult: TypeAlias = float | StoppedEarly | None
@@ -40,12 +40,18 @@ TrialResult: TypeAlias = float | StoppedEarly | None
 def suggestions(
     space: Space, searcher: Searcher, trials: int, start_order_key: StartOrderKey = lambda params: ()
 ) -> "GridPoints | OptunaSampler":
-    """Return a searcher that will be asked for at most this many trials.
+    """Create a searcher.
 
     A grid's points come in the order of `start_order_key`, so that more rounds are cache hits.
 
+    Args:
+        space: The space.
+        searcher: Name of the searcher.
+        trials: Most trials that it will be used for.
+        start_order_key: Sort key of settings; by default all are equal.
+
     Raises:
-        ConfigError: if a grid has more points than trials.
+        ConfigError: A grid has more points than trials.
     """
     return (
         GridPoints(space, trials, start_order_key) if searcher == "grid" else OptunaSampler(space, searcher)
@@ -61,7 +67,7 @@ class GridPoints:
         self._points = iter(sorted(points, key=start_order_key))
 
     def ask(self, number: int) -> list[Params]:
-        """Return the next points."""
+        """List the next points."""
         return list(islice(self._points, number))
 
     def tell(self, results: Sequence[TrialResult]) -> None:
@@ -89,7 +95,7 @@ class OptunaSampler:
         self._asked: list[Any] = []
 
     def ask(self, number: int) -> list[Params]:
-        """Return the settings that the sampler suggests."""
+        """Draw the settings that the sampler suggests."""
         self._asked = [self._study.ask(self._distributions) for _ in range(number)]
         return [
             {key: _value(dimension, trial.params[key]) for key, dimension in self._space.items()}
@@ -100,6 +106,8 @@ class OptunaSampler:
         """Report the results. The sampler ranks a stopped trial behind those that got farther."""
         for trial, outcome in zip(self._asked, results, strict=True):
             if isinstance(outcome, StoppedEarly):
+                # Optuna compares stopped trials by their last step first; a share makes runs of different
+                # lengths comparable.
                 trial.report(outcome.score, step=round(100 * outcome.share))
                 self._study.tell(trial, state=self._states.PRUNED)
             elif outcome is None:
@@ -109,11 +117,12 @@ class OptunaSampler:
 
 
 def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
-    """Return the values of each setting: all values of a list or of a range with a step, and of other ranges
-    as many as fit into this many trials.
+    """List the values of each setting in a grid.
+
+    A list, and a range with a step, have all their values; other ranges as many as fit into the trials.
 
     Raises:
-        ConfigError: if there are too many points even with only the two ends of each range.
+        ConfigError: There are too many points even with only the two ends of each range.
     """
     levels = {
         key: list(dimension.values) if isinstance(dimension, Choices) else dimension.steps()
@@ -135,7 +144,7 @@ def grid_levels(space: Space, trials: int) -> dict[str, list[Value]]:
 
 
 def _value(dimension: Dimension, value: Any) -> Value:
-    """Return the value of a setting for Optuna's value of it, which may be a position."""
+    """Convert Optuna's value of a setting, which may be a position."""
     if isinstance(dimension, Choices):
         return dimension.values[int(value)]
     steps = dimension.steps()
@@ -143,6 +152,7 @@ def _value(dimension: Dimension, value: Any) -> Value:
 
 
 def _distribution(dimension: Dimension) -> Any:
+    """Convert a dimension to Optuna's distribution."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(dimension, Choices):

@@ -1,4 +1,4 @@
-"""`--tuned`: the best settings of searches, for runs of the same algorithm and data set in another grid."""
+"""The option `--tuned`: the best settings of searches, for the same algorithm and data set in a grid."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from fedgrid.grids.search.space import TRAINING, sections_of
 from fedgrid.tracking.scoring.selection import text_of
 
 KINDS = {"": LABEL_FREE, ORACLE: ORACLE}
-"""What may follow a search's name and a colon."""
+"""What may follow a search's name and a colon -> kind of best trial."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Tuned:
     """The best settings of a search."""
 
     text: str
-    """As typed: `sattler-mnist`, `sattler-mnist:oracle`."""
+    """Text as typed: `sattler-mnist`, `sattler-mnist:oracle`."""
     kind: str
     algorithm: str
     datasets: tuple[str, ...]
@@ -42,22 +42,22 @@ class Tuned:
         return Override(when, sections_of(self.best["params"]), self.place)
 
     def concerns(self, run: RunConfig) -> bool:
-        """Return whether it applies to a run."""
+        """Check whether the settings apply to a run."""
         return run.algorithm.name == self.algorithm and run.dataset in self.datasets
 
     @property
     def note(self) -> str:
-        """The comment about it in a grid's preset."""
+        """The comment about the settings in a grid's preset."""
         of = "oracle: chosen by the hidden groups" if self.kind == ORACLE else f"by {self.best['by']}"
         settings = yaml.safe_dump(self.best["params"], default_flow_style=True, sort_keys=False, width=1000)
         return f"# tuned: {self.text}, trial {self.best['trial']} ({of}): {settings.strip()}\n"
 
 
 def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
-    """Return the settings that `--tuned NAME[:oracle],...` names.
+    """Read the settings that `--tuned NAME[:oracle],...` names.
 
     Raises:
-        ConfigError: if there is no such search, it is not complete, or it has no best trial.
+        ConfigError: There is no such search, it is not complete, or it has no best trial.
     """
     names = [name for text in given for name in split_at_commas(text, f"--tuned {text}")]
     if names:
@@ -74,10 +74,10 @@ def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
 
 
 def add_notes(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
-    """Return the grid with a comment in its preset for each search, and a note on each tuned training.
+    """Add a comment to a grid's preset for each search, and a note on each tuned training.
 
     Raises:
-        ConfigError: if a search applies to none of its runs.
+        ConfigError: A search applies to none of its runs.
     """
     for one in tuned:
         if not any(one.concerns(run) for run in grid.runs):
@@ -86,13 +86,14 @@ def add_notes(grid: Grid, tuned: Sequence[Tuned]) -> Grid:
                 "leave it out"
             )
     notes = [note for one in tuned for note in _training_notes(grid, one)]
+    # The preset is the grid's text, in which a comment must start a line.
     newline = "" if not tuned or grid.text.endswith("\n") else "\n"
     text = grid.text + newline + "".join(one.note for one in tuned)
     return replace(grid, text=text, notes=(*grid.notes, *notes))
 
 
 def _training_notes(grid: Grid, tuned: Tuned) -> Iterator[str]:
-    """Yield in what way other algorithms on the same data train otherwise than the tuned one."""
+    """Yield how other algorithms on the same data train otherwise than the tuned one."""
     for key, value in tuned.best["params"].items():
         if key.startswith(TRAINING):
             runs = [run for run in grid.runs if run.dataset in tuned.datasets and not tuned.concerns(run)]
@@ -104,6 +105,7 @@ def _training_notes(grid: Grid, tuned: Tuned) -> Iterator[str]:
 
 
 def _read(text: str, storage: Storage) -> Tuned:
+    """Read the best settings of one search."""
     name, _, kind = text.partition(":")
     if kind not in KINDS:
         raise unknown("kind of best", kind, [key for key in KINDS if key])
