@@ -1,4 +1,4 @@
-"""Reads csv files strictly: anything unexpected is an error that names the file and the line.
+"""Strict reading of CSV files: anything unexpected is an error that names the file and the line.
 
 Shapes: N rows, R rounds, K clients.
 """
@@ -17,23 +17,31 @@ from fedgrid.engine.federation.errors import DataError
 from fedgrid.regular_files import read_file
 
 MOST_DIGITS = 18
+"""Most digits of a whole number, which then fits into 64 bits."""
 MOST_SHOWN = 60
-"""Characters of a cell in a message."""
+"""Most characters of a cell in a message."""
 
 Line: TypeAlias = tuple[int, list[str]]
 """Number, from 1, and cells."""
 
 
 def malformed(path: Path, line: int, got: str, expected: str) -> DataError:
-    """Return the error about a line of a file."""
+    """Build the error about a line of a file.
+
+    Args:
+        path: The file.
+        line: Number of the line, from 1.
+        got: What the line has.
+        expected: What it should have.
+    """
     return DataError(f"{path}:{line}: {got}; expected {expected}")
 
 
 def lines_of(path: Path) -> list[Line]:
-    """Return the non-empty lines of a file, at least one.
+    """Read the non-empty lines of a file, at least one.
 
     Raises:
-        DataError: the file cannot be read, is empty, or is not csv.
+        DataError: The file cannot be read, is empty, or is not CSV.
     """
     try:
         reader = csv.reader(StringIO(read_file(path).decode(), newline=""), strict=True)
@@ -46,10 +54,16 @@ def lines_of(path: Path) -> list[Line]:
 
 
 def number(path: Path, line: int, name: str, text: str) -> float:
-    """Return the number in a cell; `nan` is allowed.
+    """Parse the number in a cell; `nan` is allowed.
+
+    Args:
+        path: The file, for messages.
+        line: Number of the line, for messages.
+        name: Name of the column, for messages.
+        text: The cell.
 
     Raises:
-        DataError: the cell is not a number.
+        DataError: The cell is not a number.
     """
     try:
         return float(text)
@@ -58,24 +72,31 @@ def number(path: Path, line: int, name: str, text: str) -> float:
 
 
 def whole(path: Path, line: int, name: str, text: str) -> int:
-    """Return the whole number, 0 or more, in a cell.
+    """Parse the whole number, 0 or more, in a cell.
+
+    Args:
+        path: The file, for messages.
+        line: Number of the line, for messages.
+        name: Name of the column, for messages.
+        text: The cell.
 
     Raises:
-        DataError: the cell is not such a number.
+        DataError: The cell is not such a number.
     """
+    # `int` would also take signs, spaces and underscores.
     if not text.isdecimal() or len(text) > MOST_DIGITS:
         raise malformed(path, line, f"{name} '{text[:MOST_SHOWN]}'", "a whole number of at least 0")
     return int(text)
 
 
 class CsvTable:
-    """A csv file with titles in its first line, N rows."""
+    """A CSV file with titles in its first line, and N rows."""
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         """Read a file with at least `columns`.
 
         Raises:
-            DataError: it cannot be read, lacks a column, or has a row with more or fewer cells than titles.
+            DataError: It cannot be read, lacks a column, or has a row with more or fewer cells than titles.
         """
         self.path = path
         (first, titles), *self._rows = lines_of(path)
@@ -92,10 +113,16 @@ class CsvTable:
     def numbers(
         self, column: str, *, least: float = -inf, most: float = inf, may_lack: bool = True
     ) -> NDArray[np.float64]:
-        """Return a column, shape (N,). NaN is allowed if values `may_lack`.
+        """Parse a column of numbers, shape (N,).
+
+        Args:
+            column: Its title.
+            least: Least value that is allowed, by default any.
+            most: Greatest value that is allowed, by default any.
+            may_lack: Whether NaN is allowed, the default.
 
         Raises:
-            DataError: a cell is not a number, or outside `least` to `most`.
+            DataError: A cell is not a number, or outside `least` to `most`.
         """
         at = self._at[column]
         values = np.array([number(self.path, line, column, cells[at]) for line, cells in self._rows])
@@ -107,14 +134,14 @@ class CsvTable:
         return values
 
     def texts(self, column: str) -> list[str]:
-        """Return a column of names."""
+        """List the cells of a column of names."""
         return [cells[self._at[column]] for _, cells in self._rows]
 
     def check_counts(self, column: str) -> None:
         """Check that a column counts the rows from 0 on.
 
         Raises:
-            DataError: it does not.
+            DataError: It does not.
         """
         for index, (line, cells) in enumerate(self._rows):
             text = cells[self._at[column]]
@@ -124,10 +151,16 @@ class CsvTable:
     def rows_RK(
         self, round_column: str, client_column: str, num_rounds: int, num_clients: int
     ) -> NDArray[np.int64]:
-        """Return the row number of each round and client, shape (R, K); rounds and clients count from 0.
+        """Find the row of each round and client, shape (R, K); rounds and clients count from 0.
+
+        Args:
+            round_column: Title of the column of rounds.
+            client_column: Title of the column of clients.
+            num_rounds: R.
+            num_clients: K.
 
         Raises:
-            DataError: there is not exactly one row for each round and client.
+            DataError: There is not exactly one row for each round and client.
         """
         found_RK = np.full((num_rounds, num_clients), -1)
         for index, (line, cells) in enumerate(self._rows):

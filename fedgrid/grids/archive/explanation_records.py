@@ -1,8 +1,8 @@
-"""The OCFL authors' scores of explanations: insertion and deletion areas, a row a cluster.
+"""The OCFL authors' scores of explanations: insertion and deletion areas, a row for each cluster.
 
-An imported grid keeps them in `explanations.parquet`. In the archive, statistics of a row are over batches of
+An imported grid has them in `explanations.parquet`. In the archive, statistics of a row are over batches of
 some 32 images, not over images; the variance is the population's. A run with one cluster has no images of
-others: its file has titles only. Of a centralised training there is a row every tenth epoch. `INDE_avg.csv`,
+others: its file has titles only. For a centralised training there is a row every tenth epoch. `INDE_avg.csv`,
 the mean of each file, is not read: it follows from the rows.
 """
 
@@ -23,7 +23,7 @@ from fedgrid.tracking.explained.scores import Explained
 
 FILE = "explanations.parquet"
 CENTRALISED = "centralised"
-"""The algorithm of rows that are of a centralised training."""
+"""Algorithm of rows that are of a centralised training."""
 STATISTICS = {
     "mean": "Mean",
     "median": "Median",
@@ -35,7 +35,7 @@ STATISTICS = {
     "p75": "75th percentile",
     "p95": "95th percentile",
 }
-"""Of a score, over the batches of images that a model explained."""
+"""Statistics of a score over the batches of images that a model explained -> their names in headings."""
 COLUMNS = (
     RecordColumn("dataset", pa.string(), "The data set."),
     RecordColumn("clients", pa.int32(), "Number of clients; null of a centralised training, like the next."),
@@ -51,26 +51,27 @@ COLUMNS = (
     ),
 )
 SCHEMA = schema_of(COLUMNS)
-"""A row for each cluster of a run and distribution, or for an epoch of a centralised training."""
+"""Columns of a row for each cluster of a run and distribution, or for an epoch of a centralised training."""
 
 
 def keep(rows: Sequence[Mapping[str, Any]], grid: GridFolder) -> None:
     """Write the rows into the folder of an imported grid.
 
     Raises:
-        RunError: if they cannot be written.
+        RunError: They cannot be written.
     """
     path = grid.path / FILE
+    # An earlier import may have left rows, which an import without any must replace.
     if rows or path.exists():
         grid.write(FILE, parquet_bytes(pa.Table.from_pylist(list(rows), schema=SCHEMA)))
 
 
 def load_rows(grid: GridFolder) -> list[dict[str, Any]]:
-    """Return the rows of an imported grid, none if it has no such file.
+    """Load the rows of an imported grid, none if it has no such file.
 
     Raises:
-        RunError: the file is damaged.
-        ConfigError: it is of another fedgrid.
+        RunError: The file is damaged.
+        ConfigError: Another version of fedgrid wrote it.
     """
     try:
         rows: list[dict[str, Any]] = read_table(grid.path / FILE, SCHEMA).to_pylist()
@@ -82,10 +83,11 @@ def load_rows(grid: GridFolder) -> list[dict[str, Any]]:
 
 
 def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
-    """Return the rows of an imported grid that are of its runs, as a report needs them.
+    """Load the rows of an imported grid that are of its runs, as a report needs them.
 
     Raises:
-        RunError, ConfigError: as `load_rows`.
+        RunError: The file is damaged.
+        ConfigError: Another version of fedgrid wrote it.
     """
     return tuple(
         Explained(
@@ -102,6 +104,7 @@ def published_scores(grid: GridFolder) -> tuple[Explained, ...]:
 
 
 PREFIXES = {"insertion": "ins", "deletion": "del"}
+"""Score -> prefix of its columns in the archive."""
 THEIRS = {
     "mean": "mean",
     "median": "median",
@@ -109,14 +112,14 @@ THEIRS = {
     "deviation": "std",
     **{name: name for name in ("p05", "p25", "p50", "p75", "p95")},
 }
-"""Our name of a statistic -> the archive's."""
+"""Statistic -> its name in the archive."""
 
 
 def read_explanations(file: FoundExplanations) -> list[dict[str, Any]]:
-    """Return the rows of a file, with the columns of `SCHEMA`.
+    """Read the rows of a file, with the columns of `SCHEMA`.
 
     Raises:
-        DataError: it is malformed; names the file and the line.
+        DataError: It is malformed; the message names the file and the line.
     """
     scenario = file.scenario
     key = "iteration" if scenario is None else "cluster"
@@ -143,7 +146,8 @@ def read_explanations(file: FoundExplanations) -> list[dict[str, Any]]:
 
 
 def _key(file: FoundExplanations, key: str, name: str, index: int) -> dict[str, Any]:
-    """Return the cluster of a row, or the epoch, counted from 1."""
+    """Build the column of a row's cluster, or of its epoch, counted from 1."""
     if key == "cluster":
         return {"cluster": name}
+    # The archive counts epochs from 0; line 1 of the file has titles.
     return {"epoch": whole(file.path, index + 2, key, name) + 1}

@@ -1,4 +1,4 @@
-"""Runs that were computed elsewhere: taken into a storage as finished runs, which make a grid."""
+"""Runs that were computed elsewhere: stored as finished runs, which make a grid."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,11 +22,16 @@ from fedgrid.redaction import redacted
 
 @contextmanager
 def hold_grids(names: Sequence[str], storage: Storage, warn: Callable[[str], None]) -> Iterator[Lease]:
-    """Hold two grids, the first of `names` and another, while runs are taken into them.
+    """Hold the leases of two grids while runs are written to them.
+
+    Args:
+        names: The two grids.
+        storage: Storage of the grids.
+        warn: Shows a warning.
 
     Raises:
-        ConfigError: another driver has one of them.
-        RunError: the storage cannot be written.
+        ConfigError: Another driver has one of them.
+        RunError: The storage cannot be written.
     """
     with Lease(storage, names[0], make_import_keys(names[1]), warn) as lease:
         claim(storage)
@@ -34,60 +39,73 @@ def hold_grids(names: Sequence[str], storage: Storage, warn: Callable[[str], Non
 
 
 class ForeignGrid:
-    """A grid of such runs. `Storage.pull_marks` comes first."""
+    """A grid of runs from elsewhere. `Storage.pull_marks` must be called before."""
 
     def __init__(
         self, name: str, storage: Storage, trackers: Sequence[str], warn: Callable[[str], None], text: str
     ) -> None:
-        """Name the grid; `text` stands in the place of its preset. Nothing is written yet."""
+        """Prepare the grid; nothing is written yet.
+
+        Args:
+            name: Name of the grid.
+            storage: Its storage.
+            trackers: Names of the trackers that receive the runs.
+            warn: Shows a warning.
+            text: Text in the place of the grid's preset.
+        """
         self.name = name
         self.runs: list[RunConfig] = []
-        """Those that were taken."""
+        """Runs that were taken so far."""
         self._storage, self._folder, self._text = storage, GridFolder(storage, name), text
         self.mlflow = redacted(tracking_uri(storage.root)) if "mlflow" in trackers else None
-        """The address of the MLflow store, without secrets; None if it is not told of the runs."""
+        """Address of the MLflow store, without secrets; None if MLflow does not receive the runs."""
         self._trackers = Trackers(TrackedGrid(name, storage, text=text), warn, trackers)
 
     @property
     def runs_before(self) -> tuple[RunConfig, ...]:
-        """The runs that the grid has in the storage."""
+        """Runs that the grid has in the storage."""
         return self._folder.read().every if self._folder.is_there else ()
 
     def lines(self) -> list[str]:
-        """Return the lines that say where the trackers show the runs."""
+        """Format lines that say where the trackers show the runs."""
         return self._trackers.lines()
 
     def take(self, config: RunConfig, records: Mapping[str, pa.Table], log: Sequence[str]) -> bool:
-        """Write a run's folder; return False if it was there already, with these records.
-
-        The mark that makes it a finished run is written last.
+        """Write a run's folder, unless it is there with these records.
 
         Args:
-            config: the run.
-            records: `rounds` and `clients`, with the columns of `record_columns`.
-            log: lines of its log.
+            config: The run's configuration.
+            records: Tables `rounds` and `clients`, with the columns of `record_columns`.
+            log: Lines of its log.
+
+        Returns:
+            Whether the folder was written.
 
         Raises:
-            RunError: if it cannot be written.
+            RunError: It cannot be written.
         """
         self.runs.append(config)
         run_folder = RunFolder(self._storage, config)
         self._storage.refresh(*(f"{run_folder.path.name}/{name}.parquet" for name in records))
         if is_finished(self._storage, config) and run_folder.has_tables(records):
             return False
+        # A run is written anew as a whole: files of another import must not mix with these.
         self._forget(config)
         run_folder.open()
         run_folder.put_tables(records)
         run_folder.log(*log)
         write_scores(config, self._storage)
+        # Last, as it marks the run as finished; a run that was written by half is written again.
         run_folder.finish()
         return True
 
     def conclude(self) -> None:
-        """Write the grid's folder, and tell the trackers what they lack; runs of the same name go.
+        """Write the grid's folder, and send the trackers what they lack.
+
+        Runs that an earlier import gave the same names are deleted.
 
         Raises:
-            RunError: if it cannot be written, or a run cannot be deleted.
+            RunError: It cannot be written, or a run cannot be deleted.
         """
         names, ids = {run.name for run in self.runs}, {run.run_id for run in self.runs}
         replaced = [run for run in self.runs_before if run.name in names and run.run_id not in ids]
@@ -97,6 +115,7 @@ class ForeignGrid:
         self._folder.keep(self.runs, self._text)
         runs = self._folder.runs()
         summary = write_summary(runs, self._folder)
+        # Runs that a tracker lacks are passed as forgotten too: it may have an earlier import of them.
         with self._trackers.following(runs, [*replaced, *untold]):
             self._trackers.summary([summary], sum(is_finished(self._storage, run) for run in runs), 0)
 

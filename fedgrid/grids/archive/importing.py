@@ -1,4 +1,4 @@
-"""`fedgrid import`: converts the authors' archive to runs in a storage."""
+"""The command `fedgrid import`: converts the authors' archive to runs in a storage."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ TRUTH = {False: "those of the images", True: "published (bloodmnist-30-overlappi
 
 PRESET = "paper-as-published"
 SEED, TEMPERATURE_SEED = 0, 1
-"""The archive has no seeds. Runs for the temperature repeat those without clustering, so they get another."""
+"""Seeds of runs; the archive has none. Runs for the temperature repeat those without clustering, so they get
+another."""
 TEMPERATURE_TRAINING = {"cifar10": {"learning_rate": 0.005, "momentum": 0.85, "weight_decay": 5e-4}}
-"""Settings that the archive's own configuration of these runs changes. It sets nesterov too; we lack it."""
+"""Settings that the archive's own configuration of these runs changes. It sets nesterov too, which fedgrid
+lacks."""
 
 F = TypeVar("F")
 R = TypeVar("R")
@@ -56,7 +58,15 @@ class ArchivedGrid:
         *,
         published_truth: bool,
     ) -> None:
-        """Take the grid's name, the folders of its runs in the archive, and whose hidden groups count."""
+        """Prepare the grid; nothing is written yet.
+
+        Args:
+            name: Name of the grid.
+            archived: Its runs in the archive.
+            storage: Storage of the grid.
+            trackers: Names of the trackers that receive the runs.
+            published_truth: Whether the hidden groups are those of the authors' notebook.
+        """
         self.name, self.found = name, archived
         self.grid = ForeignGrid(name, storage, trackers, warn, TEXT.format(truth=TRUTH[published_truth]))
         self.imported = 0
@@ -64,9 +74,10 @@ class ArchivedGrid:
         self._published_truth = published_truth
 
     def take(self, archived: FoundRun, path: Path) -> str:
-        """Import a run of the archive in `path`; return in words what was done."""
+        """Import a run of the archive in `path`; return a line that says what was done."""
         run = one_run.read_run(archived, published_truth=self._published_truth)
         config = archived_config(archived, run.rounds.num_rows)
+        # Without the folders above the archive: the log may be published, and they name the user.
         source = Path(path.resolve().name) / archived.folder.relative_to(path)
         log = [f"read from {source.as_posix()}", *(f"absent: {name}" for name in run.absent)]
         is_new = self.grid.take(config, {"rounds": run.rounds, "clients": run.clients}, log)
@@ -75,7 +86,7 @@ class ArchivedGrid:
         return f"{config.name}: {'imported' if is_new else 'unchanged'}"
 
     def facts(self) -> dict[str, object]:
-        """Return what `--json` prints of the grid."""
+        """Collect what `--json` prints of the grid."""
         runs = self.grid.runs
         return {
             "grid": self.name,
@@ -103,14 +114,23 @@ def import_archive(
 ) -> None:
     """Import the archive in `path` as grid `name`, and its temperature runs as grid `name`-temperature.
 
-    Both are told to these trackers.
-
     A run that is there already, with the same records, is left alone. The archive's centralised trainings and
-    scores of explanations go into the folder of grid `name`. What else there is, is skipped, and named.
+    scores of explanations go into the folder of grid `name`. Other files are skipped, and those of them that
+    should be readable are named.
+
+    Args:
+        path: Folder of the archive.
+        name: Name of the grid.
+        storage: Storage of both grids.
+        trackers: Names of the trackers that receive the runs.
+        published_truth: Whether the hidden groups are those of the authors' notebook.
+        as_json: Whether JSON is printed instead of lines.
+        console: Where lines are shown.
 
     Raises:
-        ConfigError, DataError: if this is not an archive, or a file is malformed; runs imported before stay.
-        RunError: if the storage cannot be written.
+        ConfigError: The folder is not an archive, or a grid of the name has other runs.
+        DataError: A file is malformed; runs imported before stay.
+        RunError: The storage cannot be written.
     """
     layout.check(path)
     by_grid = {name: layout.experiments(path), f"{name}-temperature": layout.temperatures(path)}
@@ -123,6 +143,7 @@ def import_archive(
         raise ConfigError(
             f"{path} has folders of the authors' archive, but no run in them; unpack the whole archive"
         )
+    # Read before anything is written, so that the warnings come first.
     trainings = list(_readable(read_training, layout.trainings(path)))
     rows = [row for rows in _readable(read_explanations, layout.explanations(path)) for row in rows]
     storage.pull_marks()
@@ -150,7 +171,7 @@ def import_archive(
 
 
 def archived_config(run: FoundRun, num_rounds: int) -> RunConfig:
-    """Return the run of the preset with this scenario and algorithm, with the archive's model and rounds."""
+    """Build the configuration of a run: that of the preset, with the archive's model and number of rounds."""
     values = _published()[run.scenario.name, run.algorithm].model_dump()
     values["model"] = MODELS[run.scenario.dataset]
     values["training"]["rounds"] = num_rounds
@@ -165,7 +186,7 @@ def _check_archived(grid: str, runs: Iterable[RunConfig]) -> None:
     """Check that a grid, which is imported into, has only archived runs.
 
     Raises:
-        ConfigError: it has others.
+        ConfigError: It has others.
     """
     own = sum(not is_archived(run) for run in runs)
     if own:
@@ -174,6 +195,7 @@ def _check_archived(grid: str, runs: Iterable[RunConfig]) -> None:
 
 @cache
 def _published() -> dict[tuple[str, str], RunConfig]:
+    """Load the runs of the preset of the papers, by scenario and algorithm."""
     grid = load_grid(PRESET, {}, [], default_data_dir())
     return {(run.scenario, run.algorithm.name): run for run in grid.runs}
 
@@ -194,6 +216,7 @@ def _show(
     storage: Storage,
     console: Console,
 ) -> None:
+    """Show how many runs were imported, and what comes next."""
     say = partial(print_plain, console)
     for grid in grids:
         numbers = grid.facts()

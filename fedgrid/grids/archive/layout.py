@@ -1,4 +1,4 @@
-"""The folders of the authors' archive and their spelling. No other module knows these.
+"""The folders of the authors' archive and their spelling, which no other module uses.
 
 Source: the journal archive of the OCFL papers (ODFL_Archive). A run of a scenario is in
 `experiments/DATASET/OVERLAP/BALANCE/N/ALGORITHM_DATASET_OVERLAP_BALANCE_N/results`, its clients' images in
@@ -25,7 +25,7 @@ EXPERIMENTS, TEMPERATURES, DATASETS = "experiments", "temperature_experiments", 
 RESULTS = "results"
 CENTRALISED = "centralised_test"
 LOSS, VALIDATION, FINAL = "training_loss.csv", "validation_results.csv", "final_test.csv"
-"""The files of a centralised training, beside `SETUP`."""
+"""Files of a centralised training, in addition to `SETUP`."""
 SETUP = "config.json"
 MAPPING = "cluster_id_mapping.csv"
 TEMPERATURE = "clusters_temperature.csv"
@@ -36,7 +36,8 @@ NAMES: tuple[Mapping[str, Any], ...] = (
     {"balanced": "balanced", "imbalanced": "imbalanced"},
     {"15": 15, "30": 30},
 )
-"""Names of the folders, from the top: data set, overlap, balance, number of clients."""
+"""Names of the folders from the top -> their meanings: data set, overlap, balance, number of clients. The
+spelling is the authors'."""
 ALGORITHMS = {
     "baseline": "fedavg",
     "sattler": "sattler-as-published",
@@ -46,10 +47,11 @@ ALGORITHMS = {
     "meanshift": "ocfl-meanshift",
     "HDBSCAN": "ocfl-hdbscan-as-published",
 }
+"""Name of an algorithm in the archive -> its id."""
 NEVER_CLUSTERS = "fedavg"
 EXPLANATIONS = "explanations"
 OWN = re.compile(f"{EXPERIMENTS}|{TEMPERATURES}|{DATASETS}|{EXPLANATIONS}")
-"""The archive's folders: what lies beside them is not read."""
+"""Pattern of the archive's top folders; no others are read."""
 DISTRIBUTIONS = {"experiment1A": "members", "experiment1B": "others", "experiment1C": "server"}
 """Folder of an experiment -> whose images were explained."""
 
@@ -61,9 +63,9 @@ class FoundRun:
     scenario: Scenario
     algorithm: str
     folder: Path
-    """The folder with its csv files."""
+    """Folder with its CSV files."""
     blueprint: Path
-    """The file with the number of images of each client; may be absent."""
+    """File with the number of images of each client; may be absent."""
     measures_temperature: bool
     """Whether it is one of the runs without clustering that were made for their temperature."""
 
@@ -75,7 +77,7 @@ class FoundTraining:
     dataset: str
     folder: Path
     name: str
-    """The folder, from that of the data set on."""
+    """Path of its folder from that of the data set on."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class FoundExplanations:
 
 
 def experiments(archive: Path) -> list[FoundRun]:
-    """Return the runs of the tables, ordered by scenario and algorithm; none without that folder."""
+    """Find the runs of the tables, ordered by scenario and algorithm; none without that folder."""
     runs = [
         _found(archive, names, ours, folder / f"{theirs}_{'_'.join(names)}" / RESULTS)
         for names, folder in _scenarios(archive / EXPERIMENTS)
@@ -104,7 +106,7 @@ def experiments(archive: Path) -> list[FoundRun]:
 
 
 def temperatures(archive: Path) -> list[FoundRun]:
-    """Return the runs made for their temperature, ordered by scenario; none without that folder."""
+    """Find the runs made for their temperature, ordered by scenario; none without that folder."""
     runs: dict[str, FoundRun] = {}
     for names, folder in _scenarios(archive / TEMPERATURES):
         for place in sorted({path.parent for name in (MAPPING, TEMPERATURE) for path in folder.rglob(name)}):
@@ -114,7 +116,7 @@ def temperatures(archive: Path) -> list[FoundRun]:
 
 
 def trainings(archive: Path) -> list[FoundTraining]:
-    """Return the centralised trainings, ordered by data set; none without such folders."""
+    """Find the centralised trainings, ordered by data set; none without such folders."""
     trainings = []
     for name, dataset in NAMES[0].items():
         top = archive / EXPERIMENTS / name
@@ -125,7 +127,7 @@ def trainings(archive: Path) -> list[FoundTraining]:
 
 
 def explanations(archive: Path) -> list[FoundExplanations]:
-    """Return the files with scores of explanations.
+    """Find the files with scores of explanations.
 
     They are ordered by distribution, scenario and algorithm; centralised trainings come last.
     """
@@ -150,10 +152,10 @@ def explanations(archive: Path) -> list[FoundExplanations]:
 
 
 def check(archive: Path) -> None:
-    """Check that a folder is the archive, and that nothing below it leads elsewhere or never ends.
+    """Check that a folder is the archive, without links out of it and without pipes or devices.
 
     Raises:
-        ConfigError: it has none of the archive's folders, or has a link, a pipe or a device.
+        ConfigError: It has none of the archive's folders, or has a link, a pipe or a device.
     """
     if not any((archive / name).is_dir() for name in (EXPERIMENTS, TEMPERATURES)):
         raise ConfigError(
@@ -169,6 +171,7 @@ def check(archive: Path) -> None:
 
 
 def _scenario(names: tuple[str, ...]) -> Scenario:
+    """Build the scenario of the names of its folders."""
     dataset, overlap, balance, clients = (meanings[name] for meanings, name in zip(NAMES, names, strict=True))
     return Scenario(dataset, f"{overlap}-{balance}", clients)
 
@@ -176,6 +179,7 @@ def _scenario(names: tuple[str, ...]) -> Scenario:
 def _found(
     archive: Path, names: tuple[str, ...], algorithm: str, folder: Path, *, measures_temperature: bool = False
 ) -> FoundRun:
+    """Build the run in a folder of the archive."""
     blueprint = archive.joinpath(DATASETS, *names, f"{names[0]}_{names[3]}_dataset_blueprint.csv")
     return FoundRun(_scenario(names), algorithm, folder, blueprint, measures_temperature)
 

@@ -44,26 +44,29 @@ class ArchivedRun:
     """The records of one run of the archive."""
 
     rounds: pa.Table
-    """As `record_columns.ROUNDS`, R rows."""
+    """Table as in `record_columns.ROUNDS`, R rows."""
     clients: pa.Table
-    """As `record_columns.CLIENTS`, N rows."""
+    """Table as in `record_columns.CLIENTS`, N rows."""
     absent: tuple[str, ...]
-    """Files that are missing."""
+    """Names of the files that are missing."""
 
 
 def read_run(run: FoundRun, *, published_truth: bool) -> ArchivedRun:
     """Read one run.
 
     Args:
-        published_truth: use the hidden groups of the authors' notebook instead of those of the images. The
-            notebook scored one scenario with group sizes that it did not have.
+        run: Where its files are.
+        published_truth: Whether the hidden groups are those of the authors' notebook instead of those of the
+            images. The notebook scored one scenario with group sizes that it did not have.
 
     Raises:
-        DataError: a required file is missing, or a file is malformed; names the file and the line.
+        DataError: A required file is missing, or a file is malformed; the message names the file and the
+            line.
     """
     scenario = run.scenario
     labels_RK = _labels(run)
     num_rounds, num_clients = labels_RK.shape
+    # Before round 1 all clients are in one cluster, so that a first partition counts as a clustering.
     before_RK = np.concatenate([np.broadcast_to(labels_RK[0, 0], (1, num_clients)), labels_RK[:-1]])
     clustered_R = (labels_RK != before_RK).any(axis=1)
     rounds = {
@@ -87,6 +90,7 @@ def read_run(run: FoundRun, *, published_truth: bool) -> ArchivedRun:
 
 
 def _absent(run: FoundRun) -> tuple[str, ...]:
+    """List the files that a run of this kind should have and lacks."""
     measured = run.measures_temperature or run.algorithm.startswith("ocfl")
     expected = {name: run.folder / name for name in (MAPPING, TRAINING, *TESTS)}
     expected |= {TEMPERATURE: run.folder / TEMPERATURE} if measured else {}
@@ -95,7 +99,7 @@ def _absent(run: FoundRun) -> tuple[str, ...]:
 
 
 def _labels(run: FoundRun) -> Labels:
-    """Return the clusters, shape (R, K), numbered in the order in which their names appear.
+    """Read the clusters, shape (R, K), numbered in the order in which their names appear.
 
     A renamed cluster gets a new number, because the published Table 2 counts that as a change.
     """
@@ -122,7 +126,7 @@ def _labels(run: FoundRun) -> Labels:
 
 
 def _temperature(run: FoundRun, clustered_R: NDArray[np.bool_]) -> Columns:
-    """Return the temperature of each round. The archive has it up to the round of the clustering."""
+    """Read the temperature of each round, which the archive has up to the round of the clustering."""
     path = run.folder / TEMPERATURE
     if not path.exists():
         return {}
@@ -140,7 +144,7 @@ def _temperature(run: FoundRun, clustered_R: NDArray[np.bool_]) -> Columns:
 
 
 def _truth(scenario: Scenario, *, published: bool) -> Labels:
-    """Return the hidden groups, shape (K,)."""
+    """Build the hidden groups, shape (K,)."""
     sizes = sizes_of(scenario, PUBLISHED_NUM_CLUSTERS)
     if published:
         sizes = cluster_sizes(scenario.num_clients, PUBLISHED_NUM_CLUSTERS, scenario.balance)
@@ -148,10 +152,10 @@ def _truth(scenario: Scenario, *, published: bool) -> Labels:
 
 
 def _images(run: FoundRun, num_rounds: int) -> Columns:
-    """Return the number of images of each client, if the archive has it.
+    """Read the number of images of each client, if the archive has it.
 
     Raises:
-        DataError: a client has images of a class that its group does not have.
+        DataError: The numbers of clients or classes are not those of the scenario.
     """
     path, scenario = run.blueprint, run.scenario
     if not path.exists():
@@ -168,6 +172,7 @@ def _images(run: FoundRun, num_rounds: int) -> Columns:
 
 
 def _training(path: Path, shape: tuple[int, int]) -> Columns:
+    """Read the clients' scores of training, if the file exists."""
     if not path.exists():
         return {}
     table = CsvTable(path, ("iteration", "node_id", "loss", "accuracy"))
@@ -177,6 +182,7 @@ def _training(path: Path, shape: tuple[int, int]) -> Columns:
 
 
 def _test(path: Path, test: str, shape: tuple[int, int], num_classes: int) -> Columns:
+    """Read the clients' scores of a test, if the file exists."""
     if not path.exists():
         return {}
     classes = [f"accuracy_per_{label}" for label in range(num_classes)]
@@ -188,6 +194,7 @@ def _test(path: Path, test: str, shape: tuple[int, int], num_classes: int) -> Co
         "f1_union": table.numbers("f1score", least=0, most=1, may_lack=False),
     }
     recall_NL = np.stack([table.numbers(name, least=0, most=1) for name in classes], axis=1)
+    # The archive has NaN as accuracy of a class that a client has no test images of.
     num_tested_N = (~np.isnan(recall_NL)).sum(axis=1)
     scores["balanced_accuracy"] = np.nansum(recall_NL, axis=1) / np.where(num_tested_N, num_tested_N, np.nan)
     if test == "local_server":
@@ -198,6 +205,7 @@ def _test(path: Path, test: str, shape: tuple[int, int], num_classes: int) -> Co
 
 
 def _table(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    """Build a table of these columns; those of the schema that are absent are null."""
     size = len(columns["round"])
     arrays = [
         pa.array(columns[field.name], field.type) if field.name in columns else pa.nulls(size, field.type)

@@ -1,10 +1,10 @@
 """The OCFL authors' centralised trainings: the accuracies and norms of weights that the papers quote.
 
-An imported grid keeps them in `centralised.json`; `fedgrid analyse GRID epsilons` shows them beside yours.
-In the archive, a training's folder has `training_loss.csv` and `validation_results.csv`, a row an epoch, and
-`final_test.csv`, a single row. The official test images were halved, a half for each of the last two. With
-MedMNIST their names are exchanged: `final_test.csv` is of the official validation images. `config.json` has
-the learning rate and the model, in two forms.
+An imported grid has them in `centralised.json`; `fedgrid analyse GRID epsilons` compares the user's with
+them. In the archive, a training's folder has `training_loss.csv` and `validation_results.csv`, a row for each
+epoch, and `final_test.csv`, a single row. The official test images were halved, one half for each of the last
+two. With MedMNIST their names are exchanged: `final_test.csv` is of the official validation images.
+`config.json` has the learning rate and the model, in two forms.
 """
 
 import json
@@ -38,28 +38,31 @@ class SetScores(Section):
     loss: float
     accuracy: float
     f1: float
-    """Macro average."""
+    """Macro average of the classes' F1."""
 
 
 class ArchivedTraining(Section):
-    """One centralised training; lists have a value an epoch, none if its file is absent."""
+    """One centralised training. Tuples have a value for each epoch, none if the file is absent.
+
+    It is written to the grid's folder as JSON.
+    """
 
     dataset: str
     name: str
     """Its folder in the archive, as `centralised_test`."""
     model: str | None = None
-    """As the authors call it."""
+    """Name that the authors give the model."""
     learning_rate: float | None = None
     loss: tuple[float, ...] = ()
     """Mean cross-entropy while the model changes."""
     weights_l1: tuple[float, ...] = ()
     """L1 norm of the weights after the epoch."""
     by_epoch: tuple[SetScores, ...] = ()
-    """On one of the two sets after each epoch."""
+    """Scores on one of the two sets after each epoch."""
     by_epoch_on: TestSet
-    """Which set that is."""
+    """Name of that set."""
     final: SetScores | None = None
-    """On the other set after the last epoch."""
+    """Scores on the other set after the last epoch."""
 
     @property
     def epochs(self) -> int:
@@ -67,13 +70,14 @@ class ArchivedTraining(Section):
         return max(len(self.loss), len(self.by_epoch))
 
     def last_on(self, images: TestSet) -> SetScores | None:
-        """Return the scores of the last epoch on a set, None if they are absent."""
+        """Find the scores of the last epoch on a set, None if they are absent."""
         if images != self.by_epoch_on:
             return self.final
         return self.by_epoch[-1] if self.by_epoch else None
 
     def l1_change(self, epoch: int) -> float | None:
-        """Return the change of the L1 norm in an epoch, counted from 1; None in the first and if unknown."""
+        """Compute the change of the L1 norm in an epoch, counted from 1; None in the first or without the
+        norms."""
         if not 1 < epoch <= len(self.weights_l1):
             return None
         return self.weights_l1[epoch - 1] - self.weights_l1[epoch - 2]
@@ -83,17 +87,17 @@ def keep(trainings: Iterable[ArchivedTraining], grid: GridFolder) -> None:
     """Write the trainings into the folder of an imported grid.
 
     Raises:
-        RunError: if they cannot be written.
+        RunError: They cannot be written.
     """
     grid.write(FILE, seal({"trainings": [training.model_dump(mode="json") for training in trainings]}))
 
 
 def load_trainings(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining]]:
-    """Return grid and training of every training of a data set that was imported into the storage at `root`.
+    """Load every training of a data set that was imported into the storage at `root`, each with its grid.
 
     Raises:
-        RunError: a file is damaged.
-        ConfigError: it is of another fedgrid.
+        RunError: A file is damaged.
+        ConfigError: Another version of fedgrid wrote it.
     """
     named = []
     for path in sorted((root / GRIDS).glob(f"*/{FILE}")):
@@ -106,14 +110,16 @@ def load_trainings(dataset: str, root: Path) -> list[tuple[str, ArchivedTraining
 
 
 EXCHANGED = ("pathmnist", "bloodmnist")
+"""Data sets whose two files have each other's name, see above."""
 TESTED = ("test_loss", "accuracy", "f1score")
+"""Columns of scores in the archive's files."""
 
 
 def read_training(training: FoundTraining) -> ArchivedTraining:
     """Read one training.
 
     Raises:
-        DataError: a file is malformed; names the file and the line.
+        DataError: A file is malformed; the message names the file and the line.
     """
     losses = _table(training.folder / LOSS, ("loss", "weights_norm"))
     by_epoch = _table(training.folder / VALIDATION, TESTED)
@@ -134,7 +140,7 @@ def read_training(training: FoundTraining) -> ArchivedTraining:
 
 
 def _setup(path: Path) -> dict[str, Any]:
-    """Return the model and the learning rate, None where the file or the key is absent."""
+    """Read the model and the learning rate, None where the file or the key is absent."""
     try:
         config = dict(json.loads(read_file(path))) if path.exists() else {}
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -148,7 +154,13 @@ def _setup(path: Path) -> dict[str, Any]:
 
 
 def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> CsvTable | None:
-    """Return a file with a row an epoch, if it `counts` them from 0 on; None if it is absent."""
+    """Read a file, None if it is absent.
+
+    Args:
+        path: The file.
+        columns: Titles of its columns.
+        counts: Whether it has a row for each epoch, counted from 0; True by default.
+    """
     if not path.exists():
         return None
     table = CsvTable(path, ("iteration", *columns))
@@ -160,12 +172,14 @@ def _table(path: Path, columns: Sequence[str], *, counts: bool = True) -> CsvTab
 def _column(
     table: CsvTable | None, name: str, *, least: float = -inf, most: float = inf
 ) -> tuple[float, ...]:
+    """Parse a column of numbers, empty without a table."""
     if table is None:
         return ()
     return tuple(table.numbers(name, least=least, most=most, may_lack=False).tolist())
 
 
 def _scores(table: CsvTable | None) -> tuple[SetScores, ...]:
+    """Parse the scores of each row."""
     loss, accuracy, f1 = TESTED
     columns = (
         _column(table, loss),
@@ -176,7 +190,7 @@ def _scores(table: CsvTable | None) -> tuple[SetScores, ...]:
 
 
 PUBLISHED_EPOCH = {"mnist": 31, "fmnist": 41, "cifar10": 11, "pathmnist": 41, "bloodmnist": 41}
-"""The epoch, counted from 1, of whose change of the L1 norm the published epsilon_1 is a tenth."""
+"""Data set -> epoch, counted from 1, of whose change of the L1 norm the published epsilon_1 is a tenth."""
 COLUMNS = {
     "learning_rate": ("learning rate", "g"),
     "epochs": ("epochs", "g"),
@@ -196,12 +210,15 @@ CAPTION = (
 
 
 def tables_beside(config: RunConfig, epochs: Mapping[str, Array], run_folder: Path) -> Iterator[Table]:
-    """Yield a table of the training and the imported ones of its data set; none without any of these.
+    """Yield a table that compares a training with the imported ones of its data set, if there are any.
 
-    `epochs` are the columns of the training, each of shape (E,); `run_folder` is in the storage's root.
+    Args:
+        config: The training's run.
+        epochs: Columns of the training, each of shape (E,).
+        run_folder: Folder of the run in the storage's root.
 
     Raises:
-        RunError: what was imported is damaged.
+        RunError: An imported file is damaged.
     """
     if imported := load_trainings(config.dataset, run_folder.parent):
         epoch = PUBLISHED_EPOCH.get(config.dataset, 0)
@@ -224,11 +241,13 @@ def tables_beside(config: RunConfig, epochs: Mapping[str, Array], run_folder: Pa
 
 
 def _name(grid: str, training: ArchivedTraining) -> str:
+    """Format the name of an imported training."""
     _, inner, name = training.name.rpartition("/")
     return f"{grid}: {name}" if inner else grid
 
 
 def _own_cells(config: RunConfig, epochs: Mapping[str, Array], epoch: int) -> dict[str, float]:
+    """Collect the numbers of the user's training."""
     changes = epochs["weights_l1_change"]
     return {
         "learning_rate": config.training.learning_rate,
@@ -243,6 +262,7 @@ def _own_cells(config: RunConfig, epochs: Mapping[str, Array], epoch: int) -> di
 
 
 def _archived_cells(training: ArchivedTraining, epoch: int) -> dict[str, float]:
+    """Collect the numbers of an imported training, NaN where one is absent."""
     validation, test = training.last_on("validation"), training.last_on("test")
     change = training.l1_change(epoch)
     return {

@@ -1,1 +1,1 @@
-"""Bundles: a grid's results in one file, which somebody else can read, check and compute again."""
+"""Bundles: a grid's results in one file, which others can read, check and compute again."""

@@ -1,6 +1,6 @@
-"""`fedgrid bundle check`: computes runs of a bundle again, and says what that shows of all of them.
+"""The command `fedgrid bundle check`: computes runs of a bundle again, and what that shows of all runs.
 
-Which runs these are the bundle's checksum says: its author cannot choose them.
+The bundle's checksum determines which runs these are, so that its author cannot choose them.
 """
 
 import re
@@ -50,17 +50,18 @@ HERE = version("fedgrid")
 
 @dataclass(frozen=True)
 class CheckedBundle:
-    """What was found of a bundle."""
+    """The result of checking a bundle."""
 
     bundle: Bundle
     verdicts: Sequence[tuple[RunConfig, Verdict]]
-    """Of the runs that were drawn."""
+    """Verdicts on the runs that were drawn."""
     scores: Sequence[str]
-    """Final scores that do not follow from the records, in words."""
+    """Descriptions of final scores that do not follow from the records."""
     tables: Sequence[str] | None
-    """The tables of the report that do not; None: another fedgrid drew them, and they were not compared."""
+    """Tables of the report that do not follow from the records; None if another version of fedgrid drew them,
+    so that they were not compared."""
     older: Mapping[str, str]
-    """Id of a run of another fedgrid -> its version."""
+    """Id of a run of another version of fedgrid -> that version."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -69,7 +70,7 @@ class CheckedBundle:
         return not (outcomes & {"differs", "not confirmed"} or self.scores or self.tables)
 
     def proof(self) -> list[str]:
-        """Return what the verdicts on some of the runs show of all of them."""
+        """Describe what the verdicts on some of the runs show of all of them."""
         runs, counts = len(self.bundle.runs), Counter(verdict.outcome for _, verdict in self.verdicts)
         drawn, left = counts.total(), counts["not tried"]
         tried = drawn - left
@@ -86,7 +87,8 @@ class CheckedBundle:
         return [f"{line}.", *([of_others] if left else [])]
 
     def claims(self) -> list[str]:
-        """Return what is compared less strictly, or not at all, because of what the bundle says of itself."""
+        """Describe what is compared less strictly, or not at all, because of what the bundle claims about
+        itself."""
         lines = []
         if within := [verdict for _, verdict in self.verdicts if verdict.claims]:
             said = dict.fromkeys(claim for verdict in within for claim in verdict.claims)
@@ -100,7 +102,7 @@ class CheckedBundle:
         return lines
 
     def unchecked(self) -> list[str]:
-        """Return the files that were compared with nothing; a pattern for those of one kind."""
+        """List the files that were compared with nothing; a pattern stands for those of one kind."""
         bundle = self.bundle
         grid = f"{STORAGE}/{GRIDS}/{bundle.grid.name}"
         checked = {f"{grid}/{RUNS}"}
@@ -118,7 +120,7 @@ class CheckedBundle:
         return group_names(name for name in bundle.files if name not in checked)
 
     def lines(self) -> list[str]:
-        """Return all of it in words: the proof, the records, what is not checked, what rests on a word."""
+        """Format the result: the proof, the records, what is not checked, what rests on the author's word."""
         claims = self.claims()
         lines = self.proof()
         for what, wrong in (("Scores", self.scores), ("Tables", self.tables)):
@@ -149,23 +151,27 @@ def check_bundle(
     trust: bool = False,
     show: bool = False,
 ) -> bool:
-    """Compute runs of a bundle again, and show how they compare; return whether nothing differs.
+    """Compute runs of a bundle again, and show how they compare.
 
     Args:
-        path: the bundle.
-        storage: where the runs are computed; None: in a temporary folder.
-        options: of the launch.
-        console: where tables and progress are shown.
-        tables_of: returns the tables of the report of a grid, given its name and its storage.
-        sample: number of runs; None: all.
-        data: copies of data sets, and of files of splits, that are the author's own.
-        trust: whether plugins of the bundle may be executed.
-        show: whether their code is printed.
+        path: The bundle.
+        storage: Storage in which the runs are computed; None for a temporary folder.
+        options: How the runs are launched.
+        console: Where tables and progress are shown.
+        tables_of: Builds the tables of the report of a grid, from its name and its storage.
+        sample: Number of runs, 5 by default; None for all.
+        data: Copies of data sets, and of files of splits, that are the author's own; none by default.
+        trust: Whether plugins of the bundle may be executed; False by default.
+        show: Whether their code is printed; False by default.
+
+    Returns:
+        Whether nothing differs.
 
     Raises:
-        ConfigError: it is no bundle, a plugin is not trusted, or no run can be tried.
-        DataError, RunError: as of `Launcher.run`.
-        KeyboardInterrupt: it was asked to stop.
+        ConfigError: It is no bundle, a plugin is not trusted, or no run can be computed.
+        DataError: Images are missing.
+        RunError: The runs as a whole cannot go on.
+        KeyboardInterrupt: `fedgrid stop` was called.
     """
     with open_bundle(path) as bundle, _storage_or_scratch(storage) as place:
         launcher = Launcher(place, options, console)
@@ -176,6 +182,8 @@ def check_bundle(
         )
         _register_data(data, bundle.runs)
         _check_plugins(bundle, drawn, trust=trust, show=show)
+        # Obstacles are found before the launch, so that one run that cannot be computed does not stop the
+        # others.
         before = {run.run_id: _verdict_before(run, bundle, options.data_dir) for run in drawn}
         failures = _compute([run for run in drawn if before[run.run_id] is None], bundle, launcher)
         verdicts = [
@@ -203,6 +211,7 @@ def check_bundle(
 
 
 def _show(found: CheckedBundle, launcher: Launcher) -> None:
+    """Show the result, as tables and lines or as JSON."""
     checked = [(run.name, verdict.outcome, verdict.why) for run, verdict in found.verdicts]
     if not launcher.options.as_json:
         launcher.console.print(TextTable(("run", "verdict", ""), checked, "Computed again"))
@@ -224,12 +233,13 @@ def _show(found: CheckedBundle, launcher: Launcher) -> None:
 
 
 def draw(runs: Sequence[RunConfig], sample: int | None, digest: str) -> list[RunConfig]:
-    """Return so many of the runs (None: all), those that come first by a hash of a digest and their ids."""
+    """Draw a sample of the runs, or all if `sample` is None: those that come first by a hash of a digest and
+    their ids."""
     return sorted(runs, key=lambda run: sha256(f"{digest} {run.run_id}".encode()).digest())[:sample]
 
 
 def most_that_differ(runs: int, same: int) -> int:
-    """Return how many of `runs` can differ at most, with 95 % confidence, if `same` of them do not.
+    """Compute how many of `runs` can differ at most, with 95 % confidence, if `same` of them do not.
 
     The exact bound for a sample without replacement: with more that differ, a sample without any of them has
     a probability of less than 5 %.
@@ -244,6 +254,7 @@ def most_that_differ(runs: int, same: int) -> int:
 
 @contextmanager
 def _storage_or_scratch(storage: Storage | None) -> Iterator[Storage]:
+    """Yield the storage, or one in a temporary folder."""
     if storage is not None:
         storage.pull_marks()
         yield storage
@@ -253,10 +264,10 @@ def _storage_or_scratch(storage: Storage | None) -> Iterator[Storage]:
 
 
 def _register_data(copies: Iterable[Path], runs: Iterable[RunConfig]) -> None:
-    """Let runs find the user's copies of data that are the author's own, by their content.
+    """Register the user's copies of data that are the author's own, which runs find by their content.
 
     Raises:
-        ConfigError: a copy is not there, or its content is that of none of the runs' data.
+        ConfigError: A copy does not exist, or its content is that of none of the runs' data.
     """
     names = sorted({name for run in runs for name in run.own_images})
     for copy in copies:
@@ -275,10 +286,10 @@ def _register_data(copies: Iterable[Path], runs: Iterable[RunConfig]) -> None:
 
 
 def _check_plugins(bundle: Bundle, runs: Iterable[RunConfig], *, trust: bool, show: bool) -> None:
-    """Print which plugins of a bundle these runs need, beside those in use, and with `show` their code.
+    """Print which plugins of a bundle these runs need, unless they are in use, and with `show` their code.
 
     Raises:
-        ConfigError: there are some, and they are not trusted. Nothing of them was executed.
+        ConfigError: There are some, and they are not trusted. Nothing of them was executed.
     """
     digests = sorted({digest for run in runs for digest in run.plugin_digests})
     in_use = {source.digest for source in active.sources(digests)}
@@ -302,7 +313,7 @@ def _check_plugins(bundle: Bundle, runs: Iterable[RunConfig], *, trust: bool, sh
 
 
 def _find_obstacle(run: RunConfig, bundle: Bundle) -> str:
-    """Return why a run cannot be computed here; empty if it can. Its plugins are in use from now on."""
+    """Describe why a run cannot be computed here, empty if it can; its plugins are in use from now on."""
     if is_archived(run):
         return "it was imported from the authors' archive, whose models are not published"
     there = own_images.places(run.own_images)
@@ -316,7 +327,7 @@ def _find_obstacle(run: RunConfig, bundle: Bundle) -> str:
 
 
 def _verdict_before(run: RunConfig, bundle: Bundle, data_dir: Path) -> Verdict | None:
-    """Return why a run is not computed, None if it can be."""
+    """Judge a run that is not to be computed; None if it is."""
     if why := _find_obstacle(run, bundle):
         return Verdict("not tried", why)
     parts = parts_of(folder_of(bundle.storage.root, run))
@@ -336,6 +347,7 @@ def _compute(todo: Sequence[RunConfig], bundle: Bundle, launcher: Launcher) -> M
     folder = GridFolder(launcher.storage, name)
     before = {run.run_id for run in folder.read().every} if folder.is_there else set()
     for run in todo:
+        # A finished run would be read instead of computed, and then compared with itself.
         if run.run_id not in before and folder_of(launcher.storage.root, run).exists():
             raise ConfigError(
                 f"{launcher.storage} has {run.name} already, which would not be computed: name a --storage "
@@ -345,7 +357,7 @@ def _compute(todo: Sequence[RunConfig], bundle: Bundle, launcher: Launcher) -> M
 
 
 def _launch(todo: Sequence[RunConfig], name: str, text: str, launcher: Launcher) -> dict[str, str]:
-    """Launch runs as a grid; those that are refused are found by halves, and the others computed."""
+    """Launch runs as a grid; those that are refused are isolated by halving, and the others computed."""
     try:
         result = launcher.run(Grid(name, tuple(todo), text))
     except (ConfigError, DataError) as error:
@@ -359,6 +371,7 @@ def _launch(todo: Sequence[RunConfig], name: str, text: str, launcher: Launcher)
 
 
 def _verdict_after(run: RunConfig, bundle: Bundle, storage: Storage, failure: str | None) -> Verdict:
+    """Judge a run by the records of both computations."""
     if failure is not None:
         return Verdict("not tried", failure)
     theirs, ours = folder_of(bundle.storage.root, run), folder_of(storage.root, run)
@@ -369,10 +382,11 @@ def _verdict_after(run: RunConfig, bundle: Bundle, storage: Storage, failure: st
 
 
 def _place(run: RunConfig) -> str:
+    """Build the path of a run's folder in a bundle."""
     return folder_of(Path(STORAGE), run).as_posix()
 
 
 def _find_version(run: RunConfig, bundle: Bundle) -> str:
-    """Return the version of fedgrid that made a run, as the bundle says; this one if it does not."""
+    """Find the version of fedgrid that made a run according to the bundle; this one if it is not recorded."""
     parts = parts_of(folder_of(bundle.storage.root, run))
     return parts[-1].made_with.get("fedgrid", HERE) if parts else HERE

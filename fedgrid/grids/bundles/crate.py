@@ -1,7 +1,7 @@
-"""What a bundle says of itself: `ro-crate-metadata.json`, `README.md` and `environment.txt`.
+"""Descriptions within a bundle: `ro-crate-metadata.json`, `README.md` and `environment.txt`.
 
 The metadata are an RO-Crate 1.1 with the profile Process Run Crate 0.5 (https://w3id.org/ro/wfrun/process):
-fedgrid as the instrument, data sets as what it was used on, records, tables and figures as the result.
+fedgrid is the instrument, data sets are what it was used on, and records, tables and figures are the result.
 """
 
 import json
@@ -28,15 +28,15 @@ MIT = "https://spdx.org/licenses/MIT"
 
 @dataclass(frozen=True)
 class About:
-    """What the pages of a bundle tell."""
+    """Facts for the descriptions of a bundle."""
 
     name: str
-    """Of the grid."""
+    """Name of the grid."""
     version: str
-    """Of fedgrid."""
+    """Version of fedgrid."""
     runs: int
     ended: str
-    """When the last of its runs ended, in UTC and ISO 8601; empty if that is not recorded."""
+    """End of the last of its runs, in UTC and ISO 8601; empty if that is not recorded."""
     data: Mapping[str, str]
     """Data set or file of a split -> its digest."""
     made_with: tuple[str, ...]
@@ -45,13 +45,21 @@ class About:
 
     @property
     def licences(self) -> str:
-        """The licences of the code and of the data sets, a line each."""
+        """Licences of the code and of the data sets, one in a line."""
         lines = [f"- fedgrid {self.version}: MIT", "- records, tables and figures: ask their authors"]
         return "\n".join((*lines, *(f"- {name}: {_origin(name)[1]}" for name in self.data)))
 
 
 def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, with_models: bool) -> About:
-    """Return what is told of runs of a storage with the folder `root`."""
+    """Collect the facts about runs.
+
+    Args:
+        name: Name of the grid.
+        runs: Configurations of the runs.
+        root: Folder of their storage.
+        version: Version of fedgrid.
+        with_models: Whether the bundle has models.
+    """
     data: dict[str, str] = {}
     versions: dict[str, None] = {}
     ends = []
@@ -69,14 +77,14 @@ def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, wit
 
 
 def environment() -> str:
-    """Return all installed distributions with their versions, a line each, and nothing of where they are."""
-    # Ray's own copies of packages are found too, once it is imported.
+    """List all installed distributions with their versions, one in a line, without their paths."""
+    # Once Ray is imported, its own copies of packages count as installed too.
     found = [one for one in distributions() if "thirdparty_files" not in Path(f"{one.locate_file('')}").parts]
     return "".join(sorted({f"{one.name}=={one.version}\n" for one in found}, key=str.lower))
 
 
 def readme(told: About) -> str:
-    """Return the page that says what the bundle is, and how to check it."""
+    """Format the page that says what the bundle is, and how to check it."""
     data = "\n".join(f"- {name}: {digest}" for name, digest in told.data.items())
     return f"""# {told.name}: {told.runs} runs of federated learning
 
@@ -109,7 +117,8 @@ copy of others with `--data PATH`. `fedgrid import FILE.zip --name NAME` lets yo
 
 
 def metadata(told: About, files: Listed) -> str:
-    """Return the text of `ro-crate-metadata.json` for a bundle with these files."""
+    """Format `ro-crate-metadata.json` for a bundle with these files."""
+    # RO-Crate requires a date. This one is that of the files in the zip, and stands for an unknown one.
     ended = told.ended or "1980-01-01"
     what = f"{told.runs} runs of federated learning with records, scores, tables and figures"
     data = [_of_data(f"#data-{number}", name, told.data[name]) for number, name in enumerate(told.data)]
@@ -150,21 +159,24 @@ def metadata(told: About, files: Listed) -> str:
 
 
 def _entity(place: str, kind: str, /, **values: Any) -> dict[str, Any]:
+    """Build an entity of the graph."""
     return {"@id": place, "@type": kind, **values}
 
 
 def _at(name: str) -> dict[str, str]:
+    """Build a reference to an entity."""
     return {"@id": name}
 
 
 def _of_data(place: str, name: str, digest: str) -> dict[str, Any]:
+    """Build the entity of a data set."""
     source, licence = _origin(name)
     about = {"name": name, "identifier": digest, "description": source, "license": licence}
     return _entity(place, "CreativeWork", **about)
 
 
 def _origin(name: str) -> tuple[str, str]:
-    """Return where a data set, or the file of a split, is from, and its licence."""
+    """Find where a data set, or the file of a split, is from, and its licence."""
     if name in DATASETS:
         return DATASETS[name].source, DATASETS[name].licence or "not stated"
     if on_hub(name):

@@ -1,4 +1,4 @@
-"""`fedgrid import FILE.zip`: the runs of a bundle in a storage, marked as somebody else's."""
+"""The command `fedgrid import FILE.zip`: stores the runs of a bundle, marked as imported."""
 
 import json
 from collections.abc import Sequence
@@ -30,15 +30,22 @@ from fedgrid.manifest import CONFIG, MANIFEST, TIMES
 from fedgrid.redaction import printable
 
 BUNDLE = "bundle "
-"""Before the SHA-256 of the file that a grid's runs are from."""
+"""Prefix of the SHA-256 of the bundle in the source of an imported grid."""
 
 
 def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, console: Console) -> None:
-    """Take the runs of a bundle into a storage as grid `name`; those that were computed there stay.
+    """Store the runs of a bundle as grid `name`; those that were computed there stay.
+
+    Args:
+        path: The bundle.
+        name: Name of the grid.
+        storage: Storage of the grid.
+        as_json: Whether JSON is printed instead of lines.
+        console: Where lines are shown.
 
     Raises:
-        ConfigError: it is no bundle, or `name` is a grid with runs that were not imported as it.
-        RunError: the storage cannot be written.
+        ConfigError: It is no bundle, or `name` is a grid with runs that were not imported as it.
+        RunError: The storage cannot be written.
     """
     with open_bundle(path) as bundle:
         storage.pull_marks()
@@ -51,6 +58,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
             claim(storage)
             for run in new:
                 _take(run, bundle, name, storage)
+            # Runs come first: a grid that was written by half must not list runs that are not there.
             for file, data in kept_plugins.copies(bundle.grid.path, bundle.runs).items():
                 grid.write(file, data)
             text = bundle.grid.preset().decode(errors="replace")
@@ -93,7 +101,7 @@ def _warn_about_scores(bundle: Bundle) -> None:
 
 
 def _files_on_word(bundle: Bundle) -> tuple[list[str], list[str]]:
-    """Return the files that are imported as the author wrote them, and those that are not imported."""
+    """Group the files that are imported as the author wrote them, and those that are not imported."""
     taken = (*RECORDS[1:], MANIFEST, TIMES, PRESET)
     on_word = (name for name in bundle.files if PurePosixPath(name).name in taken)
     beside = (name for name in bundle.files if not name.startswith(f"{STORAGE}/"))
@@ -101,7 +109,7 @@ def _files_on_word(bundle: Bundle) -> tuple[list[str], list[str]]:
 
 
 def _is_lacking(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> bool:
-    """Return whether a run is not there, or was imported as grid `name` with other files, or in part."""
+    """Check whether a run is missing, or was imported as grid `name` with other files, or in part."""
     folder = folder_of(storage.root, run)
     # An import that was killed may have left a folder with neither.
     if not any((folder / file).exists() for file in (CONFIG, IMPORTED)):
@@ -111,6 +119,7 @@ def _is_lacking(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> 
 
 
 def _is_other(run: RunConfig, bundle: Bundle, storage: Storage, names: Sequence[str]) -> bool:
+    """Check whether one of these files of a run in the bundle differs from that in the storage."""
     theirs, ours = (folder_of(place.root, run) for place in (bundle.storage, storage))
     return any(
         not (ours / name).exists() or checksum(ours / name) != checksum(theirs / name)
@@ -120,7 +129,8 @@ def _is_other(run: RunConfig, bundle: Bundle, storage: Storage, names: Sequence[
 
 
 def _take(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> None:
-    """Copy a run without its models; what says whose it is comes before the mark of a finished run."""
+    """Copy a run without its models. The mark that it was imported is written before the mark of a finished
+    run."""
     theirs, ours = (folder_of(place.root, run) for place in (bundle.storage, storage))
     files: dict[str, Content] = {IMPORTED: seal_import(run.run_id, name, bundle.digest).encode()}
     files |= {file: partial(copyfile, theirs / file) for file in RUN_FILES if (theirs / file).exists()}

@@ -1,7 +1,8 @@
 """The files in a bundle: which there can be, the list of them, and the zip of them.
 
-A bundle is a zip. Below `storage/` lies a storage with one grid, as any other but for what is private or
-large, below `report/` the grid's report. `bundle.json` lists all other files with their sizes and checksums.
+A bundle is a zip. Below `storage/` is a storage with one grid, as any other but without what is private or
+large; below `report/` is the grid's report. `bundle.json` lists all other files with their sizes and
+checksums.
 """
 
 import re
@@ -24,9 +25,10 @@ SUFFIX = ".zip"
 MANIFEST, CRATE, README, ENVIRONMENT = "bundle.json", "ro-crate-metadata.json", "README.md", "environment.txt"
 STORAGE, REPORT = "storage", "report"
 RECORDS = (CONFIG, ROUNDS, CLIENTS)
-"""What a run was asked for, and what came of it."""
+"""A run's configuration and records."""
 RUN_FILES = (*RECORDS, TIMES, SCORES, RUN_MANIFEST)
-"""Files of a run, its manifest last; `IMPORTED` if others computed it; with models, its last states."""
+"""Files of a run, its manifest last; `IMPORTED` is added if others computed it, and its last states with
+models."""
 Listed = Mapping[str, Mapping[str, Any]]
 """File -> its `SHA256` and its `BYTES`."""
 
@@ -39,18 +41,18 @@ MEMBER = re.compile(
     rf"|{STORAGE}/{GRIDS}/\w[\w .+-]*/({_OF_GRID}|{FOLDER}/(?P<plugin>[0-9a-f]{{64}})\.py)"
     rf"|{STORAGE}/[^/\\.][^/\\]*-[0-9a-f]{{12}}/({_OF_RUN}|state-[\w-]+\.safetensors)"
 )
-"""The names that files of a bundle can have, beside `MANIFEST`: none leads out of a folder."""
+"""Pattern of the names of files in a bundle, except `MANIFEST`: none leads out of a folder."""
 ALIKE = re.compile(
     rf"(?<=^{REPORT}/tables/)[^/]+(?=\.\w+$)|(?<=^{REPORT}/figures/)[^/]+(?=\.\w+$)"
     rf"|(?<=^{STORAGE}/)[^/]+-[0-9a-f]{{12}}(?=/)"
 )
-"""What differs in the names of files of one kind: the name of a table or figure, and of a run's folder."""
+"""Parts in which names of files of one kind differ: the name of a table or figure, and of a run's folder."""
 WRITTEN_AT = (1980, 1, 1, 0, 0, 0)
-"""The time of all files in the zip: that at which they were packed is no part of a result."""
+"""Time of all files in the zip: the time of packing is no part of a result."""
 
 
 def list_files(folder: Path) -> Listed:
-    """Return the size and the checksum of each file below a folder, by its name with slashes."""
+    """Measure the size and the checksum of each file below a folder, by its name with slashes."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {
         name: {BYTES: path.stat().st_size, SHA256: checksum(path)} for name, path in sorted(paths.items())
@@ -58,7 +60,7 @@ def list_files(folder: Path) -> Listed:
 
 
 def group_names(names: Iterable[str]) -> list[str]:
-    """Return names of files in a bundle, those of one kind as a pattern with their number."""
+    """Group names of files in a bundle; a pattern with a number stands for those of one kind."""
     groups = Counter(ALIKE.sub("*", name) for name in names)
     return [f"{name} ({count})" if "*" in name else name for name, count in sorted(groups.items())]
 
@@ -67,10 +69,11 @@ def pack(folder: Path, target: Path) -> None:
     """Write the files below a folder as a zip; the same files give the same bytes.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: It cannot be written.
     """
     with replacing(target) as (temporary,), ZipFile(temporary, "w") as archive:
         for name in list_files(folder):
             info = ZipInfo(name, WRITTEN_AT)
+            # Mode 0644 and "made on Unix" on every system.
             info.external_attr, info.create_system = 0o100644 << 16, 3
             archive.writestr(info, (folder / name).read_bytes(), ZIP_DEFLATED, 9)

@@ -1,7 +1,8 @@
-"""Reading a bundle, which anybody may have made: it is checked as a whole before anything of it is used.
+"""Reading of a bundle, which anybody may have made: it is checked as a whole before anything of it is used.
 
 It is unpacked into a temporary folder, where no name leads outside, and nothing of it is executed. Its final
-scores are computed from its records there: what another version of fedgrid, or a forger, wrote is not read.
+scores are computed from its records there: those that another version of fedgrid, or a forger, wrote are not
+used.
 """
 
 import json
@@ -38,11 +39,11 @@ from fedgrid.regular_files import LARGEST_LIST, LARGEST_STATE, open_file
 from fedgrid.tracking.records import RecordsError, read_records, table
 
 MOST_PACKED = 100
-"""How many bytes a byte of a bundle can stand for: text is packed to a tenth, records hardly at all."""
+"""Most bytes that a byte of a bundle can stand for: text is packed to a tenth, records hardly at all."""
 OVERHEAD = 2000
-"""Bytes that a zip needs for a file beside its content, at most: its name and times, twice."""
+"""Most bytes that a zip needs for a file in addition to its content: its name and times, twice."""
 DAMAGED = (BadZipFile, EOFError, LZMAError, NotImplementedError, RuntimeError, ValueError, zlib.error)
-"""What zipfile raises for damaged files. RuntimeError: encrypted."""
+"""Errors of zipfile for damaged files. RuntimeError stands for encryption."""
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Characters that move the cursor, colour the screen, or reverse the direction of a text."""
@@ -57,12 +58,12 @@ class Bundle:
     """SHA-256 of its file, as sha256sum prints it."""
     grid: GridFolder
     storage: Storage
-    """What it holds, in a temporary folder."""
+    """Its content, in a temporary folder."""
     runs: tuple[RunConfig, ...]
     version: str
-    """Of the fedgrid that made it, as it says."""
+    """Version of fedgrid that made it, as it claims."""
     files: Listed
-    """All but its list of them."""
+    """All files, without the list of them."""
     scores: Mapping[str, Mapping[str, Any]]
     """Run id -> its final scores as the author wrote them. Those in `storage` follow from the records."""
 
@@ -72,18 +73,19 @@ def open_bundle(path: Path) -> Iterator[Bundle]:
     """Yield a bundle, unpacked until the end of the block.
 
     Raises:
-        ConfigError: there is no such file, it is no bundle, is too large, or does not hold what it lists.
+        ConfigError: There is no such file, or it is no bundle, is too large, or does not hold what it lists.
     """
     with scratch_folder() as place:
         try:
             yield _open(path, place)
         except FedgridError as error:
-            # Somebody who reads it knows the file, not the temporary folder.
+            # A message must name the user's file, not the temporary folder.
             error.args = (f"{error}".replace(f"{place}", f"{path}"),)
             raise
 
 
 def _open(path: Path, folder: Path) -> Bundle:
+    """Unpack and check a bundle, and convert errors to a `ConfigError`."""
     try:
         about = _unpack(path, folder)
         return _checked(path, checksum(path), about, Storage.of(folder / STORAGE))
@@ -102,7 +104,7 @@ def grid_at(text: str, storage: Storage) -> Iterator[GridFolder]:
     It is a bundle, STORAGE/grids/NAME, which is a grid of another storage, or a grid of `storage`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: There is no such grid.
     """
     path = Path(text)
     if path.suffix == SUFFIX:
@@ -117,7 +119,7 @@ def grid_at(text: str, storage: Storage) -> Iterator[GridFolder]:
 
 
 def _unpack(path: Path, folder: Path) -> dict[str, Any]:
-    """Unpack a bundle whose names and sizes are those of one; return what `bundle.json` says."""
+    """Unpack a bundle whose names and sizes are those of a bundle; return the content of `bundle.json`."""
     try:
         with open_file(path, LARGEST_STATE) as file, ZipFile(file) as archive:
             about = _manifest(path, archive)
@@ -127,17 +129,18 @@ def _unpack(path: Path, folder: Path) -> dict[str, Any]:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     _extract(archive, info, target, about["files"][info.filename])
             return about
-    except FedgridError:  # Some are a ValueError.
+    # Some FedgridErrors are ValueErrors, which the next clause would take for damage.
+    except FedgridError:
         raise
     except DAMAGED as error:
         raise ConfigError(f"{path} is no bundle, or damaged: {error}; get it again") from error
 
 
 def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
-    """Return what `bundle.json` says, which lists the files of the zip and no others."""
+    """Read `bundle.json`, after checking that the zip has the files that it lists and no others."""
     infos = archive.infolist()
     by_name = {info.filename: info for info in infos}
-    # Some disks do not tell capitals from small letters.
+    # On some disks names that differ in capitals only are the same file, and one would replace the other.
     last = {info.filename.casefold(): info for info in infos}
     if len(last) < len(infos):
         twice = next(info.filename for info in infos if last[info.filename.casefold()] is not info)
@@ -162,9 +165,10 @@ def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
 
 
 def _check_sizes(path: Path, infos: Mapping[str, ZipInfo]) -> None:
-    """Check sizes, from the list at the end of a zip; nothing else of it was read."""
+    """Check sizes by the list at the end of a zip; nothing else of it was read."""
     size, free, packed = sum(info.file_size for info in infos.values()), free_space(), path.stat().st_size
     used = sum(info.compress_size + OVERHEAD for info in infos.values()) + OVERHEAD
+    # Bytes that belong to no file would be content that nobody checks.
     if packed > used:
         raise ConfigError(f"{path} has {packed:,} bytes, and its files take {used:,} of them: no bundle does")
     for name, info in infos.items():
@@ -180,17 +184,19 @@ def _check_sizes(path: Path, infos: Mapping[str, ZipInfo]) -> None:
 
 
 def free_space() -> int:
-    """Return the bytes that are free where temporary files lie."""
+    """Measure the bytes that are free for temporary files."""
     return disk_usage(gettempdir()).free
 
 
 def _is_entry(value: object) -> bool:
+    """Check whether a value is an entry of a list of files."""
     return isinstance(value, dict) and isinstance(value.get(BYTES), int) and SHA256 in value
 
 
 def _extract(archive: ZipFile, info: ZipInfo, target: Path, listed: Mapping[str, Any]) -> None:
+    """Extract one file, and check it against its entry."""
     name = info.filename
-    # Never more than the declared size.
+    # zipfile never writes more than the declared size, which was checked.
     with archive.open(info) as source, target.open("wb") as copy:
         copyfileobj(source, copy)
     if info.file_size != listed[BYTES] or checksum(target) != listed[SHA256]:
@@ -201,7 +207,7 @@ def _extract(archive: ZipFile, info: ZipInfo, target: Path, listed: Mapping[str,
 
 
 def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage) -> Bundle:
-    """Return a bundle whose files are those of finished runs of one grid."""
+    """Check that the files are those of finished runs of one grid, and build the bundle."""
     grids = [place.name for place in storage.root.glob(f"{GRIDS}/*")]
     if len(grids) != 1:
         raise ConfigError(f"{path} has {len(grids)} grids, not one")
@@ -226,10 +232,11 @@ def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage
                 raise ConfigError(f"{path}: {run.name}: {name} is not the file that its {RUN_MANIFEST} lists")
         check_paths(path, run)
         _check_rows(path, run, folder)
+        # The author's scores are read for the comparison, and then replaced by those of the records.
         scores[run.run_id] = read_scores(folder, run.run_id)
         write_scores(run, storage)
     check_texts(path, storage.root)
-    # They are there, and can be read.
+    # Called for their errors: the preset and the plugins exist and can be read.
     grid.preset()
     kept_plugins.copies(grid.path, runs)
     return Bundle(path, digest, grid, storage, runs, str(about.get("fedgrid")), about["files"], scores)
@@ -251,9 +258,9 @@ def _check_rows(path: Path, run: RunConfig, folder: Path) -> None:
 
 
 def _check_manifest(path: Path, run: RunConfig, manifest: Manifest) -> None:
-    """Check that a manifest is a finished run's, and names its files: names are joined to paths.
+    """Check that a manifest is a finished run's, and names only its files, as names are joined to paths.
 
-    A run that stops early (`training.stop_after`) has fewer rounds than its configuration asks for.
+    A run that stops early (`training.stop_after`) has fewer rounds than its configuration.
     """
     names = {CONFIG, ROUNDS, CLIENTS, TIMES}
     fewest = run.training.rounds if run.training.stop_after is None else 1
@@ -284,7 +291,7 @@ def check_texts(path: Path, folder: Path) -> None:
     Once imported, they are shown on the user's terminal as they are: none may control it.
 
     Raises:
-        ConfigError: a text has control characters, or a file cannot be read.
+        ConfigError: A text has control characters, or a file cannot be read.
     """
     for file in sorted(folder.rglob("*.*")):
         try:
@@ -297,6 +304,7 @@ def check_texts(path: Path, folder: Path) -> None:
 
 
 def _texts_in(file: Path) -> Iterator[str]:
+    """Yield each text in a file."""
     if file.suffix == ".json":
         yield from _texts(json.loads(file.read_bytes()))
     elif file.suffix == ".jsonl":
@@ -312,7 +320,7 @@ def _texts_in(file: Path) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield each text in a value of JSON, keys among them."""
+    """Yield each text in a value of JSON, with keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""What the records of a run say that was computed again: the same, the same decisions, or a difference.
+"""Comparison of a run's records with those of its second computation.
 
-Numbers are what is stored as a fraction; everything else (clusters, splits, who took part, bytes) is a
-decision. Shapes: N rows.
+They are the same, have the same decisions, or differ. Numbers are what is stored as a fraction; everything
+else (clusters, splits, who took part, bytes) is a decision. Shapes: N rows.
 """
 
 import re
@@ -30,20 +30,21 @@ from fedgrid.tracking.tables.table import Table
 
 Outcome = Literal["same bytes", "same decisions", "not confirmed", "differs", "not tried"]
 TOLERANCE = 1e-6
-"""Of a number of at most 1; of a larger one it is a share."""
+"""Difference up to which numbers are equal: absolute up to 1, and relative above."""
 DRIFT = 1e-4
-"""As far apart may be numbers of rounds which are no final scores: a silhouette amplifies the last digits of
-distances. An accuracy that was changed is further apart on any test set of up to ten thousand rows."""
+"""Difference up to which numbers of rounds that are no final scores count as equal: a silhouette amplifies
+the last digits of distances. An accuracy that was changed differs by more on any test set of up to ten
+thousand rows."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one run."""
+    """The verdict on one run. Its fields are printed as JSON."""
 
     outcome: Outcome
     why: str = ""
     claims: tuple[str, ...] = ()
-    """What the bundle says of itself for which numbers within the tolerance count as the same."""
+    """Claims of the bundle about itself for which numbers within the tolerance count as the same."""
 
 
 SAME_BYTES = Verdict("same bytes")
@@ -57,16 +58,23 @@ class Difference:
     is_decision: bool
     column: str
     words: str = ""
-    """What stands there, and here."""
+    """The values there and here."""
     gap: float = np.inf
-    """The largest of the column."""
+    """Largest difference in the column."""
 
 
 def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[str]) -> Verdict:
-    """Return the verdict on a run whose files lie in `theirs`, computed again in `ours`.
+    """Compare a run whose files are in `theirs` with its second computation in `ours`.
 
-    `elsewhere` names in which versions, code or processors the two differ, as the bundle says: only if there
-    are any are last bits allowed to.
+    Args:
+        run: The run's configuration.
+        theirs: Folder of the run in the bundle.
+        ours: Folder of its second computation.
+        elsewhere: Versions, code or processors in which the two differ, as the bundle says. Only if there are
+            any may last bits differ.
+
+    Returns:
+        The verdict.
     """
     exact = [*_differences(theirs, ours, 0.0)]
     if not exact:
@@ -74,6 +82,7 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
         if names and not elsewhere:
             return Verdict("differs", f"in its final models: {names[0]}")
         return _same_decisions("all numbers are the same, models not", elsewhere) if names else SAME_BYTES
+    # On the same versions and processors fedgrid gives the same bits, so there is no tolerance.
     beyond = [*_differences(theirs, ours, TOLERANCE)] if elsewhere else exact
     decisions = [difference for difference in beyond if difference.is_decision]
     if elsewhere and not decisions:
@@ -95,11 +104,12 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
 
 
 def _same_decisions(within: str, claims: Sequence[str]) -> Verdict:
+    """Build the verdict on a run with the same decisions."""
     return Verdict("same decisions", "; ".join((within, *claims)), (within, *claims))
 
 
 def _final_gap(run: RunConfig, theirs: Path, ours: Path) -> tuple[str, float]:
-    """Return the final score in which two records of a run are furthest apart, and how far; "", 0: none."""
+    """Find the final score in which two records of a run differ most, and by how much; "", 0 if in none."""
     then, now = (score_run(folder, row_in_papers(run.algorithm.name)) for folder in (theirs, ours))
     gaps = {"": 0.0}
     for name in sorted(then.keys() & now.keys()):
@@ -111,25 +121,26 @@ def _final_gap(run: RunConfig, theirs: Path, ours: Path) -> tuple[str, float]:
 
 
 def _unrecorded(theirs: Path, ours: Path) -> list[str]:
-    """Return in words which columns the records have here, and not there."""
+    """Describe which columns the records have here, and not there."""
     tables = ([table(folder, Path(file).stem) for folder in (theirs, ours)] for file in (ROUNDS, CLIENTS))
     columns = [name for there, here in tables for name in here.column_names if name not in there.column_names]
     return [f"not recorded there: {', '.join(dict.fromkeys(columns))}"] if columns else []
 
 
 def _order(difference: Difference) -> tuple[int, bool]:
+    """Compute the sort key of a difference: by round, decisions first."""
     return difference.round, not difference.is_decision
 
 
 def _other_models(run: RunConfig, theirs: Path, ours: Path) -> list[str]:
-    """Return the files of the final state whose checksums, which the manifests list, differ."""
+    """List the files of the final state whose checksums, which the manifests list, differ."""
     one, other = manifest_of(theirs), manifest_of(ours)
     names = (name for each in (one, other) for name in each.states.get(each.rounds_done, ()))
     return sorted({name for name in names if one.files.get(name) != other.files.get(name)})
 
 
 def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Difference]:
-    """Yield of each column the first difference of more than a tolerance; decisions have none."""
+    """Yield the first difference of more than a tolerance in each column; a decision has no tolerance."""
     for file in (ROUNDS, CLIENTS):
         if (theirs / file).read_bytes() == (ours / file).read_bytes():
             continue
@@ -137,7 +148,7 @@ def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Differe
         if len(one) != len(other):
             yield Difference(1, True, file, f": {len(one)} rows, here {len(other)}")
             continue
-        # Made elsewhere, by an older fedgrid, a run may lack what is recorded now.
+        # A run of an older version may lack columns that are recorded now.
         further = () if tolerance else other.column_names
         for name in dict.fromkeys((*one.column_names, *further)):
             if name not in one.column_names or name not in other.column_names:
@@ -155,9 +166,10 @@ def _differences(theirs: Path, ours: Path, tolerance: float) -> Iterator[Differe
 
 
 def _gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
-    """Return whether a column has decisions, and by row how far two such columns are apart, shape (N,)."""
+    """Compare two columns; return whether they have decisions, and the difference in each row, shape (N,)."""
     lists = pa.types.is_list(one.type) and one.type == other.type
     if lists and pa.types.is_floating(one.type.value_type):
+        # Lists of other lengths are decisions, which the end of this function compares.
         if pc.list_value_length(one).equals(pc.list_value_length(other)):
             _, gaps = _gaps_N(pc.list_flatten(one), pc.list_flatten(other))
             gaps_N = np.zeros(len(one))
@@ -167,6 +179,7 @@ def _gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
         then_N, now_N = (np.asarray(values.to_numpy(zero_copy_only=False)) for values in (one, other))
         with np.errstate(invalid="ignore"):
             gaps_N = np.abs(then_N - now_N) / np.maximum(1.0, np.abs(then_N))
+        # Infinities are equal to themselves, though their difference is NaN.
         same_N = (then_N == now_N) | (np.isnan(then_N) & np.isnan(now_N))
         return False, np.where(same_N, 0.0, np.where(np.isnan(gaps_N), np.inf, gaps_N))
     pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
@@ -174,11 +187,12 @@ def _gaps_N(one: pa.Array, other: pa.Array) -> tuple[bool, Array]:
 
 
 def _short(value: object) -> str:
+    """Format a value for a message."""
     return f"{value:.9g}" if isinstance(value, float) else f"{value!s:.60}"
 
 
 def names_of_other_scores(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """Return the names of final scores that only one of two mappings has, or that differ in the two."""
+    """List the names of final scores that only one of two mappings has, or that differ."""
     return [
         name
         for name in sorted(theirs.keys() | ours.keys())
@@ -187,9 +201,12 @@ def names_of_other_scores(theirs: Mapping[str, Any], ours: Mapping[str, Any]) ->
 
 
 def other_scores(bundle: Bundle, run: RunConfig, *, names_too: bool) -> list[str]:
-    """Return in words which final scores of a run in a bundle do not follow from its records.
+    """Describe which final scores of a run in a bundle do not follow from its records.
 
-    With `names_too`, one that only the file or only the records give is one of them.
+    Args:
+        bundle: The bundle.
+        run: The run's configuration.
+        names_too: Whether a score that only the file or only the records give is one of them.
     """
     theirs, ours = bundle.scores[run.run_id], read_scores(folder_of(bundle.storage.root, run), run.run_id)
     return [
@@ -200,7 +217,7 @@ def other_scores(bundle: Bundle, run: RunConfig, *, names_too: bool) -> list[str
 
 
 def other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
-    """Return the csv files of a report's tables, in a folder, that are not what the records give."""
+    """List the CSV files of a report's tables, in a folder, that do not follow from the records."""
     texts = {f"{table.name}.csv": to_csv(table) for table in tables}
     there = {file.name: file.read_bytes().decode(errors="replace") for file in folder.glob("*.csv")}
     return [
@@ -211,12 +228,13 @@ def other_tables(tables: Iterable[Table], folder: Path) -> list[str]:
 
 
 def _have_same_cells(*texts: str) -> bool:
-    """Return whether two csv files agree, their numbers within the tolerance."""
+    """Check whether two CSV files agree, their numbers within the tolerance."""
     one, other = ([*map(_cell, re.split("([,\n])", text))] for text in texts)
     return len(one) == len(other) and all(map(_are_equal, one, other))
 
 
 def _cell(text: str) -> str | float:
+    """Parse a cell as a number, or else keep its text."""
     try:
         return float(text)
     except ValueError:
@@ -224,6 +242,7 @@ def _cell(text: str) -> str | float:
 
 
 def _are_equal(stored: object, computed: object) -> bool:
+    """Check whether two values agree, numbers within the tolerance."""
     if isinstance(stored, float) and isinstance(computed, float):
         is_close = isclose(stored, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
         return is_close or (isnan(stored) and isnan(computed))

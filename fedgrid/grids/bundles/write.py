@@ -1,6 +1,7 @@
-"""`fedgrid bundle make`: the finished runs of a grid as one file for others, without what is private.
+"""The command `fedgrid bundle make`: the finished runs of a grid as one file, without what is private.
 
-What goes in is chosen, not what stays out: no log, no address of a tracker, no path but a file's own name.
+The files that go in are listed, not those that stay out: no log, no address of a tracker, no path except a
+file's own name.
 """
 
 import re
@@ -39,7 +40,7 @@ from fedgrid.redaction import redacted
 from fedgrid.sealed_json import seal
 
 FOLDERS = re.compile(r"(?<![\w./~-])(?:~\w*|[A-Za-z]:)?/(?:[^\s/'\",\]}]+/)*(?=[^\s/'\",\]}])")
-"""The folders of a path that holds on one machine only: `/home/me/` of `/home/me/mine.csv`."""
+"""Pattern of the folders of a path that holds on one machine only: `/home/me/` of `/home/me/mine.csv`."""
 
 
 def write_bundle(
@@ -51,16 +52,23 @@ def write_bundle(
     with_models: bool,
     report: Callable[[str, Storage, Path], object],
 ) -> int:
-    """Write the finished runs of a grid that pass all filters; return how many these are.
+    """Write the finished runs of a grid that meet all filters.
 
     Args:
-        what: the grid, or a run of it.
-        report: writes the report of a grid of a storage into a folder.
+        what: The grid, or a run of it.
+        storage: Storage of the grid.
+        filters: Conditions on the runs.
+        target: The file to write, which must end in `.zip`.
+        with_models: Whether the runs' last states go in.
+        report: Writes the report of a grid of a storage into a folder.
+
+    Returns:
+        The number of runs.
 
     Raises:
         ConfigError: `target` is no zip or cannot be written, there is no such grid or run, or none of the
             runs is finished.
-        RunError: files of the grid are damaged, or the bundle cannot be written.
+        RunError: Files of the grid are damaged, or the bundle cannot be written.
     """
     if target.suffix != SUFFIX:
         raise ConfigError(f"--output {target}: expected a file's name that ends in {SUFFIX}")
@@ -80,6 +88,7 @@ def write_bundle(
             told = crate.about(name, finished, staged.root, version("fedgrid"), with_models=with_models)
             (folder / README).write_text(crate.readme(told))
             (folder / ENVIRONMENT).write_text(crate.environment())
+            # The order matters: the crate lists the files before it, and the list of all files comes last.
             (folder / CRATE).write_text(crate.metadata(told, list_files(folder)))
             facts = {"grid": name, "filters": [*filters], "runs": len(finished), "fedgrid": told.version}
             (folder / MANIFEST).write_text(seal({**facts, "files": list_files(folder)}, indent=1))
@@ -90,6 +99,7 @@ def write_bundle(
 
 
 def _stage_run(run: RunConfig, storage: Storage, staged: Storage, *, with_models: bool) -> None:
+    """Copy a run's files to the storage that is packed."""
     folder, copy = folder_of(storage.root, run), folder_of(staged.root, run)
     storage.pull(folder.name, skip=() if with_models else ("state-",))
     states = [name for name in manifest_of(folder).files if name.startswith("state-")]
@@ -100,10 +110,11 @@ def _stage_run(run: RunConfig, storage: Storage, staged: Storage, *, with_models
 
 
 def _stage_grid(name: str, runs: Sequence[RunConfig], storage: Storage, staged: Storage) -> None:
+    """Write the grid's files to the storage that is packed, without paths and secrets."""
     grid, copy = GridFolder(storage, name), GridFolder(staged, name)
     for file, data in kept_plugins.copies(grid.path, runs).items():
         copy.write(file, data)
     text = grid.preset().decode(errors="replace").replace(str(Path.home()), "~")
     copy.keep(runs, FOLDERS.sub("", redacted(text)))
-    # It says where the author's own data lie.
+    # This file has the paths of the author's own data.
     (copy.path / PLACES).unlink(missing_ok=True)
