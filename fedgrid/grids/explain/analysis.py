@@ -1,6 +1,6 @@
 """The analysis `explain`: a job explains the images of one distribution of one run.
 
-Its records, `explanations/<key>.parquet`, have a row an image. All checks come before anything starts.
+Its records, `explanations/<key>.parquet`, have a row for each image. All checks come before anything starts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,33 +46,37 @@ LAST: Literal["last"] = "last"
 
 
 class ExplainOptions(Section):
-    """What of finished runs is explained, and how."""
+    """Which images of finished runs are explained, and how. Its fields are the keys of the command line."""
 
     on: tuple[On, ...] = get_args(On)
-    """Whose images: members (the model's own clients'), others, server; or several."""
+    """Owners of the images: members (the model's own clients), others, server; or several."""
     images: PositiveInt | None = None
-    """Images of each client; None: 24, or all if a client has fewer."""
+    """Images of each client; None means 24, or all if a client has fewer."""
     steps: PositiveInt | None = None
-    """Most steps of a curve; None: 32."""
+    """Most steps of a curve; None means 32."""
     round: PositiveInt | Literal["last"] = LAST
-    """The state after this round is explained."""
+    """Round after which the state is explained."""
     baseline: Baseline | None = None
-    """What removed pixels become: the mean colour of the client's images, black, or blurred; None: mean."""
+    """Replacement of removed pixels: the mean colour of the client's images, black, or blurred; None means
+    mean."""
     as_published: bool = False
-    """As the OCFL journal paper did, with its mistakes."""
+    """Whether images are explained as in the OCFL journal paper, with its mistakes."""
 
     @field_validator("on", mode="before")
     @classmethod
     def _one_is_a_list(cls, given: Any) -> Any:
+        """Convert one name to a list."""
         return [given] if isinstance(given, str) else given
 
     @field_validator("on")
     @classmethod
     def _in_order(cls, names: tuple[On, ...]) -> tuple[On, ...]:
+        """Sort the names, so that their order on the command line makes no other jobs."""
         return tuple(on for on in get_args(On) if on in names)
 
     @model_validator(mode="after")
     def _published_fixes_baseline_and_steps(self) -> Self:
+        """Refuse settings that the published computation fixes."""
         for key, value in (("steps", self.steps), ("baseline", self.baseline)):
             if self.as_published and value is not None:
                 raise ValueError(
@@ -82,7 +86,7 @@ class ExplainOptions(Section):
         return self
 
     def settings(self, on: On, number: int, images: int) -> Explaining:
-        """Return the settings for one distribution, after round `number`."""
+        """Build the settings of a job for one distribution, after round `number`."""
         if self.as_published:
             return Explaining(on=on, round=number, images=images, baseline="black", as_published=True)
         return Explaining(
@@ -95,7 +99,7 @@ class ExplainOptions(Section):
 
 
 class Explain(Analysis):
-    """Which pixels the models of runs rest on."""
+    """Measures which pixels the answers of runs' models rest on."""
 
     name = "explain"
     settings = Explaining
@@ -104,12 +108,12 @@ class Explain(Analysis):
     on_gpu = True
 
     def jobs(self, runs: Sequence[RunConfig], options: ExplainOptions, context: Context) -> Sequence[Job]:
-        """Return a job for each run and distribution.
+        """Plan a job for each run and distribution.
 
         Raises:
-            ConfigError: a run lacks the state of the round; more images or steps than there are; or a model
-                that does not say what is explained.
-            DataError: the images are missing.
+            ConfigError: A run lacks the state of the round, there are fewer images or pixels than images or
+                steps, or a model has no layer to explain.
+            DataError: The images are missing.
         """
         for run in runs:
             _check_model(run, options, context)
@@ -123,7 +127,8 @@ class Explain(Analysis):
         return [Job(run, settings, settings.key, settings.round) for run, settings in pairs]
 
     def compute(self, job: Job, context: Context) -> Artifacts:
-        """Return the records, the shape of an image, and the names of the classes, if they have names."""
+        """Explain one distribution of a run; the result has the records, an image's shape, and the classes'
+        names."""
         # Importing torch takes seconds.
         from fedgrid.grids.explain.compute.explained_run import explain_run
 
@@ -133,19 +138,26 @@ class Explain(Analysis):
         return Artifacts({"shape": list(dataset.inputs.shape), **names}, {RECORDS: parquet_bytes(table)})
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
-        """Return the means over a run's images by name, as `explanations/members_gap`."""
+        """Compute the means over a run's images by name, as `explanations/members_gap`."""
         return image_means(read_result(result))
 
     def sections(
         self, results: Sequence[JobResult], missing: Sequence[Job], *, published: bool
     ) -> Iterator[PageSection]:
-        """Yield a section for each style and number of clients."""
+        """Build a section for each style and number of clients."""
         return own_sections(styles(results, missing), published=published)
 
     def summary(
         self, results: Sequence[JobResult], missing: Sequence[Job], options: ExplainOptions, grid: GridFolder
     ) -> Summary:
-        """Return the tables of scores by number of clients and distribution."""
+        """Build the tables of scores by number of clients and distribution.
+
+        Args:
+            results: Results of the jobs.
+            missing: Jobs without results.
+            options: What the command line sets.
+            grid: Folder of the grid.
+        """
         explained = summarise([read_result(one) for one in results], len(missing))
         tables = [
             own_scores(part.explained, on)
@@ -163,7 +175,7 @@ class Explain(Analysis):
         return {f"maps-{result.job.key}": map_grid(shown)} if shown else {}
 
     def slot(self, job: Job) -> str:
-        """Return the distribution and the style."""
+        """Name the distribution and the style."""
         return f"{job.settings.on} {_style(job)}".rstrip()
 
 
@@ -171,6 +183,7 @@ EXPLAIN = Explain()
 
 
 def _round(run: RunConfig, options: ExplainOptions, context: Context) -> int:
+    """Find the round after which a run is explained, and check that its state is stored."""
     number = context.last_round(run) if options.round == LAST else options.round
     with at(run.name):
         context.check_state(run, number)
@@ -178,7 +191,7 @@ def _round(run: RunConfig, options: ExplainOptions, context: Context) -> int:
 
 
 def _check_model(run: RunConfig, options: ExplainOptions, context: Context) -> None:
-    """Check that the model says what is explained, and the image has pixels for the steps."""
+    """Check that the model names the layer to explain, and that the image has pixels for the steps."""
     dataset = context.dataset(run)
     dataset.check_kind("explain", ("pixels",), "dataset")
     named_layer(run.model, dataset.inputs)
@@ -190,9 +203,10 @@ def _check_model(run: RunConfig, options: ExplainOptions, context: Context) -> N
 def _images(
     runs: Sequence[RunConfig], options: ExplainOptions, rounds: Mapping[str, int], data_dir: Path
 ) -> dict[str, int]:
-    """Return how many images each client, or as published each cluster, has explained, by shared prefix."""
+    """Count the images that each client, or as published each cluster, has explained, by shared prefix."""
     if options.as_published:
         return {run.shared_prefix: options.images or PUBLISHED_IMAGES for run in runs}
+    # Runs with a shared prefix have the same images, so that one of them stands for all.
     firsts = {run.shared_prefix: run for run in runs}
     counts = {}
     # By data set: the images of one at a time are in memory.
@@ -207,7 +221,7 @@ def _images(
 def _limits(
     run: RunConfig, options: ExplainOptions, number: int, data_dir: Path
 ) -> Iterator[tuple[int, str]]:
-    """Yield the number of images to explain, and whose they are."""
+    """Yield limits of the number of images, each with the reason."""
     # Importing torch takes seconds.
     from fedgrid.engine.runtime.run.prepare import held_in, prepare
 
@@ -219,7 +233,7 @@ def _limits(
 
 
 def styles(results: Sequence[JobResult], missing: Sequence[Job] = ()) -> dict[str, ExplainedGrid]:
-    """Return by style what a report shows; `missing` are the jobs that have no results yet."""
+    """Summarise results by style, as a report shows them; `missing` are the jobs that have no results yet."""
     by_style: dict[str, list[JobRecords]] = {}
     for result in results:
         by_style.setdefault(_style(result.job), []).append(read_result(result))
@@ -230,7 +244,7 @@ def styles(results: Sequence[JobResult], missing: Sequence[Job] = ()) -> dict[st
 
 
 def image_means(read: JobRecords) -> dict[str, float]:
-    """Return the means over a run's images by name, as `explanations/members_gap`."""
+    """Compute the means over a run's images by name, as `explanations/members_gap`."""
     explained = summarise([read]).explained
     style = "_as_published" if read.settings.as_published else ""
     metrics = {}
@@ -243,4 +257,5 @@ def image_means(read: JobRecords) -> dict[str, float]:
 
 
 def _style(job: Job) -> str:
+    """Name the style of a job, empty by default."""
     return AS_PUBLISHED if job.settings.as_published else ""

@@ -1,1 +1,1 @@
-"""Which pixels a model's answer rests on: saliency maps, and insertion and deletion curves that test them."""
+"""Saliency of pixels for a model's answer: maps, and the insertion and deletion curves that test them."""

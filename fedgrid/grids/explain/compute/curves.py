@@ -34,20 +34,21 @@ class Curves:
 
 
 def class_score(module: nn.Module, target: int) -> Score:
-    """Return the softmax probability of a class as a score; `module` must be in `eval` mode.
+    """Build a score from the softmax probability of a class; `module` must be in `eval` mode.
 
     Raises:
-        ValueError: it is not.
+        ValueError: It is not.
     """
     check_mode(module)
+    # In float64: a probability near 1 has too few digits in float32 for curves that differ little.
     return lambda images: module(images).double().softmax(dim=1)[:, target]
 
 
 def order_of(map_HW: Tensor) -> Tensor:
-    """Return the pixels, numbered row by row, by falling saliency, shape (P,); ties stay row by row.
+    """Sort the pixels, numbered row by row, by falling saliency, shape (P,); ties stay row by row.
 
     Raises:
-        ValueError: the map has NaN, as that of a diverged model.
+        ValueError: The map has NaN, as that of a diverged model.
     """
     if map_HW.isnan().any():
         raise ValueError("the map has NaN: it orders no pixels")
@@ -55,7 +56,7 @@ def order_of(map_HW: Tensor) -> Tensor:
 
 
 def random_order(num_pixels: int, rng: np.random.Generator) -> Tensor:
-    """Return the pixels in a random order, shape (P,): what any map must beat."""
+    """Draw a random order of the pixels, shape (P,), which any map must beat."""
     return torch.from_numpy(rng.permutation(num_pixels))
 
 
@@ -63,22 +64,26 @@ def random_order(num_pixels: int, rng: np.random.Generator) -> Tensor:
 def curves(
     score: Score, image_CHW: Tensor, baseline_CHW: Tensor, orders: Sequence[Tensor], step: int
 ) -> list[Curves]:
-    """Return the curves of an image for each of some orders of its pixels.
+    """Compute the curves of an image for several orders of its pixels.
 
     All orders share the scores of the two ends, so that these are equal to the last bit. Forward passes have
-    `TEST_BATCH` images of this one image, however many others there are.
+    at most `TEST_BATCH` images, all of this one image, so that other images do not change the bits.
 
     Args:
-        score: of images on the device of `image_CHW`.
-        image_CHW: float32.
-        baseline_CHW: what stands for an absent pixel, in all channels at once; the same shape.
-        orders: pixels by falling importance, each of shape (P,).
-        step: pixels exchanged at a time.
+        score: Score of images on the device of `image_CHW`.
+        image_CHW: The image, float32.
+        baseline_CHW: Values of absent pixels, in all channels at once; the same shape.
+        orders: Pixels by falling importance, each of shape (P,).
+        step: Number of pixels that are exchanged at a time.
+
+    Returns:
+        The curves of each order.
 
     Raises:
         ConfigError: `step` does not fit the image.
     """
     at = counts(image_CHW[0].numel(), step)
+    # The inverse of an order: the rank of each pixel says at which step it is exchanged.
     ranks = torch.stack([torch.argsort(order) for order in orders]).to(image_CHW.device)
     points = [(0, 0), (0, at[-1])]
     points += [(place, count) for place in range(len(orders)) for count in at[1:-1]]
@@ -110,12 +115,12 @@ def score_image(
     """Score the order of a map, and a random one that `rng` draws.
 
     Args:
-        score: as of `class_score`.
-        image_CHW: float32.
-        baseline_CHW: what stands for an absent pixel; the same shape.
-        map_HW: the image's saliency.
-        step: pixels exchanged at a time.
-        rng: seeded for this image alone, so that its order does not depend on which others are scored.
+        score: Score as of `class_score`.
+        image_CHW: The image, float32.
+        baseline_CHW: Values of absent pixels; the same shape.
+        map_HW: The image's saliency.
+        step: Number of pixels that are exchanged at a time.
+        rng: Generator for this image alone, so that its order does not depend on which others are scored.
 
     Returns:
         The columns of `records` from `insertion` to `empty`, and those of the curves: areas and probabilities
@@ -123,7 +128,7 @@ def score_image(
 
     Raises:
         ConfigError: `step` does not fit the image.
-        ValueError: the map has NaN.
+        ValueError: The map has NaN.
     """
     orders = (order_of(map_HW), random_order(map_HW.numel(), rng).to(map_HW.device))
     by_map, by_chance = curves(score, image_CHW, baseline_CHW, orders, step)
@@ -143,14 +148,15 @@ def score_image(
 
 
 def auc(curve: Tensor) -> float:
-    """Return the area under a curve, its points spread evenly over [0, 1]."""
+    """Compute the area under a curve, its points spread evenly over [0, 1]."""
     return float(torch.trapezoid(curve)) / (len(curve) - 1)
 
 
 def _mix(
     image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, mixtures: Sequence[tuple[int, int, bool]]
 ) -> Tensor:
-    """Return the image with only, or without, some of the first pixels of an order, shape (M, C, H, W)."""
+    """Mix the image with its baseline: with only, or without, the first pixels of an order, shape (M, C, H,
+    W)."""
     places, numbers, inserts = (
         torch.tensor(column, device=ranks.device) for column in zip(*mixtures, strict=True)
     )

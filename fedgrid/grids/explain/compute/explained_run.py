@@ -1,6 +1,6 @@
-"""A run's images explained by the models that it serves, from one of its states.
+"""Explanation of a run's images by the models that it serves, from one of its states.
 
-On the CPU an image's numbers have the same bits wherever, and beside whichever others, it is explained.
+On the CPU the numbers of an image have the same bits wherever it is explained, and whichever others are.
 
 Source: Zuziak et al. 2025, arXiv:2509.01587, section 5, Algorithm 2.
 """
@@ -26,9 +26,9 @@ from fedgrid.grids.explain.compute.samples import SERVER, Sample, SampleSource, 
 from fedgrid.grids.explain.compute.settings import Baseline, Explaining, named_layer
 
 KERNEL, DEVIATION = 11, 5.0
-"""Pixels of the Gaussian blur of RISE's insertion curve."""
+"""Width and deviation, in pixels, of the Gaussian blur of RISE's insertion curve."""
 SHOWN = 1
-"""Images of each client whose maps are kept."""
+"""Images of each client whose maps are stored."""
 
 
 def explain_run(
@@ -38,18 +38,21 @@ def explain_run(
     settings: Explaining,
     device: str = "cpu",
 ) -> pa.Table:
-    """Return the records of one distribution, with the columns of `records.SCHEMA`, a row an image.
+    """Explain the images of one distribution.
 
     Args:
-        config: the run.
-        run_state: its state after round `settings.round`.
-        data_dir: the folder of the images.
-        settings: what is explained, and how.
-        device: where, as torch calls it.
+        config: The run's configuration.
+        run_state: Its state after round `settings.round`.
+        data_dir: Folder of the images.
+        settings: What is explained, and how.
+        device: Device in torch's notation, the CPU by default.
+
+    Returns:
+        A row for each image, with the columns of `records.SCHEMA`.
 
     Raises:
-        ConfigError: more images than there are, more steps than pixels, or a model that names no layer.
-        DataError: the images are missing.
+        ConfigError: There are fewer images or pixels than images or steps, or the model names no layer.
+        DataError: The images are missing.
     """
     served = ServedModels(config, run_state, data_dir, device)
     layer = named_layer(config.model, served.inputs)
@@ -74,21 +77,31 @@ class Explainer:
 
     settings: Explaining
     module: nn.Module
-    """In `eval` mode."""
+    """The model in `eval` mode."""
     layer: str | None
-    """What is explained; None: the pixels."""
+    """Name of the layer that is explained; None for the pixels."""
     pixels: int
-    """Exchanged in a step."""
+    """Number of pixels that are exchanged in a step."""
     seed: int
     colour_C: Tensor
 
     def row(self, image_CHW: Tensor, label: int, rng: np.random.Generator, *, shown: bool) -> Row:
-        """Return the prediction, the scores and, if `shown`, the map of an image of [0, 1]."""
+        """Explain one image.
+
+        Args:
+            image_CHW: The image, in [0, 1].
+            label: Its class.
+            rng: Draws the random order of its pixels.
+            shown: Whether the row has the map.
+
+        Returns:
+            Prediction, scores and map; only the prediction if the model gives no finite numbers.
+        """
         published = self.settings.as_published
         kind = "black" if published else self.settings.baseline
         baseline_CHW = baseline_of(kind, image_CHW, self.colour_C)
         with torch.inference_mode():
-            # Each on its own: the last bits depend on the images of a batch.
+            # One image in a pass: the last bits depend on the other images of a batch.
             logits, of_baseline = (self.module(input_CHW[None])[0] for input_CHW in (image_CHW, baseline_CHW))
         prediction = int(logits.argmax())
         row: Row = {
@@ -96,6 +109,7 @@ class Explainer:
             "prediction": prediction,
             "base_prediction": int(of_baseline.argmax()),
         }
+        # As published the map is of the label, although the curves follow the prediction.
         saliency = self._map(image_CHW, label if published else prediction)
         map_HW = saliency.maps_NHW[0]
         if not bool(torch.isfinite(logits).all() and torch.isfinite(map_HW).all()):
@@ -111,6 +125,7 @@ class Explainer:
         return row
 
     def _map(self, image_CHW: Tensor, target: int) -> Saliency:
+        """Compute the saliency map of an image for a class."""
         image_1CHW, target_1 = image_CHW[None], torch.tensor([target])
         if self.layer is None:
             return input_gradients(self.module, image_1CHW, target_1)
@@ -118,11 +133,12 @@ class Explainer:
 
 
 def _rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterator[Row]:
+    """Yield the row of each image of a sample."""
     images = zip(sample.holder_N.tolist(), sample.place_N.tolist(), sample.trained_on_N.tolist(), strict=True)
     for number, (place_holder, place, trained_on) in enumerate(images):
         holder = None if place_holder == SERVER else place_holder
         image_CHW, label = served.image(holder, place)
-        # The same random order for every algorithm, and for every model that explains the image.
+        # The seed has neither algorithm nor model: the random order of an image is the same for all of them.
         rng = generator(explainer.seed, f"random order of image {place}", client=place_holder)
         yield {
             "client": sample.client,
@@ -136,7 +152,7 @@ def _rows(sample: Sample, explainer: Explainer, served: ServedModels) -> Iterato
 
 
 def _module(settings: Explaining, sample: Sample, served: ServedModels) -> nn.Module:
-    """Return the module that explains a sample."""
+    """Build the module that explains a sample."""
     if settings.as_published and settings.on == "others":
         outside = np.flatnonzero(served.labels_K != sample.cluster).tolist()
         return served.mean_module(sample.client, outside)
@@ -144,21 +160,21 @@ def _module(settings: Explaining, sample: Sample, served: ServedModels) -> nn.Mo
 
 
 def _bytes(values: Tensor) -> bytes:
-    """Return values of [0, 1] as bytes of 0 to 255, in index order."""
+    """Convert values of [0, 1] to bytes of 0 to 255, in index order."""
     return bytes((values * 255).round().to(torch.uint8).cpu().numpy().tobytes())
 
 
 def mean_colour(images_NCHW: Tensor) -> Tensor:
-    """Return the mean of each channel of uint8 images, float32 in [0, 1], shape (C,).
+    """Compute the mean of each channel of uint8 images, float32 in [0, 1], shape (C,).
 
-    Sums of whole numbers: the same bits in any order.
+    Sums of integers have the same bits in any order.
     """
     sums_C = images_NCHW.sum(dim=(0, 2, 3), dtype=torch.int64).double()
     return (sums_C / (images_NCHW.numel() / images_NCHW.shape[1]) / 255).float()
 
 
 def baseline_of(kind: Baseline, image_CHW: Tensor, colour_C: Tensor) -> Tensor:
-    """Return the baseline of an image of [0, 1], of its shape."""
+    """Build the baseline of an image of [0, 1], of its shape."""
     if kind == "black":
         return torch.zeros_like(image_CHW)
     if kind == "mean":
@@ -167,7 +183,8 @@ def baseline_of(kind: Baseline, image_CHW: Tensor, colour_C: Tensor) -> Tensor:
 
 
 def blurred(image_CHW: Tensor) -> Tensor:
-    """Return an image under a Gaussian; what lies outside it does not count, so that a constant stays one."""
+    """Blur an image with a Gaussian; pixels outside it have no weight, so that a constant image stays the
+    same."""
     at = torch.arange(KERNEL, dtype=torch.float64, device=image_CHW.device) - KERNEL // 2
     line = torch.exp(-(at**2) / (2 * DEVIATION**2)).float()
     kernel = torch.outer(line, line).view(1, 1, KERNEL, KERNEL)

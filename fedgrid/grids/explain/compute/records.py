@@ -1,4 +1,4 @@
-"""The records of explained images: a row an image, with its scores, its curves and, of a few, its map."""
+"""Records of explained images: a row for each, with its scores, its curves and, for a few, its map."""
 
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ CURVES = {
     "random_insertion": "when the pixels are put in, in a random order",
     "random_deletion": "when the pixels are taken out, in a random order",
 }
-"""Name of a curve -> what it is of, in words."""
+"""Name of a curve -> when it is measured."""
 COLUMNS = (
     RecordColumn(
         "client", pa.int32(), "Whose model explains it; as published the first client of the cluster."
@@ -45,7 +45,7 @@ COLUMNS = (
         "pixels", pa.binary(), "The image as bytes, channels x H x W; of a client's first image only."
     ),
 )
-"""All but the first nine are null if the model gives no finite numbers."""
+"""Columns of the records. All but the first nine are null if the model gives no finite numbers."""
 SCHEMA = schema_of(COLUMNS)
 
 Row: TypeAlias = dict[str, Any]

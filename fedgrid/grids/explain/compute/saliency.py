@@ -1,9 +1,9 @@
-"""Saliency maps: how much each pixel of an image speaks for a class, by captum.
+"""Saliency maps by captum: how much each pixel of an image speaks for a class.
 
 Sources: Grad-CAM is Selvaraju et al., ICCV 2017, equations 1 and 2; input gradients are Simonyan et al., ICLR
 2014 workshop, section 3. Maps are scaled to [0, 1] for each image, as the package `grad-cam` does; its two
 scalings, before and after the enlargement, are the same function as one after it. Images are explained one at
-a time: the last bits of a convolution depend on the number of images beside it.
+a time: the last bits of a convolution depend on the number of images in its batch.
 
 Shapes: N images of C channels and H x W pixels, F channels of a feature map of h x w.
 """
@@ -22,24 +22,28 @@ from fedgrid.engine.federation.errors import ConfigError, hint
 
 @dataclass(frozen=True)
 class Saliency:
-    """Maps of N images."""
+    """Saliency maps of N images."""
 
     maps_NHW: Tensor
-    """Float32 in [0, 1], least 0 and greatest 1 in each map; 0 everywhere in an empty one."""
+    """Maps, float32 in [0, 1], least 0 and greatest 1 in each; 0 everywhere in an empty one."""
     largest_N: Tensor
-    """Float32: the greatest value of each map before it was scaled."""
+    """Greatest value of each map before it was scaled, float32."""
 
 
 def feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
-    """Return the name of the last layer whose output is a feature map of more than one pixel.
+    """Find the last layer whose output is a feature map of more than one pixel.
 
-    None if the model has none, as a perceptron: `input_gradients` explains it.
+    Returns:
+        Its name; None if the model has none, as a perceptron: `input_gradients` explains it.
     """
     check_mode(module)
     called: list[str] = []
 
     def note(name: str) -> Callable[..., None]:
+        """Build a hook that lists a layer by its name."""
+
         def hook(_module: nn.Module, _inputs: Any, output: Any) -> None:
+            """List the layer if its output is a feature map."""
             if isinstance(output, Tensor) and output.dim() == 4 and output.shape[2:].numel() > 1:
                 called.append(name)
 
@@ -56,18 +60,18 @@ def feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
 
 
 def grad_cam(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tensor) -> Saliency:
-    """Return the Grad-CAM maps of images for their target classes.
+    """Compute the Grad-CAM maps of images for their target classes.
 
     Args:
-        module: maps images to logits, in `eval` mode.
-        layer: name of a layer of the module whose output is a feature map, as from `feature_layer`; of a
+        module: Model that maps images to logits, in `eval` mode.
+        layer: Name of a layer of the module whose output is a feature map, as from `feature_layer`; of a
             layer that is used several times, the last use.
-        images_NCHW: float32 inputs of the module.
-        targets_N: int64 classes.
+        images_NCHW: Inputs of the module, float32.
+        targets_N: Classes, int64.
 
     Raises:
-        ValueError: the module is in `train` mode.
-        ConfigError: there is no such layer, or its output is no feature map.
+        ValueError: The module is in `train` mode.
+        ConfigError: There is no such layer, or its output is no feature map.
     """
     rectified_N1hw = unrectified_maps(module, layer, images_NCHW, targets_N).relu()[:, None]
     size = images_NCHW.shape[2:]
@@ -76,7 +80,18 @@ def grad_cam(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tens
 
 
 def unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets_N: Tensor) -> Tensor:
-    """Return what `grad_cam` rectifies: weighted sums of feature maps, shape (N, h, w); raises as it does."""
+    """Compute the maps that `grad_cam` rectifies: weighted sums of feature maps, shape (N, h, w).
+
+    Args:
+        module: Model that maps images to logits, in `eval` mode.
+        layer: Name of a layer of the module whose output is a feature map.
+        images_NCHW: Inputs of the module, float32.
+        targets_N: Classes, int64.
+
+    Raises:
+        ValueError: The module is in `train` mode.
+        ConfigError: There is no such layer, or its output is no feature map.
+    """
     check_mode(module)
     part = _layer(module, layer)
     activation = attr.LayerActivation(module, part)
@@ -90,20 +105,20 @@ def unrectified_maps(module: nn.Module, layer: str, images_NCHW: Tensor, targets
                 f"the output of layer '{layer}' is no feature map; name a convolutional layer, or use input "
                 "gradients"
             )
-        # Not `attr.LayerGradCam`: in a model of bfloat16 it sums bfloat16, whose eight bits are too few.
+        # `attr.LayerGradCam` would sum in bfloat16 in a model of bfloat16, whose eight bits are too few.
         gradient_Fhw = gradient.attribute(input_1CHW, target)[0].float()
         maps.append((gradient_Fhw.mean(dim=(1, 2), keepdim=True) * features_1Fhw[0].float()).sum(dim=0))
     return torch.stack(maps).detach()
 
 
 def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -> Saliency:
-    """Return the greatest absolute gradient over a pixel's channels of the target's logit.
+    """Compute the greatest absolute gradient of the target's logit over the channels of each pixel.
 
     Raises:
-        ValueError: the module is in `train` mode.
+        ValueError: The module is in `train` mode.
     """
     check_mode(module)
-    # The clone is what a first layer may write to in place.
+    # A first layer may write to its input in place, which a leaf that needs a gradient does not allow.
     gradient = attr.Saliency(lambda images_NCHW: module(images_NCHW.clone()))
     maps_NHW = torch.cat(
         [
@@ -115,6 +130,7 @@ def input_gradients(module: nn.Module, images_NCHW: Tensor, targets_N: Tensor) -
 
 
 def _layer(module: nn.Module, name: str) -> nn.Module:
+    """Find a layer by its name."""
     layers: dict[str, nn.Module] = dict(module.named_modules())
     if not name or name not in layers:
         others = [other for other in layers if other]
@@ -126,7 +142,7 @@ def check_mode(module: nn.Module) -> None:
     """Check that a model is in `eval` mode, all of its layers.
 
     Raises:
-        ValueError: it is not.
+        ValueError: It is not.
     """
     if any(part.training for part in module.modules()):
         raise ValueError("the model is in train mode: BatchNorm would see half-black images; call .eval()")

@@ -1,10 +1,10 @@
-"""Which images of a run are explained, and by whose model.
+"""Samples: which images of a run are explained, and by whose model.
 
-Each client draws its images before any algorithm is looked at, so that all algorithms of a scenario and seed
+Each client draws its images independently of any algorithm, so that all algorithms of a scenario and seed
 explain the same ones, each with the model that it serves the client. Images of others are the first of one
 seeded order over all other clients' test images that belong to no member of the client's cluster, so that
-they differ between algorithms where the clusters do. As published nothing is paired but the server's images:
-each cluster of each run draws its own.
+they differ between algorithms where the clusters do. As published nothing is paired except the server's
+images: each cluster of each run draws its own.
 
 Shapes: N images, K clients.
 """
@@ -22,7 +22,7 @@ from fedgrid.engine.federation.seeds import generator
 from fedgrid.grids.explain.compute.settings import Explaining
 
 SERVER = -1
-"""The holder of the server's images."""
+"""Holder of the server's images."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Sample:
     """The images that one model explains."""
 
     client: int
-    """The client whose model it is; as published, the first of its cluster."""
+    """Client whose model it is; as published, the first of its cluster."""
     cluster: int
     holder_N: NDArray[np.int64]
-    """The client that is tested with each image, `SERVER` for those of the server."""
+    """Client that is tested with each image, `SERVER` for those of the server."""
     place_N: NDArray[np.int64]
     """Its place among the test images of its holder."""
     trained_on_N: NDArray[np.bool_]
@@ -46,23 +46,23 @@ class SampleSource:
 
     partition: Partition
     labels_K: Labels
-    """The cluster of each client."""
+    """Cluster of each client."""
     server_images: int
     """Number of the server's test images."""
     seed: int
-    """The run's root seed."""
+    """Root seed of the run."""
     run_id: str = ""
-    """Makes the draws of a run its own, as published."""
+    """Id of the run, which makes its draws its own, as published."""
 
 
 def samples(settings: Explaining, source: SampleSource) -> list[Sample]:
-    """Return the samples of a run: of each client, or as published of each cluster, which may have fewer
-    images than `settings` want.
+    """Draw the samples of a run: of each client, or as published of each cluster.
 
-    A client has none of others if all clients are in its cluster.
+    A client has no images of others if all clients are in its cluster. A cluster may have fewer images than
+    `settings.images`.
 
     Raises:
-        ConfigError: more images are wanted than there are.
+        ConfigError: A client has fewer images than `settings.images`.
     """
     if settings.as_published:
         firsts = np.unique(source.labels_K, return_index=True)[1]
@@ -73,6 +73,7 @@ def samples(settings: Explaining, source: SampleSource) -> list[Sample]:
 
 
 def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
+    """Draw the sample of a client; None if there are no images of others."""
     test_K = source.partition.test_K
     if settings.on == "server":
         rng = generator(source.seed, "explained server images", client=client)
@@ -84,6 +85,7 @@ def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sampl
         rng = generator(source.seed, "explained images of others", client=client)
         others = [other for other in range(len(test_K)) if other != client]
         candidates = _all(others, [len(test_K[other]) for other in others])
+    # The order is drawn before the cluster's images are removed: the draw is the same for every algorithm.
     candidates = candidates[:, rng.permutation(candidates.shape[1])]
     if settings.on == "others":
         candidates = candidates[:, source.labels_K[candidates[0]] != source.labels_K[client]]
@@ -98,6 +100,7 @@ def _of_client(settings: Explaining, source: SampleSource, client: int) -> Sampl
 
 
 def _of_cluster(settings: Explaining, source: SampleSource, client: int) -> Sample | None:
+    """Draw the sample of a cluster, as published; None if there are no images of others."""
     cluster = int(source.labels_K[client])
     inside_K = source.labels_K == cluster
     if settings.on == "server":
@@ -115,7 +118,7 @@ def _of_cluster(settings: Explaining, source: SampleSource, client: int) -> Samp
 
 
 def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sample:
-    """Return the sample of a client's model; `chosen` are holders and places, shape (2, N)."""
+    """Build the sample of a client's model; `chosen` are holders and places, shape (2, N)."""
     holder_N, place_N = chosen
     cluster = int(source.labels_K[client])
     members = np.flatnonzero(source.labels_K == cluster)
@@ -131,14 +134,14 @@ def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sam
 
 
 def position_of(partition: Partition, holder: int, place: int) -> int | None:
-    """Return an image's position in the pool of training images; None for an official test image."""
+    """Find an image's position in the pool of training images; None for an official test image."""
     if holder == SERVER or partition.is_official:
         return None
     return int(partition.test_K[holder][place])
 
 
 def _all(holders: Sequence[int], counts: Sequence[int]) -> Positions:
-    """Return holder and place of all images of some holders, shape (2, N)."""
+    """List holder and place of all images of several holders, shape (2, N)."""
     return np.concatenate(
         [
             np.stack([np.full(count, holder), np.arange(count)])

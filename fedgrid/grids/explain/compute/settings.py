@@ -1,4 +1,4 @@
-"""What is explained of a run, and how: everything that the scores of its images depend on beside the run."""
+"""Settings of an explanation: everything, apart from the run, that the scores of its images depend on."""
 
 import json
 from hashlib import sha256
@@ -11,10 +11,11 @@ from fedgrid.engine.federation.inputs import Inputs
 from fedgrid.engine.federation.models.registry import INPUT, MODELS
 
 On = Literal["members", "others", "server"]
-"""Whose images: those that the model's own clients, or the other ones, are tested with; the server's."""
+"""Owners of images: clients of the model's own cluster, other clients, or the server, who are tested with
+them."""
 Baseline = Literal["mean", "black", "blur"]
-"""What stands for an absent pixel: the mean colour of the client's training images, 0, or the image blurred
-(11x11 pixels, deviation 5, as RISE has it)."""
+"""Values of an absent pixel: the mean colour of the client's training images, 0, or the image blurred (11x11
+pixels, deviation 5, as in RISE)."""
 
 METHOD = 1
 """Version of the computation: part of the key, so that a change of it explains every run again."""
@@ -24,22 +25,22 @@ PUBLISHED_IMAGES, PUBLISHED_PIXELS, PUBLISHED_BATCH = 350, 10, 32
 
 
 class Explaining(Section):
-    """How one distribution of images is explained after one round of a run.
+    """Settings with which one distribution of images is explained after one round of a run.
 
-    As published: images are drawn for each cluster, anew for each algorithm; the map is of the label and the
-    curve of the prediction; absent pixels are black, ten are exchanged at a time; and images of others are
-    explained by the mean of all models outside the cluster.
+    As published, images are drawn for each cluster, and again for each algorithm; the map is of the label and
+    the curve of the prediction; absent pixels are black, ten are exchanged at a time; and images of others
+    are explained by the mean of all models outside the cluster.
     """
 
     on: On
     round: PositiveInt
-    """The state after this round, counted from 1."""
+    """Round after which the state is explained, counted from 1."""
     images: PositiveInt = IMAGES
-    """Of each client; as published, of each cluster."""
+    """Number of images of each client; as published, of each cluster."""
     steps: PositiveInt = STEPS
     """Most steps of a curve; without effect as published."""
     baseline: Baseline = "mean"
-    """As published: black."""
+    """Values of absent pixels; black as published."""
     as_published: bool = False
 
     @property
@@ -50,10 +51,10 @@ class Explaining(Section):
         return f"{self.on}-{sha256(text.encode()).hexdigest()[:12]}"
 
     def pixels(self, num_pixels: int) -> int:
-        """Return how many of an image's pixels are exchanged at a time.
+        """Compute how many of an image's pixels are exchanged at a time.
 
         Raises:
-            ConfigError: more steps than pixels.
+            ConfigError: There are more steps than pixels.
         """
         if not self.as_published:
             return pixels_a_step(num_pixels, self.steps)
@@ -62,10 +63,10 @@ class Explaining(Section):
 
 
 def pixels_a_step(num_pixels: int, num_steps: int) -> int:
-    """Return the pixels to exchange at a time so that at most `num_steps` steps are enough.
+    """Compute the pixels to exchange at a time so that at most `num_steps` steps are enough.
 
     Raises:
-        ConfigError: not 1 to `num_pixels` steps.
+        ConfigError: `num_steps` is not 1 to `num_pixels`.
     """
     if not 1 <= num_steps <= num_pixels:
         raise ConfigError(f"{num_steps} steps for an image of {num_pixels} pixels; choose 1 to {num_pixels}")
@@ -73,7 +74,7 @@ def pixels_a_step(num_pixels: int, num_steps: int) -> int:
 
 
 def counts(num_pixels: int, step: int) -> tuple[int, ...]:
-    """Return the number of exchanged pixels at each of the K + 1 points: 0, `step`, ..., P.
+    """Compute the number of exchanged pixels at each of the K + 1 points: 0, `step`, ..., P.
 
     Raises:
         ConfigError: `step` is not 1 to `num_pixels`.
@@ -86,7 +87,7 @@ def check_step(num_pixels: int, step: int) -> None:
     """Check that a step is 1 to `num_pixels` pixels.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: It is not.
     """
     if not 1 <= step <= num_pixels:
         raise ConfigError(
@@ -95,14 +96,14 @@ def check_step(num_pixels: int, step: int) -> None:
 
 
 def named_layer(model: str, inputs: Inputs) -> str | None:
-    """Return the name of the layer that is explained; None if the pixels are, by input gradients.
+    """Find the layer that is explained; None if the pixels are, by input gradients.
 
     Args:
-        model: a key of `MODELS`.
-        inputs: images.
+        model: A key of `MODELS`.
+        inputs: Images.
 
     Raises:
-        ConfigError: there is no such model, or its definition does not say.
+        ConfigError: There is no such model, or its definition does not name a layer.
     """
     if model not in MODELS:
         raise unknown("model", model, MODELS)
@@ -116,6 +117,7 @@ def named_layer(model: str, inputs: Inputs) -> str | None:
 
 
 def _advice(model: str, inputs: Inputs) -> str:
+    """Suggest the layer that a model's entry should name."""
     # Importing torch takes seconds.
     import torch
 

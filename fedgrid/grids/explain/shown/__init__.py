@@ -1,1 +1,1 @@
-"""Explanations of one's own runs: their summaries over images, table, sentence and figures."""
+"""Explanations in reports: summaries over images, tables, sentences and figures."""

@@ -43,20 +43,22 @@ from fedgrid.tracking.figures.style import (
 NONE = "no images"
 COLUMNS = 2
 HALF_BOX = 0.32
-"""Half the height of a box, of a row's."""
+"""Half the height of a box, as a share of a row's."""
 CURVES = ("insertion", "deletion")
 COLOURS = "viridis"
-"""Perceptually even and safe for colour blindness; the same for grey and colour images."""
+"""Colour map of saliency: perceptually even and safe for colour blindness; the same for grey and colour
+images."""
 SHARE = 0.7
-"""Of the map in a picture; the rest is the image in grey."""
+"""Share of the map in a picture; the rest is the image in grey."""
 MOST_COLUMNS = 8
-"""Panels in a row, the image itself included."""
+"""Most panels in a row, with the image itself."""
 GAP, HEAD, FOOT, SIDE, BAR = 0.06, 0.3, 0.08, 0.55, 0.1
-"""Inches: between panels, above each, below all; the names at the left and the colour bar at the right."""
+"""Inches between panels, above each, below all, for the names at the left, and for the colour bar at the
+right."""
 
 
 def explanation_boxes(explained: Sequence[Explained], on: str, score: ExplanationScore) -> Figure:
-    """Draw the scores of all models on one distribution, a panel a data set, their number at the right.
+    """Draw the scores of all models on one distribution, in a panel for each data set, with their number.
 
     Boxes reach from the first to the third quartile, with a bar at the median (Figures 6 and 7 of the OCFL
     journal paper, which pool the models of all scenarios likewise).
@@ -82,13 +84,14 @@ def explanation_boxes(explained: Sequence[Explained], on: str, score: Explanatio
 
 
 def _draw_boxes(axes: Axes, values: Sequence[Sequence[float]], style: Sequence[Style]) -> None:
+    """Draw a row of boxes and dots for each algorithm."""
     axes.set_ylim(max(1, len(values)) - 0.5, -0.5)
     axes.set_yticks([])
     axes.set_xlim(min([0.0, *(value for row in values for value in row)]), 1)
     rule(axes, FIFTHS, upright=True)
     for row, (of_row, look) in enumerate(zip(values, style, strict=True)):
-        beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
-        axes.text(1.02, row, f"n {len(of_row)}", fontsize=SMALL, color=FAINT, **beside)
+        style_of_count: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center"}
+        axes.text(1.02, row, f"n {len(of_row)}", fontsize=SMALL, color=FAINT, **style_of_count)
         if not of_row:
             continue
         low, middle, high = np.quantile(of_row, (0.25, 0.5, 0.75)).tolist()
@@ -107,9 +110,10 @@ def _draw_boxes(axes: Axes, values: Sequence[Sequence[float]], style: Sequence[S
 
 
 def mean_curves(bands: Sequence[Band], on: str) -> Figure:
-    """Draw the mean insertion and deletion curves on one distribution, a row of panels a data set.
+    """Draw the mean insertion and deletion curves on one distribution, in a row of panels for each data set.
 
-    Bands reach from the first to the third quartile of the images; dashed: the same images in a random order.
+    Bands reach from the first to the third quartile of the images; dashed curves are of the same images in a
+    random order.
     """
     datasets = tuple(dict.fromkeys(band.dataset for band in bands))
     algorithms = tuple(dict.fromkeys(band.algorithm for band in bands))
@@ -134,18 +138,21 @@ def mean_curves(bands: Sequence[Band], on: str) -> Figure:
 
 
 def _draw_curves(axes: Axes, bands: Sequence[Band], curve: str, look: Sequence[Style]) -> None:
+    """Draw the bands and means of one curve."""
     for position, (band, style) in enumerate(zip(bands, look, strict=True)):
         mean = band.means[curve]
         at = np.linspace(0, 1, len(mean))
         low, high = band.quartiles[curve]
         shade(axes, at, low, high, style.colour)
         axes.plot(at, band.means[f"random_{curve}"], color=style.colour, linestyle=DASHED, linewidth=0.8)
+        # Markers at other points for each algorithm, as curves that are alike would hide each other's.
         every = max(1, len(mean) // 4)
         axes.plot(at, mean, markevery=(position % every, every), **style.of_line)
 
 
 def insertion_against_deletion(explained: Sequence[Explained], on: str) -> Figure:
-    """Draw a dot a model, a panel a data set; on the diagonal the order of the pixels is worth nothing."""
+    """Draw a dot for each model, in a panel for each data set; on the diagonal the pixels' order is worth
+    nothing."""
     datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
     algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
     with paper_style():
@@ -202,6 +209,7 @@ def map_grid(shown: Sequence[ShownMap]) -> Figure:
         figure = PaperFigure(figsize=(width, height))
 
         def panel(row: int, column: int) -> Axes:
+            """Add the panel of a row and column."""
             left, foot = SIDE + column * (side + GAP), height - (row + 1) * (side + HEAD)
             axes = figure.add_axes((left / width, foot / height, side / width, side / height))
             axes.set_axis_off()
@@ -220,6 +228,7 @@ def map_grid(shown: Sequence[ShownMap]) -> Figure:
 
 
 def _draw_image(axes: Axes, image: ShownMap, letters: int) -> None:
+    """Draw an image with its label and client."""
     axes.imshow(_visible(image.pixels_CHW), interpolation="nearest")
     axes.set_title(f"label {image.class_name(image.label)}"[:letters], fontsize=SMALL)
     style: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontsize": SMALL}
@@ -227,6 +236,7 @@ def _draw_image(axes: Axes, image: ShownMap, letters: int) -> None:
 
 
 def _draw(axes: Axes, image: ShownMap | None, algorithm: str, side: float) -> None:
+    """Draw the map of an image by one algorithm's model, with the prediction."""
     name = algorithm[: int(side / LETTER)]
     if image is None:
         axes.set_title(name, fontsize=SMALL)
@@ -242,7 +252,7 @@ def _draw(axes: Axes, image: ShownMap | None, algorithm: str, side: float) -> No
 
 
 def overlay(map_HW: Array, pixels_CHW: Array) -> Array:
-    """Return the map's colours over the image in grey: red, green, blue from 0 to 1, shape (H, W, 3)."""
+    """Blend the map's colours with the image in grey: red, green, blue from 0 to 1, shape (H, W, 3)."""
     import matplotlib
 
     coloured = matplotlib.colormaps[COLOURS](map_HW / 255)[..., :3]
@@ -251,12 +261,13 @@ def overlay(map_HW: Array, pixels_CHW: Array) -> Array:
 
 
 def _visible(pixels_CHW: Array) -> Array:
-    """Return an image as matplotlib takes it: grey is drawn in red, green and blue alike."""
+    """Convert an image for matplotlib: grey is drawn in red, green and blue alike."""
     pixels_HWC = np.moveaxis(pixels_CHW, 0, -1)
     return np.repeat(pixels_HWC, 3, axis=-1) if pixels_HWC.shape[-1] == 1 else pixels_HWC[..., :3]
 
 
 def _colour_bar(figure: Figure, left: float, width: float) -> None:
+    """Draw the bar that explains the map's colours."""
     axes = figure.add_axes((left, 0.1, width, 0.7))
     scale = ScalarMappable(Normalize(0, 1), COLOURS)
     figure.colorbar(scale, cax=axes, ticks=[0, 0.5, 1])

@@ -1,4 +1,4 @@
-"""What a report shows of explained images: summaries of their records.
+"""Summaries of the records of explained images, as a report shows them.
 
 Shapes: N images, K + 1 points of a curve.
 """
@@ -20,9 +20,9 @@ from fedgrid.tracking.explained.scores import AGAINST, DISTRIBUTIONS, Explained
 from fedgrid.tracking.scoring.run import Run, Scenario
 
 RECORDS = ".parquet"
-"""The end of the name of a job's records."""
+"""End of the name of a job's records."""
 CLASSES = "classes"
-"""What a job's mark has beside the records: the names of the classes, of a folder of images."""
+"""Key of the classes' names in a job's mark, for a folder of images."""
 SHOWN_CLIENTS = 3
 """Clients of a scenario whose maps are drawn: the first, the last and those between, evenly."""
 ImageKey: TypeAlias = tuple[Scenario, int, int, int, int]
@@ -39,7 +39,7 @@ class Band:
     on: str
     images: int
     means: Mapping[str, Array]
-    """Name of a curve -> shape (K + 1,)."""
+    """Name of a curve -> its points, shape (K + 1,)."""
     quartiles: Mapping[str, Array]
     """Name of a curve -> first and third quartile, shape (2, K + 1)."""
 
@@ -54,19 +54,19 @@ class ShownMap:
     on: str
     client: int
     place: tuple[int, int]
-    """Its holder, and its place among that one's images: the same image has the same."""
+    """Its holder, and its place among that one's images, which identify the image."""
     label: int
     prediction: int
     map_HW: Array
-    """uint8."""
+    """The map, uint8."""
     pixels_CHW: Array
-    """uint8."""
+    """The image, uint8."""
     is_empty: bool
     classes: tuple[str, ...] = ()
-    """Names of the classes; empty where they have numbers only."""
+    """Names of the classes; empty if they have numbers only."""
 
     def class_name(self, label: int) -> str:
-        """Return the name of a class, its number where it has none."""
+        """Find the name of a class, its number if it has none."""
         return self.classes[label] if 0 <= label < len(self.classes) else str(label)
 
 
@@ -75,18 +75,18 @@ class ExplainedGrid:
     """The explanations of a grid's runs, all by the same settings."""
 
     explained: tuple[Explained, ...]
-    """A row a model."""
+    """Means of each model."""
     bands: tuple[Band, ...] = ()
     shown: tuple[ShownMap, ...] = ()
     excess: Mapping[tuple[str, str], Mapping[ImageKey, float]] = field(default_factory=dict)
     """(distribution, algorithm) -> each image's excess over a random order, divided by its probability."""
     about: str = ""
-    """How the images were explained, in a sentence."""
+    """A sentence on how the images were explained."""
     lacking: tuple[str, ...] = ()
-    """What is missing, a sentence each."""
+    """Sentences on what is missing."""
 
     def select_clients(self, clients: int) -> "ExplainedGrid":
-        """Return those of scenarios with this many clients."""
+        """Select the explanations of scenarios with this number of clients."""
         return ExplainedGrid(
             tuple(one for one in self.explained if one.scenario[1] == clients),
             tuple(one for one in self.bands if one.clients == clients),
@@ -110,20 +110,20 @@ class JobRecords:
     shape: tuple[int, int, int]
     """Channels, height and width of an image."""
     classes: tuple[str, ...] = ()
-    """Names of the classes; empty where they have numbers only."""
+    """Names of the classes; empty if they have numbers only."""
 
     def column(self, name: str) -> Array:
-        """Return a column of numbers, shape (N,); nulls are NaN."""
+        """Convert a column of numbers to an array, shape (N,); nulls are NaN."""
         return np.array(
             [nan if value is None else value for value in self.table[name].to_pylist()], np.float64
         )
 
 
 def read_result(result: JobResult) -> JobRecords:
-    """Return the records of a job that is done.
+    """Read the records of a job that is done.
 
     Raises:
-        DamagedFile: they are not what was written.
+        DamagedFile: They are not what was written.
     """
     table = read_table(result.files[RECORDS], SCHEMA)
     names = tuple(result.about.get(CLASSES, ()))
@@ -131,7 +131,12 @@ def read_result(result: JobResult) -> JobRecords:
 
 
 def summarise(read: Sequence[JobRecords], missing: int = 0) -> ExplainedGrid:
-    """Return what a report shows of records, all of one style."""
+    """Summarise records, all of one style, as a report shows them.
+
+    Args:
+        read: Records of the jobs.
+        missing: Number of jobs without records, none by default.
+    """
     lacking = [f"{missing} runs and distributions are not explained yet."] if missing else []
     without = [job for job in read if not len(job.table)]
     if without:
@@ -148,7 +153,7 @@ def summarise(read: Sequence[JobRecords], missing: int = 0) -> ExplainedGrid:
 
 
 def _about(read: Sequence[JobRecords]) -> str:
-    """Return how images were explained, in a sentence; a warning where that differs between algorithms."""
+    """Describe how images were explained in a sentence; a warning if that differs between algorithms."""
     cells: dict[tuple[Any, ...], set[str]] = {}
     for job in read:
         kind = job.settings.model_copy(update={"round": 1})
@@ -171,10 +176,12 @@ def _about(read: Sequence[JobRecords]) -> str:
 
 
 def _range(values: Sequence[int]) -> str:
+    """Format the least and the greatest of numbers, or the one that all have."""
     return str(values[0]) if min(values) == max(values) else f"{min(values)} to {max(values)}"
 
 
 def _baseline(kind: Explaining) -> str:
+    """Describe absent pixels."""
     words = {
         "mean": "of the mean colour of the client's training images",
         "black": "black",
@@ -200,7 +207,9 @@ def _models(job: JobRecords) -> Iterator[Explained]:
         inside = cluster_N == cluster
 
         def mean(values_N: Array, inside: Array = inside) -> float:
+            """Compute the mean over a cluster's images."""
             values = values_N[inside]
+            # As in the paper, the last batch counts as much as the others, although it may have fewer images.
             if settings.as_published:
                 starts = range(0, len(values), PUBLISHED_BATCH)
                 values = np.array([values[start : start + PUBLISHED_BATCH].mean() for start in starts])
@@ -229,11 +238,13 @@ def _models(job: JobRecords) -> Iterator[Explained]:
 
 
 def _compute_excess(area: Mapping[str, Array]) -> Array:
+    """Compute the gap between insertion and deletion, less that of a random order, shape (N,)."""
     by_map, by_chance = (area[f"{order}insertion"] - area[f"{order}deletion"] for order in ("", "random_"))
     return np.asarray(by_map - by_chance)
 
 
 def _excess(read: Sequence[JobRecords]) -> dict[tuple[str, str], dict[ImageKey, float]]:
+    """Collect each image's excess, divided by its probability, by distribution and algorithm."""
     excess: dict[tuple[str, str], dict[ImageKey, float]] = {}
     for job in read:
         areas = _compute_excess({name: job.column(name) for name in CURVES})
@@ -242,7 +253,7 @@ def _excess(read: Sequence[JobRecords]) -> dict[tuple[str, str], dict[ImageKey, 
         for row, value in zip(
             job.table.select(["client", "holder", "place"]).to_pylist(), values, strict=True
         ):
-            # As published nothing is paired.
+            # As published nothing is paired, so there is no image to compare. NaN is a diverged model's.
             if value == value and not job.settings.as_published:
                 holder = -1 if row["holder"] is None else row["holder"]
                 of_run[job.run.scenario, job.run.seed, row["client"], holder, row["place"]] = value
@@ -250,6 +261,7 @@ def _excess(read: Sequence[JobRecords]) -> dict[tuple[str, str], dict[ImageKey, 
 
 
 def _bands(read: Sequence[JobRecords]) -> Iterator[Band]:
+    """Yield the mean curves of each data set, number of clients, algorithm and distribution."""
     groups: dict[tuple[str, int, str, str], list[JobRecords]] = {}
     for job in read:
         if len(job.table):
@@ -271,7 +283,7 @@ def _bands(read: Sequence[JobRecords]) -> Iterator[Band]:
 
 
 def _points(members: Sequence[JobRecords], name: str) -> Array:
-    """Return the curves of all images, shape (N, K + 1); without those of diverged models."""
+    """Collect the curves of all images, shape (N, K + 1), without those of diverged models."""
     points = [
         curve for job in members for curve in job.table[f"{name}_curve"].to_pylist() if curve is not None
     ]
@@ -320,12 +332,12 @@ class Paired:
     algorithm: str
     difference: float
     better: float
-    """Share of the images on which it is higher; half of the ties count."""
+    """Share of the images on which it is higher; ties count half."""
     images: int
 
 
 def pair_images(grid: ExplainedGrid, on: str) -> list[Paired]:
-    """Return the comparison of each algorithm with fedavg, image by image; none without it."""
+    """Compare each algorithm with fedavg, image by image; empty without fedavg."""
     against = grid.excess.get((on, AGAINST), {})
     comparisons = []
     for (where, algorithm), images in grid.excess.items():
@@ -339,7 +351,7 @@ def pair_images(grid: ExplainedGrid, on: str) -> list[Paired]:
 
 
 def sentence(grid: ExplainedGrid, on: str) -> str:
-    """Return in a sentence whether clustering helps once confidence is taken out; empty without fedavg."""
+    """Describe in a sentence whether clustering helps once confidence is taken out; empty without fedavg."""
     comparisons = pair_images(grid, on)
     if not comparisons:
         return ""
@@ -358,6 +370,7 @@ def sentence(grid: ExplainedGrid, on: str) -> str:
 
 
 def _list_gains(comparisons: Sequence[Paired]) -> str:
+    """Format the differences of algorithms, the largest first."""
     ranked = sorted(comparisons, key=lambda one: -abs(one.difference))
     first = f"{ranked[0].algorithm} {ranked[0].difference:+.3f} (better on {ranked[0].better:.0%})"
     return ", ".join(

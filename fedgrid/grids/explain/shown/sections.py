@@ -1,4 +1,4 @@
-"""The sections of a report on a grid's own explanations, one for each style and number of clients."""
+"""Sections of a report on a grid's own explanations, one for each style and number of clients."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -54,13 +54,13 @@ WRONG_WAY = "As published: rank 1 is the highest deletion, which is the worst."
 
 
 def explanation_sections(explained: Sequence[Explained]) -> Iterator[PageSection]:
-    """Yield the sections of published scores, none without scores."""
+    """Build the sections of published scores, none without scores."""
     for clients in sorted({model.scenario[1] for model in explained}):
         yield scores_section(choose_clients(explained, clients), clients)
 
 
 def scores_section(explained: Sequence[Explained], clients: int) -> PageSection:
-    """Return the section on scores of runs with one number of clients."""
+    """Build the section on scores of runs with one number of clients."""
     distributions = [on for on in DISTRIBUTIONS if any(one.on == on for one in explained)]
     right = [compare_explanations(explained, on, score) for on in distributions for score in SCORES]
     wrong = [compare_explanations(explained, on, DELETION, as_published=True) for on in distributions]
@@ -92,6 +92,7 @@ def scores_section(explained: Sequence[Explained], clients: int) -> PageSection:
 
 
 def _against(explained: Sequence[Explained], on: str, clients: int) -> Plate:
+    """Build the figure of insertion against deletion."""
     return Plate(
         f"insertion-against-deletion-{on}-{clients}",
         f"Insertion against deletion, {DISTRIBUTIONS[on]}, {clients} clients",
@@ -102,6 +103,7 @@ def _against(explained: Sequence[Explained], on: str, clients: int) -> Plate:
 
 
 def _diagram(compared: Comparison, clients: int, *, is_published: bool) -> Plate:
+    """Build the figure of average ranks."""
     name = f"{compared.measure} {clients}"
     plate = diagram(name, compared, "1 is highest") if is_published else diagram(name, compared)
     return replace(
@@ -112,11 +114,13 @@ def _diagram(compared: Comparison, clients: int, *, is_published: bool) -> Plate
 
 
 def _tests(compared: Comparison, clients: int) -> Table:
+    """Build the table of significance tests."""
     table = significance(compared)
     return replace(table, name=f"{table.name}-{clients}", title=f"{table.title}, {clients} clients")
 
 
 def _boxes(explained: Sequence[Explained], on: str, score: ExplanationScore, clients: int) -> Plate:
+    """Build the figure of all models' scores."""
     return Plate(
         f"explanations-{score.name}-{on}-{clients}",
         f"Explanations: {score.name} on {DISTRIBUTIONS[on]}, {clients} clients",
@@ -127,9 +131,11 @@ def _boxes(explained: Sequence[Explained], on: str, score: ExplanationScore, cli
 
 
 def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterator[PageSection]:
-    """Yield the sections of a grid's own explanations; `own` are those by style, empty for the default.
+    """Build the sections of a grid's own explanations.
 
-    With `published` they are beside the published scores.
+    Args:
+        own: Explanations by style, which is empty by default.
+        published: Whether the published scores stand next to them.
     """
     for style, grid in own.items():
         for clients in sorted({model.scenario[1] for model in grid.explained}):
@@ -146,10 +152,12 @@ def own_sections(own: Mapping[str, ExplainedGrid], *, published: bool) -> Iterat
 
 
 def _sentences(grid: ExplainedGrid) -> Iterator[str]:
+    """Yield a sentence for each distribution."""
     yield from (sentence(grid, on) for on in DISTRIBUTIONS)
 
 
 def _own_items(grid: ExplainedGrid, clients: int) -> Iterator[Choice]:
+    """Build tables and figures of a grid's own explanations."""
     distributions = [on for on in DISTRIBUTIONS if any(one.on == on for one in grid.explained)]
     yield Choice(tuple((on, own_scores(grid.explained, on)) for on in distributions))
     yield Choice(tuple((on, _curves(grid, on, clients)) for on in distributions))
@@ -164,6 +172,7 @@ def _own_items(grid: ExplainedGrid, clients: int) -> Iterator[Choice]:
 
 
 def _curves(grid: ExplainedGrid, on: str, clients: int) -> Plate:
+    """Build the figure of mean curves."""
     bands = [band for band in grid.bands if band.on == on]
     counts = ", ".join(f"{band.algorithm} {band.images}" for band in bands)
     return Plate(
@@ -176,6 +185,7 @@ def _curves(grid: ExplainedGrid, on: str, clients: int) -> Plate:
 
 
 def _maps(shown: Sequence[ShownMap], on: str, clients: int) -> Plate:
+    """Build the figure of maps of the same images."""
     scenario = shown[0].scenario
     return Plate(
         f"explanation-maps-{on}-{plain(str(scenario[0]))}-{clients}",
@@ -188,7 +198,7 @@ def _maps(shown: Sequence[ShownMap], on: str, clients: int) -> Plate:
 
 
 def own_scores(explained: Sequence[Explained], on: str) -> Table:
-    """Return the table of one distribution, of scenarios with one number of clients."""
+    """Build the table of one distribution, of scenarios with one number of clients."""
     (clients,) = {model.scenario[1] for model in explained}
     chosen_models = [model for model in explained if model.on == on]
     algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
@@ -226,4 +236,5 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
 
 
 def _own_cell(scores: Scores, expected: Collection[tuple[Any, int]]) -> Cell:
+    """Format the mean over scenarios."""
     return mean_over_scenarios(scores, expected=len(expected), finished=0, digits=DIGITS)
