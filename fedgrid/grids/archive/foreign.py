@@ -89,7 +89,7 @@ class ForeignGrid:
         self._storage.refresh(*(f"{run_folder.path.name}/{name}.parquet" for name in records))
         if is_finished(self._storage, config) and run_folder.has_tables(records):
             return False
-        # A run is written anew as a whole: files of another import must not mix with these.
+        # A run is replaced as a whole: files of another import must not mix with these.
         self._forget(config)
         run_folder.open()
         run_folder.put_tables(records)

@@ -271,8 +271,8 @@ def _check_manifest(path: Path, run: RunConfig, manifest: Manifest) -> None:
         or not fewest <= manifest.rounds_done <= manifest.rounds
         or not all(name in names or STATE.fullmatch(name) for name in manifest.files)
         or not all(isinstance(each.size, int) for each in manifest.files.values())
-        or not all(isinstance(of_state, list) for of_state in manifest.states.values())
-        or not all(name in manifest.files for of_state in manifest.states.values() for name in of_state)
+        or not all(isinstance(files, list) for files in manifest.states.values())
+        or not all(name in manifest.files for files in manifest.states.values() for name in files)
     ):
         raise ConfigError(f"{path}: {run.name}: {RUN_MANIFEST} does not list the files of this run")
 

@@ -92,7 +92,7 @@ class LaunchTracker:
     def end(self, end: End) -> None:
         """Pass on how the launch has ended, and wait for the tracker; a warning says what it lacks then."""
         flush, start = self._pauses.flush, self._pauses.start
-        # `_end` is set before the event: whoever waits for the event reads `_end` next.
+        # `_end` is set before the event: a thread that waits for the event reads `_end` next.
         self._end = end
         self._has_ended.set()
         if not self._has_started.wait(flush):
