@@ -177,6 +177,7 @@ class Context:
         folder = self.folder(job.config)
         try:
             return checkpoint.load(folder, job.round if number is None else number)
+        # A storage that does not answer is no damage: the advice of the next clause would be wrong.
         except StorageError:
             raise
         except RunError as error:
@@ -261,6 +262,8 @@ class Analysis(ABC):
         Args:
             settings: Settings of a job.
         """
+        # The plugin's bytes are part of the key, as a changed computation must not reuse results. It is None
+        # for fedgrid's own analyses.
         code = active.digest_of_analysis(self)
         text = json.dumps([code, settings.model_dump(mode="json")], sort_keys=True)
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
@@ -273,6 +276,7 @@ class Analysis(ABC):
         return {
             f"{self.name}/{name}": float(value)
             for name, value in result.about.items()
+            # A bool is an int: a yes or no becomes 1 or 0, whose mean is a share.
             if isinstance(value, int | float)
         }
 
@@ -370,6 +374,8 @@ def means_table(
                 algorithm,
                 tuple(
                     number(
+                        # NaN keeps the place of a missing number, so that the cell shows over how many seeds
+                        # it is a mean.
                         [seed.get(key, nan) for seed in seeds],
                         expected=len(seeds),
                         digits=(digits or {}).get(key, 3),

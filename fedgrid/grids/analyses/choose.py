@@ -58,6 +58,7 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
     Raises:
         ConfigError: There is neither, or a filter leaves no run.
     """
+    # A name of both is the grid's: users choose the names of grids.
     if name in list_grids(storage):
         return name, _filtered(GridFolder(storage, name).runs(), filters, storage)
     run, grids = find_run(name, storage)
@@ -68,6 +69,7 @@ def find_runs(name: str, storage: Storage, filters: Sequence[str]) -> tuple[str,
 
 def _filtered(runs: Sequence[RunConfig], filters: Sequence[str], storage: Storage) -> tuple[RunConfig, ...]:
     """Select the runs that meet all filters."""
+    # All runs are described together, as their titles depend on what differs between them.
     left: Sequence[Run] = describe(runs, storage) if filters else ()
     for text in filters:
         left = select_where(left, text)

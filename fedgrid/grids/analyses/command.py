@@ -72,6 +72,7 @@ def analyse(
         DataError: Images are missing; nothing is started or written.
         RunError: The storage cannot be written, or another driver has taken it over.
     """
+    # 1. Select the runs and plan the jobs. All that can be refused is refused before anything is written.
     storage.pull_marks()
     grid_name, runs = find_runs(name, storage, filters)
     grid = GridFolder(storage, grid_name)
@@ -86,9 +87,11 @@ def analyse(
     if todo and analysis.on_gpu and not in_process:
         # Refuses GPUs that torch cannot use: they are not silently left for the CPU.
         known_nodes()
+    # 2. Show the plan, without the lease: it may be shown while another command works.
     if dry_run:
         show_plan(analysis, jobs, todo, waiting, as_json=as_json, console=console)
         return Result()
+    # 3. Do the jobs while no other driver changes these runs.
     with Lease(storage, grid_name, make_result_keys(analysis.folder, finished), warn) as lease:
         # From here on an outage of the storage is waited for: finished jobs must not be lost for it.
         storage = storage.patient(warn)
@@ -107,6 +110,7 @@ def analyse(
         results, missing = find_results(analysis, jobs, context.runs, storage)
         in_mlflow = log_to_mlflow(analysis, results, storage, grid)
         summary = analysis.summary(results, missing, options, grid)
+    # 4. Show the results, after the lease is given back.
     if as_json:
         counts = {"grid": grid_name, "jobs": len(jobs), "done_before": len(jobs) - len(todo), **vars(result)}
         print(json.dumps({**counts, "mlflow": in_mlflow, **result_facts(analysis, results, summary)}))

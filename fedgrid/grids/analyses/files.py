@@ -70,6 +70,7 @@ class JobFiles:
             mark = unseal(self.mark)
         except FileNotFoundError:
             return None
+        # A copy of another run's folder would bring its results along.
         check_run(self.mark, mark.get("run_id"), self.job.config.run_id)
         for end, digest in mark["files"].items():
             try:
@@ -93,6 +94,7 @@ class JobFiles:
             "state": self._state(),
             "files": {end: sha256(data).hexdigest() for end, data in artifacts.files.items()},
         }
+        # Results and the mark's own keys share one JSON object.
         if taken := mark.keys() & artifacts.about.keys():
             raise RunError(f"a result is called {min(taken)}, which is a key of the mark; rename it")
         files = {self.storage.name_path(self.file(end)): data for end, data in artifacts.files.items()}

@@ -38,6 +38,8 @@ def log_to_mlflow(
     """
     uri = tracking_uri(storage.root)
     marks = {result.files[".json"].with_suffix(".mlflow.json"): result for result in results}
+    # The digest of the mark stands for all files, whose checksums it has. Results that were computed again
+    # are logged again.
     lacking = [result for mark, result in marks.items() if not is_marked(mark, uri, results=_digest(result))]
     unknown = {result.job.config.run_id for result in lacking}
     try:
@@ -68,6 +70,7 @@ def _log(analysis: Analysis, result: JobResult, storage: Storage, tracker: Mlflo
     tracker.log(run.config.run_id, analysis.finite(result))
     for path in result.files.values():
         tracker.artifact(run, path, analysis.folder)
+    # Figures are for MLflow only; the report draws its own.
     with scratch_folder() as folder:
         for name, figure in analysis.figures(result).items():
             figures.save(figure, folder / f"{name}.png")

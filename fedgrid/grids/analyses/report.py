@@ -53,6 +53,7 @@ def select_for_report(analysis: Analysis, grid: GridFolder, jobs: Iterable[Job])
             settings = job.settings.model_dump(mode="json")
             entry = ReportJob(settings=settings, key=job.key, round=job.round)
             listed.setdefault(analysis.name, {}).setdefault(job.config.run_id, {})[slot] = entry
+    # A repeated command changes nothing, and so need not write.
     if (after := _FILE.dump_python(listed)) != before:
         grid.write(FILE, seal(after, indent=1))
 
@@ -70,6 +71,7 @@ def selected_jobs(analysis: Analysis, grid: GridFolder, runs: Iterable[RunConfig
         return [
             Job(run, analysis.settings(**entry.settings), entry.key, entry.round) for run, entry in entries
         ]
+    # A plugin's settings may have lost a field since.
     except (ConfigError, TypeError, ValidationError) as error:
         raise _damaged(DamagedFile(grid.path / FILE, f"{analysis.name} has no such settings")) from error
 
@@ -158,5 +160,6 @@ def sections(
         jobs = selected_jobs(analysis, grid, configs)
         jobs = [job for job in jobs if among is None or job.config.run_id in among]
         results, missing = find_results(analysis, jobs, describe_runs(configs, storage), storage)
+        # Without results there is nothing to show: the jobs are waiting, or have all failed.
         if results:
             yield from analysis.sections(results, missing, published=published)

@@ -80,6 +80,7 @@ class ProgressView:
         self._analysis = analysis
         self._console = console
         self._is_quiet = quiet
+        # Names show only what differs between these runs.
         self._axes = naming_keys(list({job.config.run_id: job.config for job in jobs}.values()))
         self._ended = 0
         self._before = before
@@ -108,6 +109,7 @@ class ProgressView:
             warn(f"{name}: {end.cause}")
         elif not (self._has_bar or self._is_quiet):
             done, total = self._before + self._ended, self._before + self._total
+            # By the mean of the jobs so far, which includes that several are done at the same time.
             left = (perf_counter() - self._began) / self._ended * (self._total - self._ended)
             print_plain(
                 self._console,

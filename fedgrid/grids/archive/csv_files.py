@@ -44,6 +44,7 @@ def lines_of(path: Path) -> list[Line]:
         DataError: The file cannot be read, is empty, or is not CSV.
     """
     try:
+        # `strict` refuses stray quotes, which the module would otherwise take as text.
         reader = csv.reader(StringIO(read_file(path).decode(), newline=""), strict=True)
         lines = [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -126,6 +127,7 @@ class CsvTable:
         """
         at = self._at[column]
         values = np.array([number(self.path, line, column, cells[at]) for line, cells in self._rows])
+        # Comparisons with NaN are False, so that NaN is wrong unless it may lack.
         wrong = ~((values >= least) & (values <= most)) & ~(np.isnan(values) & may_lack)
         for index in np.flatnonzero(wrong)[:1]:
             line, cells = self._rows[index]
@@ -162,6 +164,7 @@ class CsvTable:
         Raises:
             DataError: There is not exactly one row for each round and client.
         """
+        # -1 marks a pair without a row.
         found_RK = np.full((num_rounds, num_clients), -1)
         for index, (line, cells) in enumerate(self._rows):
             texts = [cells[self._at[column]] for column in (round_column, client_column)]

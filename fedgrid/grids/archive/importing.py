@@ -147,9 +147,11 @@ def import_archive(
     trainings = list(_readable(read_training, layout.trainings(path)))
     rows = [row for rows in _readable(read_explanations, layout.explanations(path)) for row in rows]
     storage.pull_marks()
+    # A storage that cannot be written is refused before the first run is read.
     storage.check_writable()
     for grid in grids:
         _check_archived(grid.name, grid.grid.runs_before)
+    # Both grids are held to the end, as a launch in between would see half of the runs.
     with hold_grids([*by_grid], storage, warn) as lease:
         for grid in grids:
             for run in grid.found:
@@ -179,6 +181,7 @@ def archived_config(run: FoundRun, num_rounds: int) -> RunConfig:
     if run.measures_temperature:
         values["seed"] = TEMPERATURE_SEED
         values["training"] |= TEMPERATURE_TRAINING.get(run.scenario.dataset, {})
+    # Validated as a whole again, as the values come from two sources.
     return RunConfig(**values)
 
 
@@ -202,6 +205,7 @@ def _published() -> dict[tuple[str, str], RunConfig]:
 
 def _readable(read: Callable[[F], R], files: Iterable[F]) -> Iterator[R]:
     """Yield the content of the files that can be read; the others are named and skipped."""
+    # These files are additions, so that a malformed one does not keep the runs out, as a run's own files do.
     for file in files:
         try:
             yield read(file)

@@ -109,6 +109,8 @@ def temperatures(archive: Path) -> list[FoundRun]:
     """Find the runs made for their temperature, ordered by scenario; none without that folder."""
     runs: dict[str, FoundRun] = {}
     for names, folder in _scenarios(archive / TEMPERATURES):
+        # Sorted, as the order of a file system differs between machines; of several folders the last one
+        # counts.
         for place in sorted({path.parent for name in (MAPPING, TEMPERATURE) for path in folder.rglob(name)}):
             run = _found(archive, names, NEVER_CLUSTERS, place, measures_temperature=True)
             runs[run.scenario.name] = run
@@ -121,6 +123,7 @@ def trainings(archive: Path) -> list[FoundTraining]:
     for name, dataset in NAMES[0].items():
         top = archive / EXPERIMENTS / name
         inside = (path.parent for file in (LOSS, VALIDATION, FINAL) for path in top.rglob(file))
+        # `rglob` also finds files of these names outside the centralised trainings.
         folders = sorted({path for path in inside if path.relative_to(top).parts[:1] == (CENTRALISED,)})
         trainings += [FoundTraining(dataset, path, path.relative_to(top).as_posix()) for path in folders]
     return trainings
@@ -186,6 +189,7 @@ def _found(
 
 def _scenarios(top: Path) -> Iterator[tuple[tuple[str, ...], Path]]:
     """Yield the names of the folders from `top` down to a scenario, and the last of them."""
+    # Folders of other names are no scenarios, and are passed over.
     for names in product(*NAMES):
         if (folder := top.joinpath(*names)).is_dir():
             yield names, folder

@@ -148,6 +148,7 @@ def _truth(scenario: Scenario, *, published: bool) -> Labels:
     sizes = sizes_of(scenario, PUBLISHED_NUM_CLUSTERS)
     if published:
         sizes = cluster_sizes(scenario.num_clients, PUBLISHED_NUM_CLUSTERS, scenario.balance)
+    # The clients are numbered group by group, so that the sizes are enough.
     return np.repeat(np.arange(PUBLISHED_NUM_CLUSTERS, dtype=np.int32), sizes)
 
 
@@ -176,6 +177,7 @@ def _training(path: Path, shape: tuple[int, int]) -> Columns:
     if not path.exists():
         return {}
     table = CsvTable(path, ("iteration", "node_id", "loss", "accuracy"))
+    # The file may have its rows in any order; records are sorted by round and then by client.
     rows_N = table.rows_RK("iteration", "node_id", *shape).ravel()
     accuracy_N = table.numbers("accuracy", least=0, most=1, may_lack=False)
     return {"train_loss": table.numbers("loss")[rows_N], "train_accuracy": accuracy_N[rows_N]}

@@ -143,6 +143,7 @@ def _setup(path: Path) -> dict[str, Any]:
     """Read the model and the learning rate, None where the file or the key is absent."""
     try:
         config = dict(json.loads(read_file(path))) if path.exists() else {}
+    # json raises RecursionError for lists that are nested too deeply.
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}; expected a JSON object") from error
     model, inner = config.get("model"), config.get("centralised_setup")
@@ -221,6 +222,7 @@ def tables_beside(config: RunConfig, epochs: Mapping[str, Array], run_folder: Pa
         RunError: An imported file is damaged.
     """
     if imported := load_trainings(config.dataset, run_folder.parent):
+        # Without a published epsilon there is no epoch to compare, and the column is left out.
         epoch = PUBLISHED_EPOCH.get(config.dataset, 0)
         shown = {name: COLUMNS[name] for name in COLUMNS if epoch or name != "weights_l1_change"}
         rows = {"this one": (config.model, _own_cells(config, epochs, epoch))} | {
@@ -253,6 +255,7 @@ def _own_cells(config: RunConfig, epochs: Mapping[str, Array], epoch: int) -> di
         "learning_rate": config.training.learning_rate,
         "epochs": len(changes),
         "loss": float(epochs["loss"][-1]),
+        # fedgrid's centralised training has no validation images.
         "validation_accuracy": nan,
         "validation_f1": nan,
         "test_accuracy": float(epochs["server_accuracy"][-1]),

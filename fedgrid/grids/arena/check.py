@@ -43,6 +43,7 @@ def run_check(arena: Arena, stored: KeptResults, count: int, launcher: Launcher)
     # Several rows may have the same run. Reversed twice, so that the first row of a run stands for it.
     distinct = {run.run_id: (row, run) for row, run in reversed(with_result)}
     chosen = spread_evenly([*distinct.values()][::-1], count)
+    # A grid of its own, so that the arena's next command does not take these runs for its rows.
     grid = replace(arena.grid(chosen), name=f"{arena.name}-check")
     result = launcher.run(grid)
     before = {outcome.key: outcome for outcome in outcomes}

@@ -80,6 +80,7 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
         (method, question, protocol)
         for method in arena.subjects
         for question in (CLUSTERING, SERVING)
+        # Fine-tuning changes tests, not clusters, so that one protocol is enough for clustering.
         for protocol in (PROTOCOLS if question is SERVING else PROTOCOLS[:1])
     ]
     verdicts: list[Verdict] = []
@@ -96,6 +97,7 @@ def verdicts_on(arena: Arena, outcomes: Sequence[Outcome]) -> tuple[list[Verdict
 def _show_tuned(tuned: TunedMethod, launcher: Launcher) -> None:
     """Show the settings that a search has selected for a method."""
     launcher.event("tuned", **asdict(tuned))
+    # 0 stands for settings without a search, of which there is nothing to show.
     if tuned.validation:
         settings = ", ".join(f"{key} {value}" for key, value in tuned.params.items()) or "the defaults"
         launcher.say(

@@ -135,6 +135,7 @@ class Arena:
         for method in self.methods or self.subjects:
             for family, runs in {**self.families, **self._tuning_runs[0]}.items():
                 try:
+                    # One run stands for all seeds: what an algorithm can do does not depend on the seed.
                     self._run(runs[0], self._section(family, method, {}, PROTOCOLS[0]))
                 except ConfigError as error:
                     refused[method, family.name] = str(error)
@@ -277,6 +278,7 @@ def load_arena(
             )
         return replace(arena, only=only_null, seeds=seeds or NULL_SEEDS, is_null=True)
     able, unfit = (named, []) if named else members_for(arena.dataset, data_dir)
+    # Each method once, in the order of the tables.
     chosen = dict.fromkeys((*able, *mine, *ALWAYS))
     rivals = [method for method in chosen if not ALGORITHMS[method].is_reference]
     references = [method for method in chosen if ALGORITHMS[method].is_reference]
@@ -293,6 +295,7 @@ def blind_seeds(own: Sequence[Path]) -> str:
     """Compute seeds that nobody could have tuned on: they change with every change of the files."""
     text = json.dumps([VERSION, *(sha256(path.read_bytes()).hexdigest() for path in own)])
     digest = sha256(text.encode()).digest()
+    # Two seeds of three bytes of the digest, above a million and so apart from the seeds of presets.
     return ",".join(str(10**6 + int.from_bytes(digest[at : at + 3], "big")) for at in (0, 3))
 
 

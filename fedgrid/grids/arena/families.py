@@ -212,6 +212,7 @@ def with_algorithm(base: RunConfig, section: Mapping[str, Any], every: int, data
     Raises:
         ConfigError: The algorithm cannot do what the rest of the configuration says.
     """
+    # The plugins of a run follow from its algorithm; `complete` adds them.
     values = base.model_dump(mode="json", exclude={PLUGINS})
     evaluation = {**values["evaluation"], "every": every}
     return complete({**values, "evaluation": evaluation, "algorithm": section}, data_dir)

@@ -78,11 +78,13 @@ class KeptResults:
     def settings(self, key: tuple[str, str, str, int], search: str) -> TunedMethod | None:
         """Find the settings that a search with this digest has selected, None if they are not stored."""
         tuned = self.tuned.get(key)
+        # Another digest is another space, objective or set of runs.
         return tuned if tuned is not None and tuned.search == search else None
 
     def outcome(self, row: RowOfArena, run: RunConfig, dataset: str) -> Outcome | None:
         """Find the outcome of a run in a row, None if it is not stored or of another run."""
         outcome = self.outcomes.get((row.method, row.settings, row.protocol, dataset, row.family, run.seed))
+        # Another id is another run: an override, or a change of the arena.
         return outcome if outcome is not None and outcome.run_id == run.run_id else None
 
     def lost_by(self, dataset: str, seeds: Iterable[int], trials: int) -> tuple[str, ...]:

@@ -74,7 +74,10 @@ def space_of(method: str, rounds: int) -> dict[str, Any]:
     """
     space = ALGORITHMS[method].space(rounds)
     return {
-        key: values for key, values in space.items() if key not in ("server_learning_rate", *told(method, 2))
+        # Only the key of the number of groups matters here; the number is any.
+        key: values
+        for key, values in space.items()
+        if key not in ("server_learning_rate", *told(method, 2))
     }
 
 

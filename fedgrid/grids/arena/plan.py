@@ -74,6 +74,7 @@ def _stand_ins(search: Search, storage: Storage) -> tuple[list[RunConfig], Mappi
     if progress.complete:
         trial = max(progress.trials, key=lambda tried: tried.value(search.objective) or 0.0)
         return list(grid.runs), trial.params
+    # What Optuna will suggest depends on scores that do not exist yet; random settings take about as long.
     drawn = suggestions(search.space, "random", search.trials).ask(search.trials)
     planned = {run.run_id for run in grid.runs}
     later = [run for params in drawn for run in search.runs(params) if run.run_id not in planned]

@@ -35,6 +35,7 @@ def tune(arena: Arena, stored: KeptResults, advance: Advance) -> Iterator[TunedM
             yield tuned
         else:
             advanced = advance(search)
+            # An incomplete search has a best trial so far, but not the one that a complete search selects.
             if advanced.result.stopped or not advanced.progress.complete:
                 yield None
                 return

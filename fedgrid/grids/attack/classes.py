@@ -36,6 +36,7 @@ def classes(observed: Observed) -> list[dict[str, Any]]:
     counts_KL = np.stack(
         [np.bincount(observed.held(client)[0].labels, minlength=num_classes) for client in clients]
     )
+    # The lowest of several classes with as many images; `_judge` accepts a guess of each of them.
     majority_K = counts_KL.argmax(axis=1)
     predicted = _predict(observed)
     return [
@@ -68,6 +69,7 @@ def most_common(classes: Iterable[int]) -> int | None:
 def by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], client: int) -> int | None:
     """Guess a client's class from the other clients of its cluster, or from all others if it is alone."""
     others_K = np.arange(len(labels_K)) != client
+    # A client alone in its cluster is guessed as without the partition.
     beside_K = others_K & (labels_K == labels_K[client])
     return most_common(majority_K[beside_K if beside_K.any() else others_K])
 

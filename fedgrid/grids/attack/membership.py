@@ -81,6 +81,8 @@ class _Attack:
             clients = [client for client in served if client not in self._mislabelled]
             if not clients:
                 continue
+            # Members and others of the same clients: images of other clients would be hard for another
+            # reason.
             members, others = self._images(clients)
             apart = [other for place, other in enumerate(observed.models) if place != position]
             yield {

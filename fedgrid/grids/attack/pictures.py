@@ -62,6 +62,7 @@ def draw_pictures(pictures: Sequence[Picture], title: str, classes: Sequence[str
                 place.imshow(_for_matplotlib(image), cmap="gray", vmin=0, vmax=1)
                 if row == 0:
                     name = classes[picture.label][:LONG] if classes else f"class {picture.label}"
+                    # `parse_math=False`: the name of a class may have dollar signs.
                     place.set_title(f"client {picture.client}\n{name}", fontsize=7, parse_math=False)
                 if column == 0:
                     place.text(

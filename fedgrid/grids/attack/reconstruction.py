@@ -67,6 +67,7 @@ def from_messages(observed: Observed, encoder: Encoder) -> Iterator[tuple[dict[s
     for client, payload in observed.messages(encoder).items():
         means_L = _class_means(observed.setup.clients[client].train, num_classes)
         sent_LZ = _sent(payload, num_classes, encoder.code_size)
+        # Seeded for each client, so that an error does not depend on which clients come before.
         rng = generator(observed.config.root_seed, "random vector", client=client)
         random_LZ = rng.integers(2, size=sent_LZ.shape).astype(np.float64)
         is_bits = BITS in payload

@@ -27,12 +27,14 @@ class Attacking(Section):
     round: PositiveInt | None = None
     """Round after which the run is attacked; None means its last one."""
 
+    # Left out of the digest when it is None, so that the name of results does not depend on this key.
     omitted_defaults = ("round",)
 
     @model_validator(mode="before")
     @classmethod
     def _of_reconstruction(cls, given: Any) -> Any:
         """Set the defaults of reconstruction, and refuse its settings for other kinds."""
+        # None is the same as not given: both lead to the same digest.
         values = {key: value for key, value in given.items() if value is not None}
         kind = values.get("kind")
         if kind == "reconstruction":

@@ -118,6 +118,7 @@ def read_numbers(results: Sequence[JobResult]) -> AttackNumbers:
             run,
             {
                 "partition ARI": runs[run.run_id].last("ari"),
+                # Read from the records, not from the attack, which may be after another round.
                 ALONE: runs[run.run_id].last("clients_alone"),
                 **attack_means(result),
             },

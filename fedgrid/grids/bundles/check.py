@@ -235,6 +235,7 @@ def _show(found: CheckedBundle, launcher: Launcher) -> None:
 def draw(runs: Sequence[RunConfig], sample: int | None, digest: str) -> list[RunConfig]:
     """Draw a sample of the runs, or all if `sample` is None: those that come first by a hash of a digest and
     their ids."""
+    # A hash of both: an author who wants other runs in the sample must change the bundle, and so draws again.
     return sorted(runs, key=lambda run: sha256(f"{digest} {run.run_id}".encode()).digest())[:sample]
 
 
@@ -275,6 +276,7 @@ def _register_data(copies: Iterable[Path], runs: Iterable[RunConfig]) -> None:
         if not place.exists():
             raise ConfigError(f"--data {copy}: there is nothing")
         kinds = {name: name.partition(":")[0] for name in names}
+        # How a file is digested depends on the kind of data that its name states.
         digests = {kind: own_images.digest_of(place, files_of(kind, place)) for kind in {*kinds.values()}}
         matches = {name: str(place) for name in names if digest_in(name) == digests[kinds[name]]}
         if not matches:
@@ -363,6 +365,7 @@ def _launch(todo: Sequence[RunConfig], name: str, text: str, launcher: Launcher)
     except (ConfigError, DataError) as error:
         if len(todo) == 1:
             return {todo[0].run_id: str(error)}
+        # A launch refuses all of its runs for one of them, and does not say for which.
         half = len(todo) // 2
         return _launch(todo[:half], name, text, launcher) | _launch(todo[half:], name, text, launcher)
     if result.stopped:

@@ -69,6 +69,7 @@ def about(name: str, runs: Sequence[RunConfig], root: Path, version: str, *, wit
             data[run.dataset] = part.made_with.get(IMAGES, "")
             kept = {key: value for key, value in part.made_with.items() if key not in (IMAGES, CODE)}
             versions |= dict.fromkeys(f"{key} {value}" for key, value in kept.items())
+        # The name of a user's own data ends in its digest.
         data |= {own: own.rpartition("@")[2] for own in run.own_images if own not in data}
         rounds = last_round(folder, run)
         ends.append(round_ends(folder, [rounds])[rounds])

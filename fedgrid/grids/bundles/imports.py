@@ -63,6 +63,7 @@ def import_bundle(path: Path, name: str, storage: Storage, *, as_json: bool, con
                 grid.write(file, data)
             text = bundle.grid.preset().decode(errors="replace")
             grid.keep(bundle.runs, text, f"{BUNDLE}{bundle.digest}")
+        # Files of a run that was computed here are never replaced.
         if others := [run.name for run in bundle.runs if _is_other(run, bundle, storage, RECORDS)]:
             warn(
                 f"{len(others)} runs, such as {others[0]}, are here with other records; the bundle's "

@@ -72,6 +72,7 @@ def pack(folder: Path, target: Path) -> None:
         OSError: It cannot be written.
     """
     with replacing(target) as (temporary,), ZipFile(temporary, "w") as archive:
+        # Sorted by name: the order of a file system is no part of a result.
         for name in list_files(folder):
             info = ZipInfo(name, WRITTEN_AT)
             # Mode 0644 and "made on Unix" on every system.

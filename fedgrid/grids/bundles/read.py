@@ -139,6 +139,7 @@ def _unpack(path: Path, folder: Path) -> dict[str, Any]:
 def _manifest(path: Path, archive: ZipFile) -> dict[str, Any]:
     """Read `bundle.json`, after checking that the zip has the files that it lists and no others."""
     infos = archive.infolist()
+    # Of two files of one name zipfile reads the last, and other programs the first.
     by_name = {info.filename: info for info in infos}
     # On some disks names that differ in capitals only are the same file, and one would replace the other.
     last = {info.filename.casefold(): info for info in infos}
@@ -214,6 +215,7 @@ def _checked(path: Path, digest: str, about: Mapping[str, Any], storage: Storage
     grid = GridFolder(storage, grids[0])
     runs, scores = grid.runs(), {}
     folders = {folder_of(storage.root, run).name for run in runs}
+    # A run that counts twice would lower the share that may differ.
     if len(folders) < len(runs):
         raise ConfigError(f"{path} lists a run twice: it has {len(folders)} runs, and claims {len(runs)}")
     if other := {place.name for place in storage.root.iterdir()} - folders - {GRIDS}:
@@ -311,6 +313,7 @@ def _texts_in(file: Path) -> Iterator[str]:
         for line in file.read_bytes().splitlines():
             yield from _texts(json.loads(line))
     elif file.suffix == ".parquet":
+        # Names of columns are shown in tables too.
         with file.open("rb") as data:
             table = read_parquet(data, lambda schema: schema.names)
         for name, column in zip(table.column_names, table.columns, strict=True):

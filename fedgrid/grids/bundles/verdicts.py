@@ -78,6 +78,7 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
     """
     exact = [*_differences(theirs, ours, 0.0)]
     if not exact:
+        # Records may be equal to the last digit while the models differ in digits that no test shows.
         names = _other_models(run, theirs, ours)
         if names and not elsewhere:
             return Verdict("differs", f"in its final models: {names[0]}")
@@ -93,6 +94,8 @@ def compare_run(run: RunConfig, theirs: Path, ours: Path, elsewhere: Sequence[st
             if widest is not None:
                 within = f"final scores within {TOLERANCE:g}, others {widest.gap:.2g} ({widest.column})"
             return _same_decisions(within, (*elsewhere, *_unrecorded(theirs, ours)))
+        # Last bits grow from round to round until scores differ. Agreement up to some round, without another
+        # decision, neither confirms nor contradicts.
         if last := min((one.round for one in beyond), default=last_round(theirs, run) + 1) - 1:
             apart = f"final scores up to {gap:.2g} apart ({score})"
             if widest is not None and gap <= TOLERANCE:

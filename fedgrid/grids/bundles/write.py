@@ -80,6 +80,7 @@ def write_bundle(
     with scratch_folder() as place:
         folder = place / "bundle"
         with disk_errors(place, REPEATS):
+            # A storage of its own has only what is copied into it; the report is drawn from that.
             staged = Storage.of(folder / STORAGE)
             for run in finished:
                 _stage_run(run, storage, staged, with_models=with_models)

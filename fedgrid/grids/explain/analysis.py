@@ -118,6 +118,7 @@ class Explain(Analysis):
         for run in runs:
             _check_model(run, options, context)
         rounds = {run.run_id: _round(run, options, context) for run in runs}
+        # Counted before any job starts, as a run of many hours must not end at a client with too few images.
         images = _images(runs, options, rounds, context.data_dir)
         pairs = (
             (run, options.settings(on, rounds[run.run_id], images[run.shared_prefix]))
@@ -185,6 +186,7 @@ EXPLAIN = Explain()
 def _round(run: RunConfig, options: ExplainOptions, context: Context) -> int:
     """Find the round after which a run is explained, and check that its state is stored."""
     number = context.last_round(run) if options.round == LAST else options.round
+    # The error is about one of many runs, so that it must name the run.
     with at(run.name):
         context.check_state(run, number)
     return number

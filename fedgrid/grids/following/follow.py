@@ -177,6 +177,8 @@ class Follower:
                 rounds = self._session.update(config, status, is_away=self._is_away(config))
                 if rounds is None:
                     return True
+        # One run's records that cannot be read must not keep the others from the tracker. If the tracker
+        # itself has failed, making it again shows whether it works.
         except FedgridError as error:
             self._warn(error)
             self._session.make()
@@ -218,6 +220,8 @@ class Follower:
             with suppress(FileNotFoundError, DamagedFile, UnreadableFile):
                 before, self._progress_at = self._running, at
                 self._running = {run["run_id"] for run in unseal(progress).get("running", ())}
+                # A run that is no longer under way and has no end of its own was interrupted: the tracker
+                # gets it as KILLED.
                 self._left = (self._left | before) & self._session.open_runs.keys() - self._running
 
     def _warn(self, error: FedgridError) -> None:

@@ -131,6 +131,7 @@ def main(tracker: str, orders: IO[str], answers: IO[str]) -> None:
     gc.enable()
     # The driver waits longer for a process that has not started than for one that is silent later.
     say("ready", "")
+    # The driver sends this once the launch is planned. Until then the imports above run while Ray starts.
     order = json.loads(lines.get())
     active.know(PluginSource(name, digest, code and code.encode()) for name, digest, code in order["plugins"])
     # The plugin of the tracker itself must be in use before `Follower` looks the tracker up by name.

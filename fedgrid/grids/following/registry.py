@@ -20,6 +20,7 @@ def find_tracker(name: str) -> type[Tracker]:
     Raises:
         ConfigError: There is no such tracker, or a plugin's has the name of one of fedgrid's.
     """
+    # A plugin that silently replaced MLflow would take runs out of it.
     if name in BUILT_IN and name in TRACKERS:
         raise ConfigError(f"tracker '{name}' is both of fedgrid and of a plugin; give yours another name")
     trackers: Mapping[str, type[Tracker]] = {**BUILT_IN, **TRACKERS}

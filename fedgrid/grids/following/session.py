@@ -75,6 +75,8 @@ class TrackerSession:
         storage = self._grid.storage
         folder = folder_of(storage.root, config)
         run = TrackedRun(config, folder, started_ms(folder))
+        # Read before the rounds: a run that ends in between ends in the next poll, never without its last
+        # rounds.
         status = status or end_of(folder)
         away = records_at_uri(storage, config) if is_away else nullcontext(folder)
         with self._tracker() as tracker, away as records:
@@ -129,6 +131,7 @@ class TrackerSession:
         with self._tracker() as tracker:
             if not lacking and tracker.has(None, of_grid, 0):
                 return 0, 0
+        # The grid ends after its runs, so that one that is "FINISHED" in the tracker has all of them.
         rounds = sum(self.update(config, end, drawn=drawn) or 0 for config, end in lacking)
         self.close(End(of_grid))
         return len(lacking), rounds

@@ -95,6 +95,8 @@ class LaunchTracker:
         # `_end` is set before the event: a thread that waits for the event reads `_end` next.
         self._end = end
         self._has_ended.set()
+        # A process that still imports is no tracker that hangs: on a busy machine importing MLflow takes
+        # minutes.
         if not self._has_started.wait(flush):
             self._warn(
                 f"{self._title} is still starting, as on a busy machine; waiting for it, at most "
@@ -126,6 +128,7 @@ class LaunchTracker:
 
     def _follow_there(self, launch: FollowedLaunch, runs: Sequence[RunConfig]) -> None:
         """Follow in the child process; start another one if it dies."""
+        # Records are read with the plugins of their runs, which the child process must load first.
         digests = [digest for run in runs for digest in run.plugin_digests]
         plugins = active.sources([*digests, *self._of_tracker])
         has_died = False
@@ -150,6 +153,7 @@ class LaunchTracker:
         for kind, text in process.messages():
             is_done = is_done or kind == "done"
             self._hear(kind, text)
+        # Also if it has died before it was ready: nothing must wait for its start any more.
         self._has_started.set()
         return is_done
 
@@ -245,6 +249,8 @@ class Trackers:
             yield
             end = self._end or End("FINISHED")
         finally:
+            # In the driver's thread, one after the other: the launch is not over before its results are
+            # stored.
             for tracker in self._trackers:
                 tracker.end(end)
 

@@ -176,6 +176,7 @@ def load_search(
             filters = [*filters, f"algorithm={what}"]
         else:
             options = {**options, "algorithm": what}
+        # The number of rounds changes the ranges, not the settings; any number gives the keys.
         searched = frozenset(ALGORITHMS[what].space(1))
     elif is_path(what):
         if base is not None:
@@ -199,8 +200,10 @@ def load_search(
     at_file = place if SEARCH in in_file else None
     read = _read_spaces(in_file.get(SEARCH, space), further, algorithm, at_file)
     values = {key: _own_value(key, {**DEFAULTS, **in_file}, own, place) for key in DEFAULTS}
+    # Called for its error: a grid with more points than trials is refused here.
     if values["searcher"] == "grid":
         grid_levels(read, values["trials"])
+    # Only now: the rungs must fit the rounds of every run.
     values[EARLY_STOP].check(grid.runs)
     datasets = dict.fromkeys(run.short_dataset for run in grid.runs)
     default_name = grid.name if place else "-".join([algorithm, *datasets])

@@ -96,6 +96,7 @@ def read_early_stop(given: Any) -> EarlyStop:
         raise ConfigError(
             f"{EARLY_STOP}.at = {at!r}: expected ascending rounds, or shares of them below 1, as in [8, 12]"
         )
+    # A bool is an int in Python, but no share.
     if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep < 1:
         raise ConfigError(f"{EARLY_STOP}.keep = {keep!r}: expected a share between 0 and 1")
     return EarlyStop(tuple(at), keep, in_batches=False)

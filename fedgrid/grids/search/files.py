@@ -50,6 +50,7 @@ def digest_of(folder: GridFolder) -> str:
     Raises:
         ConfigError: Its preset is missing or damaged.
     """
+    # More trials continue the same search, so that their number is no part of the digest.
     values = {**YamlFile(folder.name, folder.preset()).values, "trials": None}
     return sha256(json.dumps(values, sort_keys=True, default=str).encode()).hexdigest()[:12]
 

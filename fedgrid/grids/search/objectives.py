@@ -126,6 +126,7 @@ def _first_best(trials: Sequence[Trial], *objectives: str) -> Trial | None:
 
     def rank(trial: Trial) -> tuple[list[float | None], int]:
         """Compute the sort key of a trial."""
+        # The negative number makes the first of equal trials the greatest.
         return [trial.value(name) for name in objectives], -trial.number
 
     return max(trials, key=rank, default=None)

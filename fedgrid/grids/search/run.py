@@ -103,6 +103,7 @@ def advance(search: Search, storage: Storage, options: LaunchOptions, console: C
     files.check_same(search, storage)
     progress = SearchProgress(search, storage)
     grid, then = progress.replay()
+    # An interrupted search is replayed from its runs first: the grid is that of the first unfinished batch.
     done, todo = _split(grid, storage)
     result = launch(grid, todo, done, storage, options, trackers, console, then)
     if progress.trials or progress.complete:

@@ -148,6 +148,7 @@ def _dimension(key: str, given: Any, kinds: set[Any]) -> Dimension:
             value is None or isinstance(value, bool | int | float | str) for value in given
         ):
             raise ConfigError(f"{key} = {given!r}: expected a list of plain values")
+        # By `repr`, as 1, 1.0 and True are equal and yet different choices.
         if len({repr(value) for value in given}) < len(given):
             raise ConfigError(f"{key} = {given!r}: a value is listed twice")
         return Choices(tuple(given))

@@ -64,6 +64,7 @@ def read_tuned(given: Sequence[str], storage: Storage) -> list[Tuned]:
         storage.pull_marks()
     settings = [_read(name, storage) for name in names]
     for position, one in enumerate(settings):
+        # Two searches would set the same keys of the same runs, and their order would decide.
         for other in settings[:position]:
             if one.algorithm == other.algorithm and set(one.datasets) & set(other.datasets):
                 raise ConfigError(

@@ -73,6 +73,8 @@ def run_name(config: RunConfig, axes: Sequence[str] = ()) -> str:
         axes: The grid's further axes, as in `tags`, none by default. Their last words are shown, unless two
             axes end in the same word.
     """
+    # Two axes may end in the same word, as `training.momentum` and `algorithm.momentum`: these are written
+    # out.
     last = Counter(axis.rpartition(".")[2] for axis in axes)
     own = [
         f"{word if last[word] == 1 else axis.removeprefix(SETTING)} {value}"
@@ -113,6 +115,7 @@ def source_tags(grid_name: str, config: RunConfig | None = None) -> dict[str, st
         config: The run's configuration, None (the default) for the grid's own run. An imported run gets the
             archive in place of this host.
     """
+    # An imported run was made by others: this host and commit would be wrong.
     is_ours = config is None or not is_archived(config)
     return {**(origin() if is_ours else ARCHIVE), **source(grid_name)}
 

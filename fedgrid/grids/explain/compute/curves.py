@@ -143,6 +143,7 @@ def score_image(
         "p_full": float(by_map.insertion[-1]),
         "p_base": float(by_map.insertion[0]),
         "empty": bool(map_HW.max() == map_HW.min()),
+        # Half precision is enough for a figure, and halves the files; areas are computed before.
         **{f"{name}_curve": curve.numpy().astype(np.float16) for name, curve in by_name.items()},
     }
 

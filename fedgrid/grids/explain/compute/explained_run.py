@@ -56,6 +56,7 @@ def explain_run(
     """
     served = ServedModels(config, run_state, data_dir, device)
     layer = named_layer(config.model, served.inputs)
+    # The worker may wrap the model, which prefixes the names of layers.
     layer = layer and served.worker.layer_prefix + layer
     pixels = settings.pixels(int(np.prod(served.inputs.shape[1:])))
     source = SampleSource(
@@ -190,5 +191,6 @@ def blurred(image_CHW: Tensor) -> Tensor:
     kernel = torch.outer(line, line).view(1, 1, KERNEL, KERNEL)
     image_C1HW = image_CHW[:, None]
     sums = functional.conv2d(image_C1HW, kernel, padding=KERNEL // 2)
+    # Dividing by the weights inside the image keeps its border from darkening.
     weights = functional.conv2d(torch.ones_like(image_C1HW), kernel, padding=KERNEL // 2)
     return (sums / weights)[:, 0]

@@ -49,6 +49,7 @@ def feature_layer(module: nn.Module, image_CHW: Tensor) -> str | None:
 
         return hook
 
+    # Forward hooks report the order of use, which may differ from that of the definition.
     hooks = [layer.register_forward_hook(note(name)) for name, layer in module.named_modules() if name]
     try:
         with torch.inference_mode():
@@ -152,4 +153,5 @@ def _scale(maps_NHW: Tensor, largest_N: Tensor) -> Saliency:
     """Shift each map to a least value of 0, and divide it by its greatest."""
     shifted_NHW = maps_NHW - maps_NHW.amin(dim=(1, 2), keepdim=True)
     range_N11 = shifted_NHW.amax(dim=(1, 2), keepdim=True)
+    # An empty map has no range; dividing it by 1 leaves 0 everywhere.
     return Saliency(shifted_NHW / torch.where(range_N11 > 0, range_N11, 1), largest_N)

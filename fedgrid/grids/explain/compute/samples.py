@@ -107,6 +107,7 @@ def _of_cluster(settings: Explaining, source: SampleSource, client: int) -> Samp
         rng = generator(source.seed, "explained server images")
         candidates = _all([SERVER], [source.server_images])
     else:
+        # The id of the run is part of the seed: as published each run draws images of its own.
         rng = generator(source.seed, f"explained images of {settings.on} of {source.run_id}", client=cluster)
         chosen = inside_K if settings.on == "members" else ~inside_K
         holders = np.flatnonzero(chosen).tolist()
@@ -122,6 +123,7 @@ def _sample(source: SampleSource, client: int, chosen: NDArray[np.int64]) -> Sam
     holder_N, place_N = chosen
     cluster = int(source.labels_K[client])
     members = np.flatnonzero(source.labels_K == cluster)
+    # The members' training images, as the cluster's model has seen all of them.
     trained = np.unique(np.concatenate([source.partition.train_K[member] for member in members.tolist()]))
     seen_N = np.array(
         [

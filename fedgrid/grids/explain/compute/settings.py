@@ -46,6 +46,7 @@ class Explaining(Section):
     @property
     def key(self) -> str:
         """Id of these settings: the distribution and twelve hexadecimal digits."""
+        # `FORMAT` changes with the bits of training: an equal configuration is then another run.
         values = {"format": FORMAT, "method": METHOD, **self.model_dump(mode="json")}
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         return f"{self.on}-{sha256(text.encode()).hexdigest()[:12]}"
@@ -70,6 +71,7 @@ def pixels_a_step(num_pixels: int, num_steps: int) -> int:
     """
     if not 1 <= num_steps <= num_pixels:
         raise ConfigError(f"{num_steps} steps for an image of {num_pixels} pixels; choose 1 to {num_pixels}")
+    # Rounded up, so that the last step may be a short one.
     return -(-num_pixels // num_steps)
 
 

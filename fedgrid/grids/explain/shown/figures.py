@@ -104,6 +104,8 @@ def _draw_boxes(axes: Axes, values: Sequence[Sequence[float]], style: Sequence[S
             linewidth=0.9,
         )
         axes.vlines(middle, row - HALF_BOX, row + HALF_BOX, color=INK, linewidth=1.2)
+        # Spread over the height of the box in the order of the models, as random offsets would change the
+        # file.
         offsets = np.linspace(-HALF_BOX, HALF_BOX, len(of_row) + 2)[1:-1]
         dots = {**look.of_marker, "alpha": 0.6, "markeredgewidth": 0.4, "markersize": 2.2}
         axes.plot(of_row, row + offsets, linestyle="none", **dots)

@@ -138,6 +138,7 @@ def summarise(read: Sequence[JobRecords], missing: int = 0) -> ExplainedGrid:
         missing: Number of jobs without records, none by default.
     """
     lacking = [f"{missing} runs and distributions are not explained yet."] if missing else []
+    # A client whose cluster has all clients has no images of others.
     without = [job for job in read if not len(job.table)]
     if without:
         names = ", ".join(dict.fromkeys(job.run.algorithm for job in without))
@@ -195,6 +196,7 @@ def _models(job: JobRecords) -> Iterator[Explained]:
     run, settings = job.run, job.settings
     published = run.published or ""
     area = {name: job.column(name) for name in CURVES}
+    # Both curves grow with the model's confidence; dividing by it, image by image, takes that out.
     p_N = job.column("p_full")
     excess_N = _compute_excess(area)
     gap_N = area["insertion"] - area["deletion"]

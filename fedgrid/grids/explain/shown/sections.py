@@ -63,6 +63,7 @@ def scores_section(explained: Sequence[Explained], clients: int) -> PageSection:
     """Build the section on scores of runs with one number of clients."""
     distributions = [on for on in DISTRIBUTIONS if any(one.on == on for one in explained)]
     right = [compare_explanations(explained, on, score) for on in distributions for score in SCORES]
+    # The paper ranks a high deletion as good; its ranks are shown for comparison only.
     wrong = [compare_explanations(explained, on, DELETION, as_published=True) for on in distributions]
     words = [INTRODUCTION, *(verdict(one) for one in right if one.measure.startswith(GAP.name))]
     plates = tuple(
@@ -204,6 +205,7 @@ def own_scores(explained: Sequence[Explained], on: str) -> Table:
     algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
     datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
     has_seen = any(model.weight > model.unseen for model in chosen_models)
+    # If no image was trained on, the gap of unseen images is the gap itself, which has a column.
     chosen_scores = [score for score in OWN_SCORES if score is not UNSEEN_GAP or has_seen]
     parts: list[tuple[str, Sequence[str]]] = [(name, (name,)) for name in datasets]
     if len(datasets) > 1:

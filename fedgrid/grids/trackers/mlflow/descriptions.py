@@ -147,6 +147,7 @@ def describe_run(config: RunConfig) -> str:
 def _figure(path: Path, mlflow_run_id: str) -> str:
     """Format an image of the run's artifacts; its address is relative, so that it works on any server."""
     at = in_address(f"figures/{path.name}", safe="")
+    # MLflow's own address of an artifact; a path in the store would not open in a browser.
     return f"![{in_markdown(path.stem)}](get-artifact?path={at}&run_uuid={mlflow_run_id})"
 
 

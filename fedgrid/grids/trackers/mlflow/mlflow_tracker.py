@@ -161,6 +161,7 @@ class MlflowTracker(Tracker):
 
     def close(self, status: Status, counts: Mapping[str, float]) -> None:
         """End the grid's own run."""
+        # A launch that had nothing to log has not started it yet.
         self._begin()
         parent = self._read(PARENT)
         if counts:

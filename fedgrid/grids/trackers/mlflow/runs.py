@@ -62,6 +62,7 @@ def find(client: Any, experiment_id: str, storage_id: str) -> dict[str, Any]:
     """
     runs: dict[str, Any] = {}
     of_storage = f"tags.`{STORAGE_TAG}` = '{storage_id}'"
+    # MLflow returns runs by pages; a grid may have thousands.
     token = None
     while True:
         page = client.search_runs([experiment_id], of_storage, max_results=RUNS_PER_PAGE, page_token=token)
@@ -122,6 +123,7 @@ def delete_runs(name: str, storage: Storage, run_ids: Collection[str] | None = N
     if experiment is None or experiment.lifecycle_stage == "deleted":
         return 0
     runs = find(client, str(experiment.experiment_id), id_of(storage.root))
+    # Marked one by one: MLflow has no request for several runs.
     doomed = [run for run_id, run in runs.items() if run_ids is None or run_id in run_ids]
     for run in doomed:
         client.delete_run(run.info.run_id)

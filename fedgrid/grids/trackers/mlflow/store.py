@@ -168,6 +168,7 @@ def is_marked(mark: Path, uri: str, **facts: Any) -> bool:
         OtherVersion: Another version of fedgrid wrote the mark.
     """
     try:
+        # A mark that cannot be read counts as none: at worst the run is logged again.
         values = unseal(mark)
     except (FileNotFoundError, DamagedFile, UnreadableFile):
         return False
