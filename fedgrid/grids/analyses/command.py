@@ -1,5 +1,7 @@
-"""The command `fedgrid analyse`: computes something of a grid's finished runs, stores the results, and shows
-them."""
+"""The command `fedgrid analyse`: computes something of a grid's finished runs, and shows it.
+
+Results are stored in the runs' folders; what is there is not computed again.
+"""
 
 import json
 import sys

@@ -76,8 +76,11 @@ class ArchivedTraining(Section):
         return self.by_epoch[-1] if self.by_epoch else None
 
     def l1_change(self, epoch: int) -> float | None:
-        """Compute the change of the L1 norm in an epoch, counted from 1; None in the first or without the
-        norms."""
+        """Compute the change of the L1 norm in an epoch, counted from 1.
+
+        Returns:
+            The change; None in the first epoch, or without the norms.
+        """
         if not 1 < epoch <= len(self.weights_l1):
             return None
         return self.weights_l1[epoch - 1] - self.weights_l1[epoch - 2]

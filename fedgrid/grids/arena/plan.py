@@ -1,5 +1,4 @@
-"""The option `fedgrid arena --dry-run`: lists the runs of searches and rows that are left, and roughly how
-long."""
+"""The option `fedgrid arena --dry-run`: lists the runs that are left, and roughly how long they take."""
 
 from collections.abc import Mapping
 from typing import Any

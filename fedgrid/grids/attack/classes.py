@@ -75,8 +75,10 @@ def by_partition(labels_K: NDArray[np.int64], majority_K: NDArray[np.int64], cli
 
 
 def _judge(counts_L: NDArray[np.int64], guesses: dict[str, int | None]) -> dict[str, Any]:
-    """Add to each guess whether it is right (no class of the client has more images), and whether the client
-    has it."""
+    """Add to each guess whether it is right, and whether the client has images of the class.
+
+    It is right if the client has no other class with more images.
+    """
     row: dict[str, Any] = dict(guesses)
     for name, guess in guesses.items():
         row[f"{name}_right"] = None if guess is None else bool(counts_L[guess] == counts_L.max())

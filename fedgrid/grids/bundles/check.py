@@ -87,8 +87,7 @@ class CheckedBundle:
         return [f"{line}.", *([of_others] if left else [])]
 
     def claims(self) -> list[str]:
-        """Describe what is compared less strictly, or not at all, because of what the bundle claims about
-        itself."""
+        """Describe what is compared less strictly, or not at all, because the bundle says so."""
         lines = []
         if within := [verdict for _, verdict in self.verdicts if verdict.claims]:
             said = dict.fromkeys(claim for verdict in within for claim in verdict.claims)
@@ -233,8 +232,13 @@ def _show(found: CheckedBundle, launcher: Launcher) -> None:
 
 
 def draw(runs: Sequence[RunConfig], sample: int | None, digest: str) -> list[RunConfig]:
-    """Draw a sample of the runs, or all if `sample` is None: those that come first by a hash of a digest and
-    their ids."""
+    """Draw runs by a hash of a digest and their ids.
+
+    Args:
+        runs: The runs to draw from.
+        sample: Number of runs; None for all.
+        digest: Digest of the bundle.
+    """
     # A hash of both: an author who wants other runs in the sample must change the bundle, and so draws again.
     return sorted(runs, key=lambda run: sha256(f"{digest} {run.run_id}".encode()).digest())[:sample]
 

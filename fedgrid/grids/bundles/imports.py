@@ -130,9 +130,13 @@ def _is_other(run: RunConfig, bundle: Bundle, storage: Storage, names: Sequence[
 
 
 def _take(run: RunConfig, bundle: Bundle, name: str, storage: Storage) -> None:
-    """Copy a run without its models. The mark that it was imported is written before the mark of a finished
-    run."""
+    """Copy a run without its models.
+
+    The mark that it was imported is written before the mark of a finished run.
+    """
     theirs, ours = (folder_of(place.root, run) for place in (bundle.storage, storage))
+    # `put` writes in this order: a run that counts as finished must not be taken for one that was computed
+    # here.
     files: dict[str, Content] = {IMPORTED: seal_import(run.run_id, name, bundle.digest).encode()}
     files |= {file: partial(copyfile, theirs / file) for file in RUN_FILES if (theirs / file).exists()}
     with disk_errors(ours):

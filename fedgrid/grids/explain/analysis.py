@@ -128,8 +128,11 @@ class Explain(Analysis):
         return [Job(run, settings, settings.key, settings.round) for run, settings in pairs]
 
     def compute(self, job: Job, context: Context) -> Artifacts:
-        """Explain one distribution of a run; the result has the records, an image's shape, and the classes'
-        names."""
+        """Explain one distribution of a run.
+
+        Returns:
+            The records, an image's shape, and the classes' names, if they have names.
+        """
         # Importing torch takes seconds.
         from fedgrid.grids.explain.compute.explained_run import explain_run
 

@@ -207,8 +207,7 @@ def _show(
 
 
 def _trial_table(search: Search, trials: list[Trial]) -> TextTable:
-    """Build the table of trials, best first by the search's objective, without those that failed or were
-    stopped."""
+    """Build the table of trials with scores, best first by the search's objective."""
     free = label_free(search.objective)
     columns = [free, *(name for name in OBJECTIVES if name not in (free, ARI)), ARI]
     columns = [name for name in columns if any(trial.score(name) is not None for trial in trials)]

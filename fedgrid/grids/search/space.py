@@ -207,8 +207,10 @@ def _kinds_of(key: str, algorithm: str) -> set[Any]:
 
 
 def _plain_types(annotation: Any) -> set[Any]:
-    """Collect the types within an annotation: {int, NoneType} of `Annotated[int, ...] | None`, a Literal's
-    values."""
+    """Collect the types within an annotation, of a Literal its values.
+
+    `Annotated[int, ...] | None` gives {int, NoneType}.
+    """
     inner = get_args(annotation)
     return set().union(*(_plain_types(part) for part in inner)) if inner else {annotation}
 

@@ -88,6 +88,7 @@ class OptunaSampler:
             # `constant_liar` penalises pending trials, so that a batch spreads out.
             else optuna.samplers.TPESampler(seed=SEED, multivariate=True, constant_liar=True)
         )
+        # In memory only: a resumed search reports all results again, in the same order.
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self._states = optuna.trial.TrialState
         self._space = space

@@ -27,8 +27,10 @@ SIZE_OF_PNG = slice(16, 24)
 
 
 class TensorBoardTracker(Tracker):
-    """Tracker that writes an event for each round, with all of its metrics, and one with a finished run's
-    figure."""
+    """Tracker that writes an event for each round, and one with the figure of a finished run.
+
+    The event of a round has all of its metrics.
+    """
 
     name = "tensorboard"
 

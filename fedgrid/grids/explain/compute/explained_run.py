@@ -184,8 +184,10 @@ def baseline_of(kind: Baseline, image_CHW: Tensor, colour_C: Tensor) -> Tensor:
 
 
 def blurred(image_CHW: Tensor) -> Tensor:
-    """Blur an image with a Gaussian; pixels outside it have no weight, so that a constant image stays the
-    same."""
+    """Blur an image with a Gaussian.
+
+    Pixels outside the image have no weight, so that a constant image stays the same.
+    """
     at = torch.arange(KERNEL, dtype=torch.float64, device=image_CHW.device) - KERNEL // 2
     line = torch.exp(-(at**2) / (2 * DEVIATION**2)).float()
     kernel = torch.outer(line, line).view(1, 1, KERNEL, KERNEL)

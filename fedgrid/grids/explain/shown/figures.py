@@ -153,8 +153,10 @@ def _draw_curves(axes: Axes, bands: Sequence[Band], curve: str, look: Sequence[S
 
 
 def insertion_against_deletion(explained: Sequence[Explained], on: str) -> Figure:
-    """Draw a dot for each model, in a panel for each data set; on the diagonal the pixels' order is worth
-    nothing."""
+    """Draw a dot for each model, in a panel for each data set.
+
+    On the diagonal the order of the pixels is worth nothing.
+    """
     datasets = tuple(dict.fromkeys(model.scenario[0] for model in explained))
     algorithms = tuple(dict.fromkeys(model.algorithm for model in explained))
     with paper_style():

@@ -164,8 +164,7 @@ def note_tags(note: str) -> dict[str, str]:
 
 
 def mark_of(own: Annotations) -> str:
-    """Compute the value of `ANNOTATED_TAG`: a digest and the tags' keys, or empty text if there are no
-    annotations."""
+    """Compute the value of `ANNOTATED_TAG`: a digest and the tags' keys, empty without annotations."""
     if own == Annotations():
         return ""
     return " ".join([_digest(repr((_markdown(own.note), sorted(own.tags.items())))), *sorted(own.tags)])

@@ -302,8 +302,11 @@ class MlflowTracker(Tracker):
         return run
 
     def _end(self, run: TrackedRun, status: Status) -> tuple[str, int]:
-        """Log what a run has at its end, and its status; return its id in MLflow and its number of rounds
-        there."""
+        """Log what a run has at its end, and its status.
+
+        Returns:
+            The run's id in MLflow, and its number of rounds there.
+        """
         key, figures = run.config.run_id, self._figures
         self._figures = []
         # Read again: the rounds since `opened` are in the store, not in the copy of the run that is here.

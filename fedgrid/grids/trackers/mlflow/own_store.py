@@ -82,8 +82,11 @@ def keep_artifacts(uri: str, artifact_root: Path) -> int:
 
 
 def _elsewhere(database: sqlite3.Connection, table: str, root: str) -> list[tuple[str, int]]:
-    """Find the rows with another address than below `root`; return the right address and the row's id of
-    each."""
+    """Find the rows with another address than below `root`.
+
+    Returns:
+        The right address, and the id of the row.
+    """
     rows = database.execute(f"SELECT rowid, {ADDRESSES[table]} FROM {table}")
     moved = ((row, address, MOVED.fullmatch(str(address))) for row, address in rows)
     return [(root + to[1], row) for row, address, to in moved if to and address != root + to[1]]

@@ -223,8 +223,15 @@ def _errors() -> tuple[type[Exception], ...]:
 
 
 def with_upgrade(cause: str, uri: str) -> str:
-    """Add the command that upgrades a store to MLflow's reason for an error, if its tables are of another
-    version."""
+    """Add the command that upgrades a store to an error about tables of another version.
+
+    Args:
+        cause: MLflow's reason for the error.
+        uri: Address of the store.
+
+    Returns:
+        The reason, with the command if the tables are of another version.
+    """
     if "out-of-date database schema" not in cause:
         return cause
     command = shlex.join(["mlflow", "db", "upgrade", uri])
@@ -241,8 +248,7 @@ def _splits(uri: str) -> bool:
 
 
 def _health(uri: str) -> str:
-    """Build the address that answers whether a server is up, without user name and password, which urllib
-    refuses."""
+    """Build the address that answers whether a server is up, without a user name, which urllib refuses."""
     parts = urlsplit(uri)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, f"{parts.path.rstrip('/')}/health", "", ""))

@@ -184,6 +184,7 @@ def _check_free(port: int) -> None:
 
 def _end(server: "subprocess.Popen[bytes]") -> None:
     """End the server and its workers, by force after `END_SECONDS`."""
+    # To the group, not to the process: MLflow's workers would go on without it.
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(server.pid, number)
