@@ -70,11 +70,6 @@ class Job:
 class Artifacts:
     """Results of a job, as `Analysis.compute` returns them.
 
-    Attributes:
-        about: Small results by name, as JSON has them. Numbers become metrics in MLflow and columns of the
-            table.
-        files: End of a file's name -> its bytes, as in `.parquet` or `-maps.png`; none by default.
-
     Example:
         >>> import fedgrid
         >>> artifacts = fedgrid.Artifacts({"distance": 0.5}, {".csv": b"client,distance"})
@@ -83,9 +78,9 @@ class Artifacts:
     """
 
     about: Mapping[str, Any]
-    """Small results by name, as JSON has them."""
+    """Small results by name, as JSON has them. Numbers become metrics in MLflow and columns of the table."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """End of a file's name -> its bytes, as in `.parquet` or `-maps.png`."""
+    """End of a file's name -> its bytes, as in `.parquet` or `-maps.png`; none by default."""
 
 
 @dataclass(frozen=True)
@@ -190,15 +185,6 @@ class Analysis(ABC):
     A plugin lists instances in `ANALYSES`, and `fedgrid analyse GRID NAME` runs one. Instances and settings
     are pickled and sent to Ray tasks, so they must be plain data.
 
-    Attributes:
-        name: Name in the command, and the first part of the names of metrics and files.
-        settings: Class of the settings of a job, by default without fields.
-        options: Class of what the command line sets, where that is not `settings`; None by default.
-        folder: Folder of the results in a run's folder, `analyses` by default.
-        on_gpu: Whether a job uses a share of a GPU if the cluster has one; False by default.
-        in_process: Whether jobs are so short that they are always done in the command's process; False by
-            default.
-
     Example:
         >>> import fedgrid
         >>> class Length(fedgrid.Analysis):
@@ -212,16 +198,17 @@ class Analysis(ABC):
     """
 
     name: ClassVar[str]
+    """Name in the command, and the first part of the names of metrics and files."""
     settings: ClassVar[type[Settings]] = AnalysisSettings
-    """Class of the settings of a job."""
+    """Class of the settings of a job, by default without fields."""
     options: ClassVar[type[Settings] | None] = None
-    """Class of what the command line sets, `KEY=VALUE` each, where it is not the settings of a job."""
+    """Class of what the command line sets, `KEY=VALUE` each, if it is not `settings`; None by default."""
     folder: ClassVar[str] = "analyses"
-    """Folder of the results in a run's folder."""
+    """Folder of the results in a run's folder, `analyses` by default."""
     on_gpu: ClassVar[bool] = False
-    """Whether a job uses a share of a GPU if the cluster has one."""
+    """Whether a job uses a share of a GPU if the cluster has one; False by default."""
     in_process: ClassVar[bool] = False
-    """Whether jobs are too short for a cluster, and are done in the command's process."""
+    """Whether jobs are too short for a cluster, and are done in the command's process; False by default."""
 
     @abstractmethod
     def compute(self, job: Job, context: Context) -> Artifacts:
@@ -269,9 +256,15 @@ class Analysis(ABC):
         return f"{self.name}-{sha256(text.encode()).hexdigest()[:12]}"
 
     def metrics(self, result: JobResult) -> Mapping[str, float]:
-        """Select a run's metrics for MLflow by name, by default the numbers of `about`.
+        """Select a run's metrics for MLflow, by default the numbers of `about`.
 
         Called when results are logged and shown. Metrics that are not finite are left out afterwards.
+
+        Args:
+            result: Results of one job.
+
+        Returns:
+            Value by name, which begins with the name of the analysis, as `spread/distance`.
         """
         return {
             f"{self.name}/{name}": float(value)
@@ -311,9 +304,15 @@ class Analysis(ABC):
         return Summary([self._table(results)])
 
     def figures(self, result: JobResult) -> Mapping[str, "Figure"]:
-        """Draw figures of a job for MLflow, by the names of their files without an ending; none by default.
+        """Draw figures of a job for MLflow, none by default.
 
         Called when results are logged.
+
+        Args:
+            result: Results of the job.
+
+        Returns:
+            Figures by the names of their files without an ending.
         """
         return {}
 
@@ -321,6 +320,9 @@ class Analysis(ABC):
         """Name the part of a run that a job is about, as plan, progress and report show it.
 
         Called for each job. The report shows the last settings of a slot.
+
+        Args:
+            job: The job.
 
         Returns:
             Empty text, the default, if there is one job for each run; None if the report does not show the

@@ -116,15 +116,12 @@ def from_updates(observed: Observed, settings: Attacking) -> Iterator[tuple[dict
 
 @dataclass(frozen=True)
 class Scale:
-    """The codes that bits stand for, as the server estimates them from images of its own.
-
-    Attributes:
-        low: Code of a 0.
-        high: Code of a 1.
-    """
+    """The codes that bits stand for, as the server estimates them from images of its own."""
 
     low: float
+    """Code of a 0."""
     high: float
+    """Code of a 1."""
 
     @classmethod
     def of(cls, means_LZ: NDArray[np.float64]) -> "Scale":

@@ -40,18 +40,10 @@ class FollowedLaunch:
     """What a tracker's process is to follow.
 
     Its fields are sent to that process as JSON (`as_json`), so that their names are those of the message.
-
-    Attributes:
-        tracker: Name of the tracker.
-        grid: The grid whose runs are followed.
-        before: Run id -> stamp of its folder before the launch, for runs that the tracker need not get as
-            they were; none by default.
-        forgotten: Configurations, as JSON, of runs whose records were deleted; none by default.
-        poll: Seconds between polls of the folders, 2 by default, so that fast rounds share a batch.
-        retry: Seconds between attempts after the tracker has failed, 15 by default.
     """
 
     tracker: str
+    """Name of the tracker."""
     grid: TrackedGrid
     before: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Run id -> stamp of its folder before the launch, for runs that the tracker need not get as they were.

@@ -15,19 +15,14 @@ from fedgrid.tracking.records import num_rounds
 
 @dataclass(frozen=True)
 class End:
-    """How a launch has ended.
-
-    Attributes:
-        status: FINISHED, or KILLED if it may go on.
-        files: Files of the grid, for the tracker.
-        counts: Numbers for `Tracker.close`.
-    """
+    """How a launch has ended."""
 
     status: Status
+    """FINISHED, or KILLED if the launch may go on."""
     files: Sequence[Path] = ()
-    """Files of the grid, for the tracker."""
+    """Files of the grid, for the tracker; none by default."""
     counts: Mapping[str, float] = field(default_factory=dict)
-    """Numbers for `Tracker.close`."""
+    """Numbers for `Tracker.close`; none by default."""
 
 
 class TrackerSession:

@@ -27,15 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pauses:
-    """Pauses and patience with trackers, in seconds; tests make them short.
-
-    Attributes:
-        poll: Between polls of the runs' folders, 2 by default.
-        poll_at_uri: The same if runs under way are recorded at a URI, 30 by default.
-        retry: Between attempts after a tracker has failed, 15 by default.
-        flush: Wait at the end for a tracker that gives no sign of life, 30 by default.
-        start: Further wait for a process that still imports its modules, 300 by default.
-    """
+    """Pauses and patience with trackers, in seconds; tests make them short."""
 
     poll: float = 2.0
     """Between polls of the runs' folders, so that fast rounds share a batch."""

@@ -31,15 +31,12 @@ OWN = ("grid", "scenario", "model", "variant", "host", "commit", "versions", "so
 
 @dataclass(frozen=True)
 class Annotations:
-    """A user's note and tags of one run.
-
-    Attributes:
-        note: Text of any number of lines, empty by default.
-        tags: Key -> value, none by default.
-    """
+    """A user's note and tags of one run."""
 
     note: str = ""
+    """Text of any number of lines, empty by default."""
     tags: Mapping[str, str] = field(default_factory=dict)
+    """Key -> value, none by default."""
 
     def changed(self, given: Sequence[str], note: str | None) -> Self:
         """Build annotations with tags set or removed and, unless `note` is None, with another note.

@@ -24,48 +24,37 @@ class TrackedGrid:
 
     It is sent to the tracker's process as JSON; a tracker has it as `self.grid`.
 
-    Attributes:
-        name: The grid's name.
-        storage: Where the grid and its runs are stored; `storage.root` is a local folder.
-        axes: Keys, in addition to scenario, algorithm and seed, in which its runs differ; none by default.
-        searched: Those of the axes that a search varies; none by default.
-        text: Its preset, as YAML; empty by default.
-        at_uri: Whether other machines record runs under way at the storage's URI; False by default.
-        is_launch: Whether its runs are made now (the default), rather than synchronised later.
-
     Example:
+        >>> from pathlib import Path
         >>> import fedgrid
         >>> from fedgrid.engine.runtime.storage.storage import Storage
-        >>> grid = fedgrid.TrackedGrid("mine", Storage.of("runs"), axes=("training.rounds",))
+        >>> grid = fedgrid.TrackedGrid("mine", Storage(Path("runs")), axes=("training.rounds",))
         >>> grid.name, grid.axes, grid.is_launch
         ('mine', ('training.rounds',), True)
     """
 
     name: str
+    """Name of the grid."""
     storage: Storage
+    """Where the grid and its runs are stored; `storage.root` is a local folder."""
     axes: Sequence[str] = ()
-    """Keys, in addition to scenario, algorithm and seed, in which its runs differ."""
+    """Keys, in addition to scenario, algorithm and seed, in which its runs differ; none by default."""
     searched: Sequence[str] = ()
-    """Those of the axes that a search varies."""
+    """Those of the axes that a search varies; none by default."""
     text: str = ""
-    """The grid's preset, as YAML."""
+    """The grid's preset, as YAML; empty by default."""
     at_uri: bool = False
-    """Whether other machines record runs under way at the storage's URI."""
+    """Whether other machines record runs under way at the storage's URI; False by default."""
     is_launch: bool = True
-    """Whether its runs are made now, rather than synchronised later."""
+    """Whether its runs are made now, the default, rather than synchronised later."""
 
 
 @dataclass(frozen=True)
 class TrackedRun:
     """A run as a tracker receives it.
 
-    Attributes:
-        config: The run's configuration, with `run_id` and `name`.
-        folder: Folder in which its files are, or will be.
-        started_ms: Unix time in milliseconds at which its folder was made; None (the default) if that is not
-            recorded.
-
     Example:
+        >>> from pathlib import Path
         >>> import fedgrid
         >>> from fedgrid.engine.runtime.storage.storage import Storage
         >>> config = fedgrid.RunConfig.model_validate({
@@ -74,20 +63,29 @@ class TrackedRun:
         ...         "rounds": 2, "local_epochs": 1, "batch_size": 8, "optimizer": "sgd", "learning_rate": 0.1
         ...     },
         ... })
-        >>> run = fedgrid.TrackedRun.of(config, Storage.of("runs"))
+        >>> run = fedgrid.TrackedRun.of(config, Storage(Path("runs")))
         >>> run.folder.name == f"{config.name}-{config.run_id}", run.started_ms
         (True, None)
     """
 
     config: RunConfig
+    """The run's configuration, with `run_id` and `name`."""
     folder: Path
     """Folder in which its files are, or will be."""
     started_ms: int | None = None
-    """Unix time in milliseconds at which its folder was made; None if that is not recorded."""
+    """Unix time in milliseconds at which its folder was made; None, the default, if that is not recorded."""
 
     @classmethod
     def of(cls, config: RunConfig, storage: Storage) -> Self:
-        """Build the tracked run of a configuration in a storage, without the time of its start."""
+        """Build the tracked run of a configuration, without the time of its start.
+
+        Args:
+            config: The run's configuration.
+            storage: Storage that has, or will have, the run's folder.
+
+        Raises:
+            ConfigError: The run's name is no name of a folder, or is too long.
+        """
         return cls(config, folder_of(storage.root, config))
 
 
@@ -122,7 +120,7 @@ class Tracker:
         ...         "rounds": 2, "local_epochs": 1, "batch_size": 8, "optimizer": "sgd", "learning_rate": 0.1
         ...     },
         ... })
-        >>> tracker = Printer(fedgrid.TrackedGrid("mine", Storage.of("runs")))
+        >>> tracker = Printer(fedgrid.TrackedGrid("mine", Storage(Path("runs"))))
         >>> run = fedgrid.TrackedRun(config, Path("runs/somewhere"))
         >>> tracker.opened(run)
         0
@@ -139,6 +137,9 @@ class Tracker:
         """Prepare to receive the runs of `grid`.
 
         Called by the session, at the launch and again after each failure.
+
+        Args:
+            grid: The grid whose runs it receives.
         """
         self.grid = grid
 
@@ -181,10 +182,18 @@ class Tracker:
         """
 
     def finished(self, run: TrackedRun) -> None:
-        """Close a run whose rounds are all done. Called by the session once, after the run's artifacts."""
+        """Close a run whose rounds are all done.
+
+        Called by the session once, after the run's artifacts.
+
+        Args:
+            run: The run.
+        """
 
     def failed(self, run: TrackedRun, status: Status) -> None:
-        """Close a run that has ended before its last round. Called by the session after the run's artifacts.
+        """Close a run that has ended before its last round.
+
+        Called by the session after the run's artifacts.
 
         Args:
             run: The run.
@@ -192,13 +201,24 @@ class Tracker:
         """
 
     def flush(self) -> None:
-        """Store what was received. Called by the session after each group of rounds, and after `opened`."""
+        """Store what was received.
+
+        Called by the session after each group of rounds, and after `opened`.
+        """
 
     def forget(self, run: TrackedRun) -> None:
-        """Delete a run. Called by the session when the run's records were deleted, before it starts over."""
+        """Delete a run, which starts over.
+
+        Called by the session when the run's records were deleted.
+
+        Args:
+            run: The run.
+        """
 
     def close(self, status: Status, counts: Mapping[str, float]) -> None:
-        """End the grid. Called by the session once, at the end of the launch.
+        """End the grid.
+
+        Called by the session once, at the end of the launch.
 
         Args:
             status: How the launch ended.
@@ -230,7 +250,9 @@ class Tracker:
 
     @classmethod
     def check(cls, grid: TrackedGrid) -> None:
-        """Check that the grid can be tracked here. Called by the launch before anything starts.
+        """Check that the grid can be tracked here.
+
+        Called by the launch before anything starts.
 
         Args:
             grid: The grid that is to be tracked.
@@ -257,7 +279,10 @@ class Tracker:
 
     @classmethod
     def title(cls) -> str:
-        """Name the tracker in messages. Called by the launch when it warns."""
+        """Name the tracker in messages.
+
+        Called by the launch when it warns.
+        """
         return f"tracker {cls.name}"
 
     @classmethod

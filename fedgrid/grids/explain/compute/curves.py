@@ -156,7 +156,7 @@ def auc(curve: Tensor) -> float:
 def _mix(
     image_CHW: Tensor, baseline_CHW: Tensor, ranks: Tensor, mixtures: Sequence[tuple[int, int, bool]]
 ) -> Tensor:
-    """Mix the image with its baseline, shape (M, C, H, W): with only, or without, first pixels of an order."""
+    """Mix the image with its baseline, shape (M, C, H, W), with or without the first pixels of an order."""
     places, numbers, inserts = (
         torch.tensor(column, device=ranks.device) for column in zip(*mixtures, strict=True)
     )
