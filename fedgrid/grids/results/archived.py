@@ -1,4 +1,4 @@
-"""Which runs were imported from the OCFL authors' archive instead of trained here."""
+"""The models of runs that were imported from the OCFL authors' archive instead of trained here."""
 
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 
@@ -14,5 +14,5 @@ one of these names, so an archived run and a run of our own never share an id.""
 
 
 def is_archived(config: RunConfig) -> bool:
-    """Return whether a run was imported from the archive."""
+    """Check whether a run was imported from the archive."""
     return config.model in MODELS.values()

@@ -1,4 +1,4 @@
-"""In which keys the runs of a grid differ beside `AXES`: its further axes, found in the runs' configurations.
+"""The further axes of a grid: keys in which its runs differ, besides `AXES`, by their configurations.
 
 They are read from the configurations and not from the preset, so that a grid that was extended, imported or
 launched several times under one name has the axes of all its runs.
@@ -26,7 +26,7 @@ SCENARIO = tuple(axis for axis in AXES if axis not in (SEED, ALGORITHM))
 
 
 def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
-    """Return the keys beside `AXES` that are axes of a grid with these runs.
+    """Find the keys besides `AXES` that are axes of a grid with these runs.
 
     A key is one if runs of one scenario and algorithm differ in it, unless an earlier axis determines its
     value, as where an override sets a learning rate for each model. Settings of an algorithm are axes only if
@@ -40,15 +40,18 @@ def further_axes(configs: Sequence[RunConfig]) -> tuple[str, ...]:
     runs = [values_of(config, (*AXES, *others)) for config in configs] if others else []
     keys_so_far: list[str] = []
     for key in others:
+        # Axes found so far are held fixed, so that a key which one of them determines is no axis of its
+        # own.
         if _differ(runs, (*SCENARIO, ALGORITHM, *keys_so_far), key):
             keys_so_far.append(key)
     if len({config.dataset for config in configs}) > len({config.short_dataset for config in configs}):
+        # Tables show short names, which do not tell these data sets apart.
         keys_so_far.insert(0, DATASET)
     return (*keys_so_far, *(_settings(configs, (*AXES, *keys_so_far), settings) if settings else ()))
 
 
 def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
-    """Return the keys by which the runs of a grid are told apart beside their names, for `name_of`.
+    """Find the keys that tell apart runs of the same name, for `name_of`.
 
     They are its further axes, and the settings by which variants of an algorithm differ.
     """
@@ -56,10 +59,12 @@ def naming_keys(configs: Sequence[RunConfig]) -> tuple[str, ...]:
 
 
 def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[Values]:
-    """Return each run's values of some settings of its algorithm; computed once for each algorithm."""
+    """Read each run's values of some settings of its algorithm; computed once for each algorithm."""
     by_algorithm: dict[str, Values] = {}
     values = []
     for config in configs:
+        # Thousands of runs share a few algorithms, and flattening the settings of each run would take
+        # seconds.
         algorithm = repr(config.algorithm)
         if algorithm not in by_algorithm:
             by_algorithm[algorithm] = values_of(config, settings)
@@ -68,13 +73,13 @@ def settings_of(configs: Sequence[RunConfig], settings: Sequence[str]) -> list[V
 
 
 def name_of(config: RunConfig, axes: Sequence[str]) -> str:
-    """Return a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
+    """Format a run's name with its values of the grid's further `axes`, which tell runs of a name apart."""
     words = ", ".join(f"{axis.removeprefix(SETTING)} {value}" for axis, value in pairs_of(config, axes))
     return f"{config.name} ({words})" if words else config.name
 
 
 def _differing(configs: Sequence[RunConfig]) -> set[str]:
-    """Return the keys at the top of a configuration in which runs differ, often a few."""
+    """Find the keys at the top of a configuration in which runs differ, often a few."""
     names = set(RunConfig.model_fields) if configs else set()
     return {
         name
@@ -84,7 +89,7 @@ def _differing(configs: Sequence[RunConfig]) -> set[str]:
 
 
 def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequence[str]) -> tuple[str, ...]:
-    """Return the settings in which runs differ that are alike in all else, if they have all combinations."""
+    """Find the settings that are axes: runs alike in all other keys have all combinations of their values."""
     groups: dict[tuple[str | None, ...], list[Values]] = {}
     for config, values in zip(configs, settings_of(configs, settings), strict=True):
         group = tuple(values_of(config, alike).values())
@@ -92,19 +97,20 @@ def _settings(configs: Sequence[RunConfig], alike: Sequence[str], settings: Sequ
     complete: dict[str, None] = {}
     for members in groups.values():
         counts = {key: len({values[key] for values in members}) for key in settings}
+        # Runs that were chosen one by one, as by a search, have no grid of values to plot along.
         if prod(counts.values()) == len(members):
             complete |= dict.fromkeys(key for key, count in counts.items() if count > 1)
     return tuple(complete)
 
 
 def _differ(runs: Sequence[Values], alike: Sequence[str], key: str) -> bool:
-    """Return whether runs that are alike in some axes have different values of `key`."""
+    """Check whether runs that are alike in some axes have different values of `key`."""
     seen: dict[tuple[str | None, ...], str | None] = {}
     return any(seen.setdefault(tuple(run[axis] for axis in alike), run[key]) != run[key] for run in runs)
 
 
 def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[str]:
-    """Return `Run.algorithm` of each run: `briggs`, or with settings that are no axes.
+    """Build `Run.algorithm` of each run: `briggs`, or with settings that are no axes.
 
     As in `briggs (threshold 0.1)`, where another briggs differs from it in nothing else. `axes` are the
     grid's further axes, as of `further_axes`. Several versions of a plugin show its digest.
@@ -128,7 +134,7 @@ def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[s
 
 
 def _common_plugins(configs: Sequence[RunConfig]) -> dict[str, set[str]]:
-    """Return, by algorithm, the digests of the plugins that all of its runs have."""
+    """Find, by algorithm, the digests of the plugins that all of its runs have."""
     common: dict[str, set[str]] = {}
     for config in configs:
         digests = set(config.plugin_digests)
@@ -137,14 +143,14 @@ def _common_plugins(configs: Sequence[RunConfig]) -> dict[str, set[str]]:
 
 
 def _versions(config: RunConfig, common: set[str]) -> str | None:
-    """Return the first digits of the digests of a run's plugins that are not `common`, None if all are."""
+    """Format the first digits of the digests of a run's plugins that are not `common`, None if all are."""
     return "+".join(digest[:6] for digest in config.plugin_digests if digest not in common) or None
 
 
 def _differing_settings(
     cells: Sequence[tuple[str | None, ...]], values: Sequence[Mapping[str, str | None]]
 ) -> list[str]:
-    """Return the settings in which runs of one cell differ."""
+    """Find the settings in which runs of one cell differ."""
     groups: dict[tuple[str | None, ...], list[Mapping[str, str | None]]] = {}
     for cell, of_run in zip(cells, values, strict=True):
         groups.setdefault(cell, []).append(of_run)

@@ -1,6 +1,6 @@
-"""Which finished runs had no damage, by sizes, times and inodes of their files, in the user's cache.
+"""Finished runs without damage, by sizes, times and inodes of their files, in the user's cache.
 
-To read all files of thousands of runs takes seconds. If the memory is lost or damaged, everything is checked
+To read all files of thousands of runs takes seconds. If the cache is lost or damaged, everything is checked
 again.
 """
 
@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from fedgrid.engine.runtime.storage.user_files import recall, remember
 
 CHECKED = "checked"
-"""Kind of these memories in the user's cache."""
+"""Kind of these files in the user's cache."""
 SETTLED = 2.0
-"""Age in seconds from which a file's times tell a later change: clocks of file systems tick slowly."""
+"""Age in seconds from which a file's times show a later change: clocks of file systems tick slowly."""
 Stat: TypeAlias = tuple[int, ...]
 """Size, time of the last change of content and of anything (ns), and inode; empty if there is no file."""
 
@@ -24,39 +24,42 @@ class CheckedRuns:
     """The runs of one storage that earlier commands found undamaged."""
 
     def __init__(self, root: Path) -> None:
-        """Read what is remembered of the storage at `root`; nothing if it cannot be read."""
+        """Read what the cache has of the storage at `root`; nothing if it cannot be read."""
         self._root = str(root.absolute())
         runs = recall(CHECKED, self._root).get("runs")
         self._runs: dict[str, list[Any]] = runs if isinstance(runs, dict) else {}
-        """Folder -> digest of what tells a change of its files, then numbers read from them, if any."""
+        """Folder -> digest of the signatures of its files, then numbers read from them, if any."""
         self._is_new = False
 
     def has(self, name: str, files: Iterable[Stat]) -> bool:
-        """Return whether the run in the folder `name` was undamaged when it had these files."""
+        """Check whether the run in the folder `name` was undamaged when it had these files."""
         return bool(self._runs.get(name, [None])[0] == _digest(files))
 
     def add(self, name: str, files: tuple[Stat, ...]) -> None:
-        """Remember that the run in the folder `name` is undamaged, unless a file may be changing just now."""
+        """Record that the run in the folder `name` is undamaged, unless a file may be changing just now."""
         newest = max((moment for file in files for moment in file[1:3]), default=0)
+        # A second write within one tick of the file system's clock would leave the same times (Git's racy
+        # entries).
         if newest < (time.time() - SETTLED) * 1e9:
             self._runs[name] = [_digest(files)]
             self._is_new = True
 
     def numbers(self, name: str, files: Iterable[Stat]) -> list[Any]:
-        """Return what `note` was given for a run that has these files, nothing if that is not known."""
+        """Read the numbers that `note` recorded of a run with these files; empty if there are none."""
         return self._runs[name][1:] if self.has(name, files) else []
 
     def note(self, name: str, files: Iterable[Stat], numbers: Iterable[float | None]) -> None:
-        """Remember numbers that were read from the files of an undamaged run."""
+        """Record numbers that were read from the files of an undamaged run."""
         if self.has(name, files):
             self._runs[name][1:] = numbers
             self._is_new = True
 
     def save(self) -> None:
-        """Write what is new, where that is possible."""
+        """Write the cache if there is something new; without effect where it cannot be written."""
         if self._is_new:
             self._is_new = not remember(CHECKED, self._root, {"runs": self._runs})
 
 
 def _digest(files: Iterable[Stat]) -> str:
+    """Compute a short digest of the signatures of a run's files."""
     return sha256(repr(tuple(files)).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""A grid's folder, `grids/<name>`: its definition, its progress, and whether it is asked to stop.
+"""A grid's folder, `grids/<name>`: its definition, its progress, and a request to stop it.
 
 The definition is what the last launch requests, extensions included. A launch of the same content, as with
 another `--where` or more seeds, or of another file under the grid's name extends it; one of an edited file or
@@ -33,7 +33,7 @@ from fedgrid.sealed_json import seal
 GRIDS = "grids"
 RUNS, PRESET, PROGRESS, STOP = "runs.jsonl", "preset.yaml", "progress.json", "stop"
 FOUND = "search.json"
-"""The result of a search, so far."""
+"""Name of the file with the result of a search, so far."""
 PLAIN_NAME = re.compile(r"\w[\w .+-]{0,99}")
 ASK_EVERY = 5.0
 """Seconds between two requests to a URI for the file `stop`."""
@@ -58,7 +58,7 @@ class GridDefinition:
 
     @property
     def every(self) -> tuple[RunConfig, ...]:
-        """All runs, superseded ones too."""
+        """All runs of the grid, superseded ones included."""
         return (*self.runs, *self.superseded)
 
     def after_launch(
@@ -68,7 +68,7 @@ class GridDefinition:
         requested: RequestedRuns | None,
         edited: Collection[str] = (),
     ) -> "GridDefinition":
-        """Return the definition after a launch of `runs`.
+        """Build the definition after a launch of `runs`.
 
         Args:
             runs: those that are launched.
@@ -81,6 +81,7 @@ class GridDefinition:
         current = set() if is_edited else {run.run_id for run in self.runs}
         if requested:
             current |= requested.run_ids
+        # A run with the former code of an edited plugin would be compared with runs of its new code.
         current -= {run.run_id for run in self.every if not {*edited}.isdisjoint(run.plugin_digests)}
         ids = {run.run_id for run in runs}
         others = [run for run in self.every if run.run_id not in ids]
@@ -93,26 +94,29 @@ class GridDefinition:
 
 
 def superseded_line(grid: str, count: int, storage: Storage) -> str:
-    """Return the line that names a grid's superseded runs, and what to do with them."""
+    """Format the line that counts a grid's superseded runs and names the commands to list and delete them."""
     listing = command(storage, "show", grid, "--superseded")
     deleting = command(storage, "delete", grid, "--superseded")
     return f"{superseded_words(count)}: `{listing}` lists, `{deleting}` deletes"
 
 
 def superseded_words(count: int) -> str:
-    """Return what a page, which is read elsewhere too, says of superseded runs."""
+    """Format the sentence on superseded runs for a page, which is read where no command is at hand."""
     runs = "1 run of an earlier launch is" if count == 1 else f"{count} runs of earlier launches are"
     return f"{runs} superseded, and left out"
 
 
 def list_grids(storage: Storage) -> list[str]:
-    """Return the names of the grids of a storage, in alphabetical order; a folder `mine (copy)` is none."""
+    """List the names of a storage's grids in alphabetical order; a folder like `mine (copy)` is no grid."""
     names = (path.parent.name for path in (storage.root / GRIDS).glob(f"*/{RUNS}"))
     return sorted(name for name in names if PLAIN_NAME.fullmatch(name))
 
 
 class GridFolder:
-    """Reads and writes one grid's folder. At a URI, `Storage.pull_marks` comes first."""
+    """The folder of one grid in a storage: reads and writes its files.
+
+    At a URI, `Storage.pull_marks` comes first.
+    """
 
     def __init__(self, storage: Storage, name: str) -> None:
         """Name a grid of `storage`; nothing is read or written yet.
@@ -142,15 +146,23 @@ class GridFolder:
         source: str = "",
         requested: RequestedRuns | None = None,
     ) -> None:
-        """Store the preset's `text`, the definition after a launch of `runs`, their plugins and images.
+        """Store the preset's text, the definition after a launch of `runs`, and their plugins and images.
 
-        Earlier runs stay if they have a folder. `source` and `requested` are as in `Grid`.
+        Earlier runs stay in the definition if they have a folder.
+
+        Args:
+            runs: the runs that are launched.
+            text: the text of their preset or file.
+            source: as in `Grid`, empty by default.
+            requested: as in `Grid`; None by default: nothing but `runs`.
 
         Raises:
             ConfigError: if what is there cannot be read.
-            RunError: if they cannot be written.
+            RunError: if the files cannot be written.
         """
         before = self.read() if self.is_there else GridDefinition()
+        # The plugins and images come before the list of runs: a launch that is killed between leaves files
+        # that no run names, and never a run whose plugin is missing.
         for name, plugin in kept_plugins.files(self.path, runs).items():
             self.write(name, plugin)
         edited = kept_plugins.find_other_versions(self.path, runs)
@@ -163,11 +175,12 @@ class GridFolder:
         after = replace(launched, runs=current, superseded=superseded)
         if images := own_images.seal_places(name for run in after.every for name in run.own_images):
             self.write(own_images.PLACES, images)
+        # `check_source` compares launches with this text, so it changes together with the list of runs.
         self.write(PRESET, text)
         self._write_runs(after)
 
     def drop(self, run_ids: Collection[str]) -> None:
-        """Let some superseded runs be no runs of the grid any longer.
+        """Remove superseded runs from the grid's list of runs.
 
         Raises:
             ConfigError: if what is there cannot be read.
@@ -178,6 +191,7 @@ class GridFolder:
         self._write_runs(replace(stored, superseded=left))
 
     def _write_runs(self, stored: GridDefinition) -> None:
+        """Write the list of runs with a head that holds the digest of its lines."""
         lines = "".join(f"{run.canonical_json()}\n" for run in stored.every)
         head = {
             "source": stored.source,
@@ -187,7 +201,7 @@ class GridFolder:
         self.write(RUNS, seal(head) + lines)
 
     def runs(self) -> tuple[RunConfig, ...]:
-        """Return the runs of the grid's definition, those of its last launch first.
+        """Read the runs of the grid's definition, those of its last launch first.
 
         Raises:
             ConfigError: as `read`.
@@ -195,7 +209,7 @@ class GridFolder:
         return self.read().runs
 
     def is_launched(self, grid: Grid) -> bool:
-        """Return whether the grid was launched before, and `grid` leaves its definition as it is."""
+        """Check whether the grid was launched before, and `grid` leaves its definition as it is."""
         if not self.is_there:
             return False
         stored = self.read()
@@ -204,7 +218,7 @@ class GridFolder:
         return before == now and after.digest == stored.digest
 
     def consequence(self, grid: Grid) -> str:
-        """Return that a launch of `grid` supersedes finished runs; empty if it supersedes none.
+        """Describe how many finished runs a launch of `grid` supersedes; empty if it supersedes none.
 
         Runs to which it adds rounds do not count, nor those of an edited plugin.
         """
@@ -222,7 +236,8 @@ class GridFolder:
     def check_source(self, grid: Grid, ask: Callable[[str], str] | None = None) -> None:
         """Check that a launch of `grid` comes from the same preset or file as those before it.
 
-        `ask` gets its `consequence`, if any, and returns why that is refused, empty if it is accepted.
+        `ask` gets its `consequence`, if there is one, and returns the reason to refuse it, empty to accept
+        it.
 
         Raises:
             ConfigError: it comes from another file with another content, is refused, or cannot be read.
@@ -241,14 +256,14 @@ class GridFolder:
             raise ConfigError(f"{consequence}: {refusal}")
 
     def preset(self) -> bytes:
-        """Return the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
+        """Read the preset of the last launch, as `keep` got it; a `ConfigError` if that cannot be read."""
         try:
             return (self.path / PRESET).read_bytes()
         except OSError as error:
             raise ConfigError(f"{self.path / PRESET} is not read: {error}; repeat the grid's run") from error
 
     def read(self) -> GridDefinition:
-        """Return what is stored; notes the titles of the runs' plugins, and where their images are.
+        """Read the definition, and register the titles of the runs' plugins and the places of their images.
 
         Raises:
             ConfigError: if there is no such grid, it is damaged, or it is of another version.
@@ -258,6 +273,8 @@ class GridFolder:
         kept_plugins.know_titles(self.path)
         own_images.know_from(self.path)
         try:
+            # The ids depend on the format: in another one the same lines have other ids, of which none is
+            # requested.
             every = tuple(map(RunConfig.model_validate_json, lines.splitlines()))
             asked = _ASKED.validate_python(about.get(ASKED))
         except ValidationError as error:
@@ -274,7 +291,7 @@ class GridFolder:
         return GridDefinition(runs, superseded, source, asked[source].digest if source in asked else "")
 
     def _read_lines(self, path: Path) -> tuple[dict[str, Any], bytes]:
-        """Return the head of a file, and its other lines, which are those that were written."""
+        """Read the head of a file and its other lines, and check that these are the lines once written."""
         try:
             head, _, lines = path.read_bytes().partition(b"\n")
         except FileNotFoundError as error:
@@ -290,7 +307,7 @@ class GridFolder:
         return about, lines
 
     def stopped_early(self) -> frozenset[str]:
-        """Return the ids of the runs that a search has stopped early; none of another grid.
+        """Read the ids of the runs that a search has stopped early; none of a grid that is no search.
 
         Raises:
             ConfigError: if the search's result is damaged.
@@ -305,7 +322,7 @@ class GridFolder:
             raise ConfigError(f"{error}; repeat the search's command to write it again") from error
 
     def ask_to_stop(self) -> None:
-        """Ask every run of the grid to stop after its current round.
+        """Write the request that every run of the grid stops after its current round.
 
         Raises:
             ConfigError: if there is no such grid.
@@ -316,11 +333,12 @@ class GridFolder:
         self.write(STOP, "")
 
     def withdraw_stop(self) -> None:
-        """Withdraw the request to stop."""
+        """Remove the request to stop."""
         self.storage.remove(self._name(STOP))
 
     def stop_asked(self) -> bool:
-        """Return whether the grid is asked to stop. Cheap; at a URI the answer is up to five seconds old."""
+        """Check whether a request to stop is there. Cheap; at a URI the answer is up to five seconds old."""
+        # Each run polls after each round; a request to an object storage takes longer than a short round.
         if self._asked_at is None or monotonic() - self._asked_at >= ASK_EVERY:
             self.storage.refresh(self._name(STOP))
             self._asked_at = monotonic()
@@ -335,7 +353,7 @@ class GridFolder:
         self.write(PROGRESS, seal(progress))
 
     def read_progress(self) -> dict[str, Any] | None:
-        """Return the last progress, None if there is none.
+        """Read the last progress, None if there is none.
 
         Raises:
             DamagedFile, UnreadableFile: it cannot be read.
@@ -347,6 +365,7 @@ class GridFolder:
             return None
 
     def _missing(self) -> ConfigError:
+        """Build the error that names the storage's grids, for one that has none of this name."""
         grids = list_grids(self.storage)
         if not grids:
             return ConfigError(no_grid(self.storage, self.name))
@@ -362,4 +381,5 @@ class GridFolder:
             self.storage.put({self._name(name): content.encode() if isinstance(content, str) else content})
 
     def _name(self, name: str) -> str:
+        """Format the name of a file in the storage from its name in this folder."""
         return Path(GRIDS, self.name, name).as_posix()

@@ -1,6 +1,6 @@
-"""Which runs somebody else has computed: a file in their folders names the bundle that they came in.
+"""Marks of runs that somebody else has computed: a file in their folders names the bundle that they came in.
 
-Such runs are read like all others, and used in place of a computation only where that is asked for.
+Such runs are read like all others, and used in place of a computation only with `--imported`.
 """
 
 from collections import defaultdict
@@ -16,12 +16,12 @@ IMPORTED = "imported.json"
 
 
 def seal_import(run_id: str, grid: str, bundle: str) -> str:
-    """Return the text of `imported.json` of a run; `grid` is its grid here, `bundle` the file's SHA-256."""
+    """Format the text of a run's `imported.json`; `grid` is its grid here, `bundle` the file's SHA-256."""
     return seal({"run_id": run_id, "grid": grid, "bundle": bundle}, indent=2)
 
 
 def grid_of(folder: Path) -> str | None:
-    """Return as which grid a run was imported, None if it was computed here.
+    """Read the grid as which a run was imported, None if it was computed here.
 
     Raises:
         OtherVersion, DamagedFile: the file cannot be read.
@@ -33,7 +33,7 @@ def grid_of(folder: Path) -> str | None:
 
 
 def import_lines(folders: Iterable[Path]) -> list[str]:
-    """Return a sentence for each import that runs are of."""
+    """Format a sentence for each import among some runs, from their folders."""
     by_grid: dict[str, list[str]] = defaultdict(list)
     for folder in folders:
         if (grid := grid_of(folder)) is not None:
@@ -45,10 +45,10 @@ def import_lines(folders: Iterable[Path]) -> list[str]:
 
 
 def check_imported(folders: Iterable[Path], asked: Collection[str]) -> None:
-    """Check that of these runs only those were imported that are `asked` for, by their grids.
+    """Check that these runs were computed here, or imported as one of the grids in `asked`.
 
     Raises:
-        ConfigError: others were.
+        ConfigError: others were imported.
     """
     others = [folder for folder in folders if grid_of(folder) not in (None, *asked)]
     if others:

@@ -1,7 +1,7 @@
-"""The plugins of a grid's runs, kept in its folder as `plugins/<digest>.py`, with an index `plugins.json`.
+"""The plugins of a grid's runs, stored in its folder as `plugins/<digest>.py`, with an index `plugins.json`.
 
-With these a grid can be retried when the user's file has changed or is gone, if the user trusts the storage,
-and reported on without executing any of it.
+With these a grid can be retried when the user's file has changed or is gone, if the user trusts the storage.
+Reports read the index alone, and execute no plugin.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ FOLDER, INDEX = "plugins", "plugins.json"
 
 @dataclass(frozen=True)
 class PluginEntry:
-    """What the index has of a plugin."""
+    """One plugin's line in the index: its name, and what tables need of its algorithms."""
 
     plugin: str
     """Its name: the file as the user named it, or `package 1.2`."""
@@ -38,10 +38,10 @@ _INDEX = TypeAdapter(dict[str, PluginEntry])
 
 
 def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
-    """Return what a grid's `folder` lacks of the plugins of its runs, as name -> text; the index comes last.
+    """Find the plugins of runs that a grid's `folder` lacks, as file name -> text; the index comes last.
 
-    Installed packages have a line in the index only. Plugins that this process does not know were kept by
-    an earlier launch, or cannot be.
+    Installed packages have a line in the index only. A plugin that this process has not loaded was stored by
+    an earlier launch, or cannot be stored.
     """
     index = read_index(folder)
     texts: dict[str, str] = {}
@@ -57,7 +57,7 @@ def files(folder: Path, runs: Iterable[RunConfig]) -> dict[str, str]:
 
 
 def copies(folder: Path, runs: Iterable[RunConfig]) -> dict[str, bytes]:
-    """Return the files of the plugins of runs of a grid, and an index that names no folders; {}: none.
+    """Read the files of the plugins of a grid's runs, and an index that names no folders; {} without plugins.
 
     Raises:
         ConfigError: the index is damaged, or a plugin's file has changed or is gone.
@@ -67,17 +67,19 @@ def copies(folder: Path, runs: Iterable[RunConfig]) -> dict[str, bytes]:
     for digest in chosen:
         source = _source(folder / _name(digest), digest, index[digest].plugin)
         name = index[digest].plugin
+        # The folder of the user's file says nothing elsewhere, and may hold the user's name.
         index[digest] = replace(index[digest], plugin=Path(name).name if name.endswith(".py") else name)
         if source.code is not None:
             copied[_name(digest)] = source.code
         elif name.endswith(".py"):
             raise ConfigError(f"plugin {name} of this grid is not kept in {folder}: repeat `fedgrid run`")
+    # Only the plugins of these runs: others of the grid may be nobody else's business.
     listed = {INDEX: seal(_INDEX.dump_python({digest: index[digest] for digest in chosen})).encode()}
     return copied | listed if chosen else {}
 
 
 def read_index(folder: Path) -> dict[str, PluginEntry]:
-    """Return the index, by digest; empty if there is none.
+    """Read the index of plugins, by digest; empty if there is none.
 
     Raises:
         ConfigError: it is damaged, or of another fedgrid.
@@ -92,14 +94,14 @@ def read_index(folder: Path) -> dict[str, PluginEntry]:
 
 
 def know_titles(folder: Path) -> None:
-    """Note what tables call the algorithms of a grid's plugins, and which of them are references."""
+    """Register the titles of the algorithms of a grid's plugins, and which of them are references."""
     index = read_index(folder).values()
     titles = {name: " ".join(title.split()) for plugin in index for name, title in plugin.titles.items()}
     note_titles(titles, [name for plugin in index for name in plugin.references])
 
 
 def find_other_versions(folder: Path, runs: Iterable[RunConfig]) -> set[str]:
-    """Return the digests of a grid's plugins of which `runs` have another version, an edit of the file."""
+    """Find the digests of a grid's plugins of which `runs` have another version, an edit of the file."""
     names = {digest: _plain_name(plugin.plugin) for digest, plugin in read_index(folder).items()}
     in_use = {digest for run in runs for digest in run.plugin_digests}
     names_in_use = {names[digest] for digest in in_use if digest in names}
@@ -107,17 +109,24 @@ def find_other_versions(folder: Path, runs: Iterable[RunConfig]) -> set[str]:
 
 
 def _plain_name(name: str) -> str:
+    """Drop the folder of a plugin's file, or the version of its package."""
     return Path(name).name if name.endswith(".py") else name.rpartition(" ")[0] or name
 
 
 def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust: bool) -> None:
-    """Let this process use the plugins of `runs`: those in use already, the others as kept in `folder`.
+    """Activate the plugins of `runs`: those in use already, and the others as stored in `folder`.
 
-    A kept file is executed only if the user has said so with `trust`, and if its bytes have the digest that
-    the run names. The digest is no proof: somebody who sends a storage has written both.
+    A stored file is executed only with `trust`, and if its bytes have the digest that the run names. The
+    digest is no proof: a person who sends a storage has written both.
+
+    Args:
+        folder: the grid's folder.
+        storage: the storage that has it, from which missing files are fetched.
+        runs: the runs to compute.
+        trust: the user allows to execute the stored files.
 
     Raises:
-        ConfigError: if a plugin is neither in use nor kept, its file has changed, or is not trusted.
+        ConfigError: if a plugin is neither in use nor stored, its file has changed, or is not trusted.
     """
     runs = list(runs)
     digests = sorted({digest for run in runs for digest in run.plugin_digests})
@@ -126,6 +135,7 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust:
     for digest in digests:
         if digest not in in_use:
             path = folder / _name(digest)
+            # At a URI the mirror may lack the file, or have one that somebody has replaced since.
             storage.refresh(storage.name_path(path))
             entry = index.get(digest)
             source = _source(path, digest, entry.plugin if entry else None)
@@ -137,7 +147,7 @@ def restore(folder: Path, storage: Storage, runs: Iterable[RunConfig], *, trust:
 
 
 def _refusal(path: Path, digest: str, entry: PluginEntry | None) -> str:
-    """Return whose code was not executed, how to read it, and which other edit of it was named."""
+    """Explain which code was not executed, how to read it, and which other edit of it `--plugin` named."""
     name = _plain_name(entry.plugin) if entry else "of a name that is not kept"
     algorithms = ", ".join(entry.titles) if entry else ""
     whose = f"plugin {name}" + (f" (algorithm {algorithms})" if algorithms else "")
@@ -151,6 +161,7 @@ def _refusal(path: Path, digest: str, entry: PluginEntry | None) -> str:
 
 
 def _source(path: Path, digest: str, name: str | None) -> PluginSource:
+    """Read a plugin's stored file and check its digest; without code if it is a package of this `name`."""
     if name is not None and not path.exists():
         return PluginSource(name, digest, None)
     try:
@@ -169,4 +180,5 @@ def _source(path: Path, digest: str, name: str | None) -> PluginSource:
 
 
 def _name(digest: str) -> str:
+    """Format the name of a plugin's file in the grid's folder."""
     return f"{FOLDER}/{digest}.py"

@@ -1,4 +1,4 @@
-"""How a run ended, read from its folder."""
+"""Whether a run is finished, failed, damaged or still to be computed, read from its folder."""
 
 import json
 import os
@@ -27,23 +27,23 @@ WAITING = "not started"
 SCORES = "scores.json"
 """The final scores of a run, in its folder. Written last; faster to read than the records."""
 RUN_ID, SCORING = "run_id", "scoring"
-"""Keys of the run that they are of, and of the version that computed them; without that it is the first."""
+"""Keys of the run's id, and of the version of the scoring; without that key it is the first version."""
 LARGEST_COUNT = 1 << 53
-"""Of what a score counts: a float holds it."""
+"""Largest count that a score can be: above it a float does not hold every whole number."""
 
 
 class Look(NamedTuple):
-    """How the files of a run are."""
+    """Whether a run is finished, what is damaged, and its times."""
 
     is_finished: bool
     damage: str | None
-    """In one line, of a run that says it is finished."""
+    """What is damaged in a run that its manifest calls finished, in one line; None if nothing is."""
     times: Times
-    """Of an undamaged one."""
+    """Sums over the rounds of an undamaged run; all zero for others."""
 
 
 def is_finished(storage: Storage, config: RunConfig) -> bool:
-    """Return whether a run has all of its rounds, and its final scores, which are written last.
+    """Check whether a run has all of its rounds, and its final scores, which are written last.
 
     A run with a damaged file is not finished: the next launch sets that aside, and runs it again.
 
@@ -54,7 +54,7 @@ def is_finished(storage: Storage, config: RunConfig) -> bool:
 
 
 def look(storage: Storage, config: RunConfig) -> Look:
-    """Return how the files of a run are. Files that have not changed since are not read again.
+    """Inspect the files of a run. Files that have not changed since the last time are not read again.
 
     Raises:
         OtherVersion: another fedgrid wrote it.
@@ -66,6 +66,7 @@ def look(storage: Storage, config: RunConfig) -> Look:
         return Look(False, str(error), Times())
     if manifest is None or not manifest.is_finished:
         return Look(False, None, Times())
+    # The signatures are taken before the files are read: a write in between shows as a change next time.
     names = (SCORES, MANIFEST, *manifest.files)
     stats = tuple([_signature(f"{folder}/{name}") for name in names])
     has_scores, *_ = stats
@@ -74,7 +75,9 @@ def look(storage: Storage, config: RunConfig) -> Look:
 
 
 def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
-    """Return `finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`, the cause if any, and times.
+    """Read a run's state, the cause of a failure or damage, and its times.
+
+    The state is `finished`, `failed`, `damaged`, `not started` or as in `7 of 15 rounds`.
 
     Raises:
         OtherVersion: another fedgrid wrote it.
@@ -83,6 +86,7 @@ def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
     if now.is_finished:
         return FINISHED, "", now.times
     folder = RunFolder(storage, config)
+    # A recorded failure comes before damage: its cause explains files that lack rounds.
     if failure := folder.failure():
         return FAILED, failure.cause, Times()
     if now.damage:
@@ -92,9 +96,9 @@ def state(storage: Storage, config: RunConfig) -> tuple[str, str, Times]:
 
 
 def damage(storage: Storage, config: RunConfig) -> str | None:
-    """Return in one line what is wrong with the files of a run that says it is finished.
+    """Find what is damaged in a run that its manifest calls finished, in one line; None if nothing is.
 
-    None if nothing is, or if it does not say so.
+    It is None too for a run that is not called finished.
 
     Raises:
         OtherVersion: another fedgrid wrote it.
@@ -103,7 +107,7 @@ def damage(storage: Storage, config: RunConfig) -> str | None:
 
 
 def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
-    """Return the final scores of a run; those of another version of the scoring are computed again.
+    """Read the final scores of a run; those of another version of the scoring are computed again.
 
     Raises:
         FileNotFoundError: there are none.
@@ -119,7 +123,7 @@ def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
 
 
 def _stored_scores(folder: Path, run_id: str) -> tuple[int, dict[str, Any]]:
-    """Return the version of the scoring that computed a run's scores, and these; raises as `read_scores`."""
+    """Read the stored scores of a run and their version of the scoring; raises as `read_scores`."""
     scores = unseal(folder / SCORES)
     check_run(folder / SCORES, scores.pop(RUN_ID, None), run_id)
     wrong = [name for name, value in scores.items() if not _is_number(value)]
@@ -138,6 +142,7 @@ def write_scores(config: RunConfig, storage: Storage) -> None:
     folder = folder_of(storage.root, config)
     with disk_errors(folder):
         scores = score_run(folder, row_in_papers(config.algorithm.name))
+        # The storage refuses to replace a file by another content, so a damaged one is moved away first.
         if damage(storage, config):
             set_aside(folder, [SCORES])
         about = {RUN_ID: config.run_id, **({SCORING: VERSION} if VERSION > 1 else {})}
@@ -145,7 +150,7 @@ def write_scores(config: RunConfig, storage: Storage) -> None:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value can be a score; None says that a run has none of that name."""
+    """Check whether a value can be a score; None stands for a score that the run lacks."""
     return (
         value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < LARGEST_COUNT)
     )
@@ -153,10 +158,9 @@ def _is_number(value: object) -> bool:
 
 @contextmanager
 def trust_times(storage: Storage) -> Iterator[None]:
-    """Within the block, take a run for undamaged if an earlier command found it so and no file has changed.
+    """Within the block, trust earlier checks of a run's files if sizes, times and inodes are the same.
 
-    A change is seen by sizes, times and inodes. Bits that a disk has lost change none of them: commands that
-    read a run's records do without this block.
+    Bits that a disk has lost change none of them: commands that read a run's records do without this block.
     """
     checked = CheckedRuns(storage.root)
     _TRUSTED[storage.root] = checked
@@ -170,6 +174,7 @@ def trust_times(storage: Storage) -> Iterator[None]:
 def _check(
     storage: Storage, config: RunConfig, folder: Path, stats: tuple[Stat, ...]
 ) -> tuple[str | None, Times]:
+    """Check a run's files for damage and read its times, unless the files are as at an earlier check."""
     seen = _CHECKED.get(folder)
     if seen is not None and seen[0] == stats:
         return seen[1:]
@@ -180,6 +185,7 @@ def _check(
     times = Times()
     if why is None:
         try:
+            # Read for its errors only: reports need this file, so a run without it is damaged.
             parts_of(folder)
             # At a URI the mirror has only what was asked for.
             times = times_of(folder) if not storage.uri or (folder / TIMES).exists() else Times()
@@ -193,12 +199,13 @@ def _check(
 
 
 _CHECKED: dict[Path, tuple[tuple[Stat, ...], str | None, Times]] = {}
-"""Folder -> its files when they were checked, what was wrong with them, and the run's times."""
+"""Folder -> signatures of its files when they were checked, their damage, and the run's times."""
 _TRUSTED: dict[Path, CheckedRuns] = {}
-"""Root of a storage -> what earlier commands found, while that is trusted."""
+"""Root of a storage -> runs that earlier commands checked, within a block of `trust_times`."""
 
 
 def _damaged_scores(folder: Path, run_id: str) -> str | None:
+    """Describe the damage of a run's scores, None if they are whole or not there."""
     try:
         _stored_scores(folder, run_id)
     except FileNotFoundError:
@@ -209,7 +216,7 @@ def _damaged_scores(folder: Path, run_id: str) -> str | None:
 
 
 def _signature(path: str) -> Stat:
-    """Return numbers that change with a file."""
+    """Read numbers that change with a file: size, times and inode; empty if there is no file."""
     try:
         about = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -220,7 +227,7 @@ def _signature(path: str) -> Stat:
 def unfinished(
     runs: Iterable[RunConfig], storage: Storage, until: Mapping[str, int] = MappingProxyType({})
 ) -> list[RunConfig]:
-    """Return the runs that are not finished, nor have reached the round that `until` (as in `Grid`) names."""
+    """Select the runs that are not finished and have not reached the round in `until` (as in `Grid`)."""
     return [
         run
         for run in runs

@@ -1,4 +1,4 @@
-"""Reads the runs of a grid as rows: what each is, how far it is, its scores and times."""
+"""Runs of a grid as rows: their names and axes, state, scores and times."""
 
 import os
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +34,7 @@ from fedgrid.tracking.trained import trained_line
 
 
 def select_where(runs: Sequence[Run], text: str) -> list[Run]:
-    """Return the runs that meet the conditions of a `--where`.
+    """Select the runs that meet the conditions of a `--where`.
 
     Raises:
         ConfigError: for another text, or a column or value that no run has.
@@ -49,9 +49,9 @@ def select_where(runs: Sequence[Run], text: str) -> list[Run]:
 def describe(
     configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
 ) -> tuple[Run, ...]:
-    """Return what is known of runs of a grid without their results, with names that tell them apart.
+    """Describe runs of a grid without their results, with names that tell them apart.
 
-    Those in `old` are superseded; the names of their algorithms keep them out of the means of the others. No
+    Runs in `old` are superseded; the names of their algorithms keep them out of the means of the others. No
     file is read, but the mark of a run that may have stopped early.
     """
     axes, settings, keys = further_axes(configs), variant_settings(configs), axis_keys(configs)
@@ -59,6 +59,7 @@ def describe(
     superseded = {config.run_id for config in old}
 
     def row(config: RunConfig, algorithm: str) -> Run:
+        """Describe one run under the name of its algorithm."""
         method = config.algorithm.name
         is_old = config.run_id in superseded
         folder = folder_of(storage.root, config)
@@ -88,7 +89,7 @@ def describe(
 
 
 def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
-    """Return a run with its state, and if it is finished with its scores and times.
+    """Add a run's state, and if it is finished its scores and times.
 
     Raises:
         OtherVersion: another fedgrid wrote it.
@@ -103,7 +104,7 @@ def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
 def read_runs(
     configs: Sequence[RunConfig], storage: Storage, old: Collection[RunConfig] = ()
 ) -> tuple[Run, ...]:
-    """Return runs of a grid as `describe` does, with what `read_run` adds.
+    """Describe runs of a grid as `describe` does, with what `read_run` adds.
 
     Raises:
         OtherVersion: another fedgrid wrote one of them.
@@ -113,7 +114,7 @@ def read_runs(
 
 
 def about(runs: Sequence[Run]) -> list[str]:
-    """Return the lines on runs of a grid: what they train, and what papers call their algorithms."""
+    """Summarise runs of a grid in lines: their training and scores, and the papers' names of algorithms."""
     names = {run.algorithm: run.published for run in runs}
     trained = trained_line([run.keys for run in runs])
     lines = trained, scored_on_line(runs), stopped_line(runs), names_line(names)
@@ -121,9 +122,9 @@ def about(runs: Sequence[Run]) -> list[str]:
 
 
 def finished_run(config: RunConfig, storage: Storage) -> Run:
-    """Return a run that has just ended; its files are not checked.
+    """Describe a run that has just ended; its files are not checked.
 
-    It has no scores if these are not to be seen here yet, as for seconds on a shared disk.
+    It has no scores if these are not visible here yet, as for seconds on a shared disk.
 
     Raises:
         DamagedFile: its scores or times cannot be read.
@@ -131,16 +132,18 @@ def finished_run(config: RunConfig, storage: Storage) -> Run:
     [run] = describe([config], storage)
     scores: Mapping[str, Any] = {}
     with suppress(FileNotFoundError):
-        os.listdir(run.folder)  # NFS remembers that a file was missing until its folder is read anew.
+        # NFS remembers that a file was missing until its folder is read again.
+        os.listdir(run.folder)
         scores = read_scores(run.folder, run.run_id)
     return replace(run, state=FINISHED, scores=scores, times=asdict(times_of(run.folder)))
 
 
 def failed_run(config: RunConfig, storage: Storage, cause: str) -> Run:
-    """Return a run that has failed after all retries."""
+    """Describe a run that has failed after all retries."""
     [run] = describe([config], storage)
     try:
         times = times_of(run.folder)
     except (DamagedFile, UnreadableFile) as error:
+        # The failure stays the first cause: damaged times are often its consequence.
         times, cause = Times(), f"{cause}; {error}"
     return replace(run, state=FAILED, cause=cause, times=asdict(times))

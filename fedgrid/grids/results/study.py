@@ -78,14 +78,16 @@ def load(
 
 
 def _is_swapped(grid: str, storage: Storage) -> bool:
-    """Return whether a grid's name, read as a folder, has a grid that is called like the storage."""
+    """Check whether a grid's name, read as a folder, has a grid that is called like the storage."""
     return Path(grid, GRIDS, storage.root.name).is_dir()
 
 
 def _load_run(run: Run, config: RunConfig, storage: Storage) -> Run:
-    """Return a run with its result, or with what it lacks."""
+    """Load a run with its result, or with its state and the cause why it has none."""
     now = read_run(run, config, storage)
     if now.state == FINISHED and storage.uri:
+        # A finished run alone is fetched, and without its states, which are most of its bytes and no
+        # result.
         storage.pull(run.folder.name, skip=("state-",))
         # The records have only come now.
         now = read_run(run, config, storage)
@@ -98,7 +100,7 @@ def _load_run(run: Run, config: RunConfig, storage: Storage) -> Run:
 
 
 def load_run(config: RunConfig, storage: Storage) -> Run:
-    """Return a finished run with its result.
+    """Load a finished run with its result.
 
     Raises:
         DamagedFile: its scores are damaged.
@@ -109,7 +111,7 @@ def load_run(config: RunConfig, storage: Storage) -> Run:
 
 
 def readable_results(runs: Iterable[Run], left_out: Callable[[RecordsError], object]) -> dict[str, Run]:
-    """Return the results of finished runs by id; `left_out` is told why others have none."""
+    """Load the results of finished runs by id; `left_out` is called with the error of each that has none."""
     results = {}
     for run in {run.run_id: run for run in runs}.values():
         try:
@@ -120,7 +122,7 @@ def readable_results(runs: Iterable[Run], left_out: Callable[[RecordsError], obj
 
 
 def model_bytes(config: RunConfig) -> int | None:
-    """Return the bytes of a run's model as it is sent: four for each parameter and entry of a buffer.
+    """Compute the bytes of a run's model as it is sent: four for each parameter and entry of a buffer.
 
     None where it cannot be built: its plugin is not in use, or its data set is not here.
     """
@@ -128,6 +130,7 @@ def model_bytes(config: RunConfig) -> int | None:
     from fedgrid.engine.federation.models.flat_vectors import layout
 
     try:
+        # A model may come from a plugin, which is executed only if the user has named it in this process.
         active.activate(config.plugin_digests)
         dataset = find(config.dataset, default_data_dir())
         size = layout(config.model, dataset.inputs, dataset.num_classes).size
@@ -178,7 +181,7 @@ def _origin_notes(runs: Sequence[Run], configs: Sequence[RunConfig]) -> Iterator
 
 
 def _changes(name: str, parts: Parts) -> Iterator[str]:
-    """Yield a sentence for each change within a run."""
+    """Yield a sentence for each change of versions within a run."""
     if parts[0].from_round != 1:
         yield f"{name}: what made its first rounds is not known"
     for before, later in zip(parts, parts[1:], strict=False):
@@ -187,7 +190,7 @@ def _changes(name: str, parts: Parts) -> Iterator[str]:
 
 
 def _modules_of(config: RunConfig) -> str:
-    """Return what the code depends on: the algorithm, and parts of its settings that have a name."""
+    """Name what a run's code depends on: the algorithm, and parts of its settings that have a name."""
     parts = [
         value["name"]
         for value in config.algorithm.settings.values()
@@ -197,4 +200,5 @@ def _modules_of(config: RunConfig) -> str:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
+    """Format values with their counts, as in `1.2 (7), 1.3 (2)`."""
     return ", ".join(f"{value} ({count})" for value, count in counts.items())

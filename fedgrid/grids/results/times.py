@@ -11,7 +11,7 @@ from fedgrid.record_columns import TIMINGS, schema_of
 
 @dataclass(frozen=True)
 class Times:
-    """Sums over the recorded rounds of a run, over all its sessions."""
+    """Seconds, rounds and memory of a run, summed over its recorded rounds and all its sessions."""
 
     seconds: float = 0.0
     """Training, testing, clustering and saving, without waiting for other runs."""
@@ -30,7 +30,7 @@ class Times:
 
 
 def computed_share(timing: Mapping[str, Any]) -> float:
-    """Return the share of a round's clients that the run trained itself.
+    """Compute the share of a round's clients that the run trained itself.
 
     It is 1 if no client was to be trained, and in records of an archive.
     """
@@ -39,30 +39,34 @@ def computed_share(timing: Mapping[str, Any]) -> float:
 
 
 def round_ends(folder: Path, numbers: Iterable[int]) -> dict[int, int]:
-    """Return round -> Unix time of its end in milliseconds, by the records in a run's folder.
+    """Read the Unix time at which each round ended, in milliseconds, from the records in a run's folder.
 
-    Records of an archive lack it: their rounds follow one another, a millisecond apart, from the time at
-    which the run's configuration was written. So do rounds that end before the one before them did, by a
-    clock that was set back.
+    Records of an archive lack these times: their rounds follow one another, a millisecond apart, from the
+    time at which the run's configuration was written. So do rounds that end before the one before them did,
+    by a clock that was set back.
 
     Raises:
         DamagedFile: they cannot be read.
     """
     by_number = {row["round"]: row for row in _rows(folder)}
     config = folder / "config.json"
+    # The configuration is written before the first round, so its time is a lower bound of every round's
+    # end.
     last = int(config.stat().st_mtime * 1000) if config.exists() else 0
     ends: dict[int, int] = {}
     for number in sorted(numbers):
         row = by_number.get(number, {})
         ended = row.get("ended_ms")
         if ended is None or (ends and ended < last):
+            # Trackers refuse points of a metric whose times go back, so each end comes after the one before
+            # it.
             ended = last + 1 + int(1000 * _duration(row))
         ends[number] = last = ended
     return ends
 
 
 def started_ms(folder: Path) -> int | None:
-    """Return the Unix time in milliseconds at which a run's first round began, None before its end.
+    """Read the Unix time at which a run's first round began, in milliseconds; None before its end.
 
     Raises:
         DamagedFile: its records cannot be read.
@@ -72,7 +76,7 @@ def started_ms(folder: Path) -> int | None:
 
 
 def times_of(folder: Path) -> Times:
-    """Return the sums over the records in a run's folder, all zero if there are none.
+    """Sum the times over the records in a run's folder; all are zero without records.
 
     Raises:
         DamagedFile: they cannot be read.
@@ -88,6 +92,7 @@ def times_of(folder: Path) -> Times:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
+    """Read a run's timings, one row a round; no rows before its first record."""
     try:
         return list(read_records(folder, "timings", schema_of(TIMINGS)).to_pylist())
     except FileNotFoundError:
@@ -95,11 +100,12 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def _duration(timing: Mapping[str, Any]) -> float:
-    """Return the seconds between a round's start and its end."""
+    """Compute the seconds between a round's start and its end."""
     return float(timing.get("seconds") or 0.0) + float(timing.get("waited_seconds") or 0.0)
 
 
 def _uncached_seconds(timing: Mapping[str, Any]) -> float:
+    """Read the seconds that a round takes without the round cache."""
     # Records of an archive lack it.
     uncached = timing.get("uncached_seconds")
     return float(timing["seconds"] if uncached is None else uncached)
