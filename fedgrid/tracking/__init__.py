@@ -1,1 +1,1 @@
-"""What is kept and shown: scores, MLflow, figures."""
+"""Scores of recorded runs, and the tables, figures and reports that show them."""

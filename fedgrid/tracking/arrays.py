@@ -1,4 +1,4 @@
-"""Arrays, means over the numbers of them that there are, and scores, which are functions of arrays."""
+"""Arrays, means without NaNs, groups, and declared scores, which are functions of arrays."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,23 +13,24 @@ Key = TypeVar("Key")
 
 
 def mean(values: ArrayLike) -> Array:
-    """Return the mean over the last axis without the NaNs, NaN where there is nothing else."""
+    """Compute the mean over the last axis without the NaNs; NaN where all are NaN."""
     values = np.asarray(values, np.float64)
     measured = ~np.isnan(values)
+    # `np.nanmean` warns where there is no number, which is usual here: rounds without a test.
     count = measured.sum(axis=-1)
     total = np.where(measured, values, 0.0).sum(axis=-1)
     return np.asarray(np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0))
 
 
 def last(values: ArrayLike) -> float:
-    """Return the last number, NaN if there is none."""
+    """Find the last number that is not NaN; NaN if there is none."""
     values = np.asarray(values, np.float64)
     measured = values[~np.isnan(values)]
     return float(measured[-1]) if len(measured) else float("nan")
 
 
 def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
-    """Return key -> the items that have it, both in their order."""
+    """Group items by their key; keys and items stay in their order."""
     groups: dict[Key, list[Item]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -44,24 +45,24 @@ class Score:
     meaning: str
     """One sentence for the documentation and for MLflow."""
     of: Callable[..., Any]
-    """How the score is computed; the tuple that it is declared in says from what."""
+    """Function that computes the score; the tuple that it is declared in says from which arrays."""
     section: str = ""
-    """Of MLflow's metrics; empty if MLflow does not show the score."""
+    """Section of MLflow's metrics; empty if MLflow does not show the score."""
     highest: bool | None = True
     """Whether more is better; None if neither is."""
     heading: str = ""
-    """Of its column in the table of results on the terminal, in short lines; empty: it has none."""
+    """Heading of its column in the table of results on the terminal, in short lines; empty: no column."""
     needs: str = ""
-    """The key of `evaluation` without which records lack it; empty: none."""
+    """The key of `evaluation` without which records lack it; empty if it needs none."""
 
 
 def compute_scores(scores: Iterable[Score], *given: Any) -> dict[str, Any]:
-    """Return name -> value of scores, each computed from `given`."""
+    """Compute scores from `given`, by name."""
     return {score.name: score.of(*given) for score in scores}
 
 
 def finite(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return name -> value, None for NaN and infinity."""
+    """Replace NaN and infinity by None, which JSON and MLflow can hold, in values by name."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""What algorithms and scores are called: their names here, other names in papers and among people."""
+"""Names of algorithms and scores: the ids here, the names in papers, and usual short names."""
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
@@ -18,28 +18,28 @@ SHORT_NAMES = {
     "nmi": "ami",
     "r2": "personalised_r2",
 }
-"""What people call scores -> the score that is meant most often."""
+"""Usual short name of a score -> the score that is meant most often."""
 
 
 def nearest_score(name: str, names: Collection[str]) -> str:
-    """Return a question with the nearest known score, empty if none is near."""
+    """Format a question that suggests the nearest score, empty if none is near."""
     short = SHORT_NAMES.get(name.lower())
     near = [short] if short in names else get_close_matches(name.lower(), names, 1)
     return f"did you mean '{near[0]}'? " if near else ""
 
 
 def is_as_published(algorithm: str) -> bool:
-    """Return whether an algorithm, by its id with or without settings, is one with a paper's mistakes."""
+    """Check whether an algorithm, by its id with or without settings, is one with a paper's mistakes."""
     return method_of(algorithm).endswith(SUFFIX)
 
 
 def method_of(algorithm: str) -> str:
-    """Return the id of `Run.algorithm` without settings: `sattler` of `sattler (cooldown 5)`."""
+    """Strip the settings from `Run.algorithm`: `sattler` of `sattler (cooldown 5)`."""
     return algorithm.partition(" (")[0]
 
 
 def name_in_papers(algorithm: str, published: str | None) -> str:
-    """Return what a paper's table calls `Run.algorithm`, by `Run.published`: `SCL (cooldown 5)`."""
+    """Format the name of `Run.algorithm` in papers' tables, by `Run.published`: `SCL (cooldown 5)`."""
     if not published:
         return algorithm
     method = method_of(algorithm)
@@ -48,11 +48,12 @@ def name_in_papers(algorithm: str, published: str | None) -> str:
 
 
 def names_line(published: Mapping[str, str | None]) -> str:
-    """Return a sentence on what papers call algorithms, empty if they have no other names.
+    """Format a sentence on the names of algorithms in papers, empty if they have no other names.
 
     Args:
         published: `Run.algorithm` -> `Run.published`.
     """
+    # An algorithm and its variant as published share a name in papers, and get one entry.
     names = {method_of(algorithm).removesuffix(SUFFIX): name for algorithm, name in published.items() if name}
     words = [f"{method} {name}" for method, name in names.items() if name.lower().replace(" ", "-") != method]
     return f"Names in papers: {', '.join(words)}." if words else ""

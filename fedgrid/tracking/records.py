@@ -1,7 +1,8 @@
 """Reads a run's Parquet records into arrays by column, nulls as NaN.
 
 All numbers of `rounds.parquet` are read, whatever their names, so that a new one needs no change here. A
-column that a file lacks is all NaN. Which files a run has says its manifest. Shapes: R rounds, K clients.
+column that a file lacks is all NaN. A run's files are those that its manifest names. Shapes: R rounds, K
+clients.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,9 +21,9 @@ from fedgrid.tracking.arrays import Array
 from fedgrid.tracking.names import nearest_score
 
 ASKED = ("trained", "excluded", "dropped")
-"""Values of the column `part` of clients that were asked to train in a round."""
+"""Values of the column `part` of clients that were to train in a round."""
 HELD_OUT = "held out"
-"""That of clients that never train."""
+"""Value of that column of clients that never train."""
 CLIENT_COLUMNS = (
     "cluster",
     "true_cluster",
@@ -42,11 +43,11 @@ CLIENT_KEYS = ("round", "client", "cluster", "true_cluster")
 
 
 class RecordsError(ValueError):
-    """A run's records are missing, damaged, or do not fit together."""
+    """Records of a run that are missing, damaged, or do not fit together."""
 
 
 class NoRecords(RecordsError):
-    """A run has no records yet."""
+    """Records of a run that has none yet."""
 
 
 class Columns(dict[str, Array]):
@@ -91,11 +92,11 @@ class Records:
 
     @property
     def truth_K(self) -> Array:
-        """The hidden group of each client in the first round; `clients['true_cluster']` is of every round."""
+        """The hidden group of each client in the first round; `clients['true_cluster']` has every round's."""
         return np.asarray(self.clients["true_cluster"][0])
 
     def after(self, number: int) -> "Records":
-        """Return the records of the rounds after one."""
+        """Select the records of the rounds after one."""
         is_in = self.round_R > number
         shape = self.round_R[is_in].shape
         return replace(
@@ -112,7 +113,7 @@ class Records:
 
 
 def read_records(run_folder: Path) -> Records:
-    """Return the records of a run, finished or not.
+    """Read the records of a run, finished or not.
 
     A run that was killed may have left a round in one of the two files only; such a round is left out.
 
@@ -122,6 +123,8 @@ def read_records(run_folder: Path) -> Records:
     rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
     columns = (*CLIENT_COLUMNS, "part", "fault", "group")
     clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, columns))
+    # The two files are written one after the other, and a kill between them leaves a round in the first
+    # alone.
     whole_R = np.intersect1d(rounds["round"].to_numpy(), clients["round"].to_numpy())
     if not len(whole_R):
         raise NoRecords(f"{run_folder} has no finished round yet; let the run go on and try again")
@@ -131,12 +134,14 @@ def read_records(run_folder: Path) -> Records:
             f"the records in {run_folder} do not have one row per round and client; run it again"
         )
     shape = (len(whole_R), len(clients) // len(whole_R))
+    # The arrays below have the client's number as their column index.
     if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
         raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
     names = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
     numbers = {name: rounds[name].to_numpy() for name in names}
     group_names = _group_names(clients.slice(0, shape[1]))
     by_name = dict(zip(clients.column_names, clients.columns, strict=True))
+    # `_client_columns` empties `by_name` as it converts; a reference to the table would keep all of it.
     del clients
     timings = _timings(run_folder, whole_R)
     numbers |= {name: timings[name] for name in OF_MESSAGES if name in timings}
@@ -152,17 +157,19 @@ def read_records(run_folder: Path) -> Records:
 
 
 def _split_off_held_out(columns: dict[str, Array]) -> tuple[Columns, Array, Array]:
-    """Return the columns of the other clients, their numbers, and the accuracies of those held out."""
+    """Split off the clients held out: the others' columns and numbers, and the accuracies of those."""
     is_out_K = columns.pop(HELD_OUT, np.zeros_like(columns["cluster"]))[0] == 1
     held_out_RH = columns["personalised_accuracy"][:, is_out_K] if is_out_K.any() else np.zeros((0, 0))
-    if is_out_K.any():  # Else a copy would take as much again.
-        # In the usual order: a mean over a row adds up its numbers in another order if columns lie together.
+    # Without such clients a copy would only take as much memory again.
+    if is_out_K.any():
+        # In C order: a mean over a row adds up its numbers in another order if columns lie together, which
+        # changes the last digits of published scores.
         columns = {name: np.ascontiguousarray(values_RK[:, ~is_out_K]) for name, values_RK in columns.items()}
     return Columns(columns["cluster"].shape, columns), np.flatnonzero(~is_out_K), held_out_RH
 
 
 def _group_names(clients: pa.Table) -> dict[int, str]:
-    """Return hidden group -> what the data set calls it, from the rows of a round; none without names."""
+    """Read what the data set calls each hidden group, from the rows of one round; none without names."""
     if "group" not in clients.column_names:
         return {}
     rows = clients.select(["true_cluster", "group"]).to_pylist()
@@ -170,7 +177,7 @@ def _group_names(clients: pa.Table) -> dict[int, str]:
 
 
 def _sort_rows(clients: pa.Table) -> pa.Table:
-    """Return the rows by round and client, as they mostly are: a copy may take a gigabyte."""
+    """Sort the rows by round and client, unless they are in order already: a copy may take a gigabyte."""
     rounds, numbers = clients["round"].to_numpy(), clients["client"].to_numpy()
     steps = np.diff(rounds)
     if ((steps > 0) | ((steps == 0) & (np.diff(numbers) > 0))).all():
@@ -179,8 +186,9 @@ def _sort_rows(clients: pa.Table) -> pa.Table:
 
 
 def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
-    """Return those of `CLIENT_COLUMNS` that there are, what `part` and `fault` say; `columns` is emptied."""
+    """Convert those of `CLIENT_COLUMNS` that are there, `part` and `fault` to arrays, and empty `columns`."""
     part, fault = columns.pop("part", None), columns.pop("fault", None)
+    # Each column leaves the table as it is converted, so that a large run is not in memory twice.
     arrays = {name: columns.pop(name).to_numpy() for name in CLIENT_COLUMNS if name in columns}
     if part is not None:
         arrays["asked"] = pc.is_in(part, value_set=pa.array(ASKED)).to_numpy().astype(np.float64)
@@ -191,12 +199,13 @@ def _client_columns(columns: dict[str, pa.ChunkedArray]) -> dict[str, Array]:
 
 
 def _timings(run_folder: Path, round_R: Array) -> Columns:
-    """Return those columns of `timings.parquet` that are read, at some rounds; none without such a file."""
+    """Read the columns of `timings.parquet` that scores use, at some rounds; none without such a file."""
     columns = Columns(round_R.shape, {})
     try:
         timings = table(run_folder, "timings", columns=("uncached_seconds", *OF_MESSAGES))
     except NoRecords:
         return columns
+    # Timings may lack a round, or have one that the other files lack after a kill: match them by number.
     is_in, places = np.isin(timings["round"], round_R), np.searchsorted(round_R, timings["round"])
     for name in timings.column_names[1:]:
         columns[name] = np.full(round_R.shape, np.nan)
@@ -207,7 +216,13 @@ def _timings(run_folder: Path, round_R: Array) -> Columns:
 def table(
     run_folder: Path, name: str, keys: Sequence[str] = ("round",), columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Return a table of a run's records with those of `columns` (None: all) that it has, and its `keys`.
+    """Read a table of a run's records, with its `keys` and the `columns` of those named that it has.
+
+    Args:
+        run_folder: the folder of the run.
+        name: of the table: `rounds`, `clients`, `timings`, ...
+        keys: columns without which the table cannot be used, `round` by default.
+        columns: further columns to read, if they are there; None (default) reads all.
 
     Raises:
         RecordsError: it is missing, or cannot be read.
@@ -235,7 +250,7 @@ def table(
 
 
 def num_rounds(run_folder: Path) -> int:
-    """Return the number of recorded rounds, 0 if there are none or they cannot be read."""
+    """Count the recorded rounds; 0 if there are none or they cannot be read."""
     try:
         return read_manifest(run_folder).rounds_done
     except (OSError, BadFile):
@@ -245,9 +260,11 @@ def num_rounds(run_folder: Path) -> int:
 def _read(
     run_folder: Path, manifest: Manifest, name: str, keys: Sequence[str], columns: Sequence[str] | None
 ) -> pa.Table:
+    """Read the chosen columns of one file of a table, and check their types and values."""
     path = run_folder / name
 
     def chosen(schema: pa.Schema) -> list[str]:
+        """List the columns to read, by the schema of the file; a wrong type or a missing key is an error."""
         if (why := wrong_type(schema, declared)) is not None:
             raise RecordsError(f"cannot read {path}: {why}")
         if missing := [key for key in keys if key not in schema.names]:
@@ -262,5 +279,6 @@ def _read(
 
 
 def _keep_rounds(table: pa.Table, rounds_R: Array) -> pa.Table:
+    """Filter the rows of some rounds, without a copy if these are all."""
     is_in = np.isin(table["round"].to_numpy(), rounds_R)
     return table if is_in.all() else table.filter(pa.array(is_in))

@@ -1,4 +1,4 @@
-"""What the runs of a grid train, in one line: model, optimizer, epochs, batches, and how clients count."""
+"""The training of a grid's runs in one line: model, optimizer, epochs, batches and weights of clients."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,15 +9,15 @@ WEIGHTS = {
 }
 """A run's `weights` -> how means are taken."""
 MOST = 4
-"""Values of a key that are listed."""
+"""Largest number of values of a key that are listed; of more, their number is shown."""
 
 
 Keys = Mapping[str, str]
-"""Of a run: key of its configuration -> value."""
+"""Key of a run's configuration -> value as text."""
 
 
 def trained_line(runs: Sequence[Keys]) -> str:
-    """Return what runs train: `Trained: digitnet, sgd, learning rate 0.1, ...`; empty without runs.
+    """Describe what runs train: `Trained: digitnet, sgd, learning rate 0.1, ...`; empty without runs.
 
     Where runs differ, the values stand side by side: `learning rate 0.1 or 0.01`.
     """
@@ -36,7 +36,8 @@ def trained_line(runs: Sequence[Keys]) -> str:
 
 
 def _lengths(runs: Sequence[Keys]) -> list[str]:
-    """Return the local epochs of the runs that train whole ones, and the local steps of the others."""
+    """Describe the local epochs of the runs that train whole ones, and the local steps of the others."""
+    # A number of steps replaces the epochs, whose value then stands in the configuration without effect.
     steps = [keys for keys in runs if keys.get("training.local_steps", "null") != "null"]
     epochs = [keys for keys in runs if keys not in steps]
     lengths = [f"local epochs {_values(epochs, 'training.local_epochs')}"] if epochs else []
@@ -44,9 +45,11 @@ def _lengths(runs: Sequence[Keys]) -> list[str]:
 
 
 def _values(runs: Sequence[Keys], key: str) -> str:
+    """Join the values of a key, or count them if there are more than `MOST`."""
     values = _distinct(runs, key)
     return " or ".join(values) if len(values) <= MOST else f"of {len(values)} values"
 
 
 def _distinct(runs: Sequence[Keys], key: str) -> list[str]:
+    """List the distinct values of a key in the order of the runs."""
     return list(dict.fromkeys(keys[key] for keys in runs if key in keys))

@@ -22,9 +22,9 @@ DISTRIBUTIONS = {
     "others": "images of the other clients",
     "server": "the server's images",
 }
-"""Whose images were explained, in words."""
+"""Key of a set of explained images -> its description."""
 AGAINST = "fedavg"
-"""The algorithm without clusters: what a gain of clustering is measured against."""
+"""The algorithm without clusters, against which a gain of clustering is measured."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Explained:
     deletion: float
     seed: int = 0
     weight: float = 1.0
-    """In the mean of its run: the number of images; 1 of published ones, whose clusters count alike."""
+    """Weight in the mean of its run: the number of images; 1 of published ones, whose clusters count
+    alike."""
     excess: float = nan
     """The gap minus that of the same images in a random order. NaN of published ones, like all below."""
     relative_insertion: float = nan
@@ -74,7 +75,7 @@ class ExplanationScore:
     highest: bool
     """Whether more is better."""
     weight: Callable[[Explained], float] = attrgetter("weight")
-    """Of a model in the mean of its run."""
+    """Weight of a model in the mean of its run."""
 
 
 INSERTION = ExplanationScore("insertion", attrgetter("insertion"), highest=True)
@@ -98,11 +99,11 @@ OWN_SCORES = (
     ExplanationScore("empty", attrgetter("empty"), highest=False),
     ExplanationScore("accuracy", attrgetter("accuracy"), highest=True),
 )
-"""Those of one's own runs."""
+"""Scores of runs computed here; the published ones have `SCORES` alone."""
 
 
 def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) -> ScoresByAlgorithm:
-    """Return the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
+    """Compute the mean over the models of each run, by algorithm, scenario and seed; without NaNs.
 
     An algorithm without any score is there too, with no scenario.
     """
@@ -116,11 +117,12 @@ def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) 
 
 
 def _mean(models: Sequence[Explained], score: ExplanationScore) -> float:
-    """Return the weighted mean of a score; a model of no weight does not count, even if it is NaN."""
+    """Compute the weighted mean of a score; a model of no weight does not count, even if it is NaN."""
     counted = [(score.of(model), weight) for model in models if (weight := score.weight(model))]
     if not counted:
         return nan
     if all(weight == counted[0][1] for _, weight in counted):
+        # Weights would round the mean in another way, and the published means are plain ones.
         return fmean(value for value, _ in counted)
     return fmean([value for value, _ in counted], [weight for _, weight in counted])
 
@@ -128,11 +130,17 @@ def _mean(models: Sequence[Explained], score: ExplanationScore) -> float:
 def compare_explanations(
     explained: Sequence[Explained], on: str, score: ExplanationScore, *, as_published: bool = False
 ) -> Comparison:
-    """Compare algorithms by a score over all scenarios of `explained`; `as_published` ranks the highest
-    first.
+    """Compare algorithms by a score over all scenarios of `explained`.
 
     A missing score drops its scenario; an algorithm with less than half of them is dropped itself. The
     remarks say so.
+
+    Args:
+        explained: the mean scores of the runs' models.
+        on: a key of `DISTRIBUTIONS`: the images that were explained.
+        score: one of `SCORES` or `OWN_SCORES`.
+        as_published: rank the highest value first for every score, deletion too, as the paper does (default
+            False).
     """
     suffix = f" {AS_PUBLISHED}" if as_published else ""
     return compare_scores(
@@ -145,7 +153,7 @@ def compare_explanations(
 
 
 def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
-    """Return the mean ranks as published, 1 for the highest score, NaN for an algorithm without any.
+    """Compute the mean ranks as published, 1 for the highest score, NaN for an algorithm without any.
 
     In each scenario only the algorithms with a score are ranked, so that the means of several algorithms are
     over different scenarios and against different rivals.
@@ -163,12 +171,14 @@ def published_ranks(scores: ScoresByAlgorithm) -> Mapping[str, float]:
 
 
 def verdict(by_gap: Comparison) -> str:
-    """Return a sentence on whether clustering helps by the gap, in which confidence counts less."""
+    """Summarise in a sentence whether clustering helps by the gap, in which confidence counts less."""
     if AGAINST not in by_gap.algorithms or not by_gap.pairs:
         return ""
     where = f"over {by_gap.num_scenarios} scenarios"
     apart = [pair for pair in by_gap.pairs if AGAINST in (pair.one, pair.other) and pair.differs]
     if by_gap.friedman_p is not None and by_gap.friedman_p >= ALPHA:
+        # Single pairs are not interpreted if Friedman's test finds no difference at all (Demsar 2006,
+        # section 3.2).
         apart = []
     words = f"no algorithm is found to differ from {AGAINST} {where}"
     if apart:
@@ -179,5 +189,5 @@ def verdict(by_gap: Comparison) -> str:
 
 
 def choose_clients(explained: Sequence[Explained], clients: int) -> tuple[Explained, ...]:
-    """Return those of scenarios with this many clients."""
+    """Select the scores of scenarios with this number of clients."""
     return tuple(model for model in explained if model.scenario[1] == clients)

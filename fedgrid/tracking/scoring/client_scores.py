@@ -19,29 +19,30 @@ TestColumns: TypeAlias = Mapping[str, ArrayLike]
 
 
 def _mean_of(column: str) -> Callable[[TestColumns], Array]:
+    """Build a function for the mean of a column over clients."""
     return lambda tests: mean(tests[column])
 
 
 def _gap_between(one: str, other: str) -> Callable[[TestColumns], Array]:
-    """Return a function for the mean over clients of the absolute difference of two columns."""
+    """Build a function for the mean over clients of the absolute difference of two columns."""
     return lambda tests: mean(
         np.abs(np.asarray(tests[one], np.float64) - np.asarray(tests[other], np.float64))
     )
 
 
 def lowest_tenth(values: ArrayLike) -> Array:
-    """Return the mean of the lowest tenth of the values on the last axis, rounded up, without the NaNs.
+    """Compute the mean of the lowest tenth of the values on the last axis, rounded up, without the NaNs.
 
     NaN where there is nothing else.
     """
-    # NaNs come last.
+    # NumPy sorts NaNs to the end, so the lowest tenth of the numbers comes first.
     values = np.sort(np.asarray(values, np.float64), axis=-1)
     count = np.ceil((~np.isnan(values)).sum(axis=-1, keepdims=True) / 10)
     return mean(np.where(np.arange(values.shape[-1]) < count, values, np.nan))
 
 
 def jain_index(values: ArrayLike) -> Array:
-    """Return Jain's index of the values on the last axis, without the NaNs; all 0 is equal, too, and gives 1.
+    """Compute Jain's index of the values on the last axis, without the NaNs; 1 if all are 0.
 
     Source: Jain, Chiu and Hawe, A quantitative measure of fairness and discrimination for resource allocation
     in shared computer systems, DEC-TR-301, 1984: (sum of x)^2 / (K * sum of x^2).
@@ -132,33 +133,37 @@ EQUAL = 1e-12
 
 
 def median(values: ArrayLike) -> Array:
-    """Return the median over the last axis without the NaNs, NaN where there is nothing else."""
+    """Compute the median over the last axis without the NaNs; NaN where all are NaN."""
     values = np.asarray(values, np.float64)
     measured = np.ma.masked_array(values, np.isnan(values))
+    # `np.nanmedian` warns where there is no number, which is usual here: rounds without a test.
     medians = np.ma.median(measured, axis=-1)  # type: ignore[no-untyped-call]
     return np.asarray(np.ma.filled(medians, nan))
 
 
 def pooled_r2(tests: TestColumns) -> Array:
-    """Return R2 over the rows of all clients' own test sets as one set; NaN if all numbers are equal."""
+    """Compute R2 over the rows of all clients' own test sets as one set; NaN if all numbers are equal."""
     names = ("personalised_loss", "test_mean", "test_square", "test_images")
     columns = [np.asarray(tests[name], np.float64) for name in names]
     is_tested = ~np.isnan(np.sum(columns, axis=0))
     *means, count = (np.where(is_tested, column, 0) for column in columns)
-    errors, total, squares = ((count * of).sum(axis=-1) for of in means)
+    errors, total, squares = ((count * column).sum(axis=-1) for column in means)
+    # The rows themselves are not recorded: each client's mean, mean square and number of rows are enough
+    # for the total sum of squares.
     spread = squares - total**2 / np.maximum(1, count.sum(axis=-1))
     shares = np.divide(errors, spread, out=np.full(spread.shape, nan), where=spread > EQUAL * squares)
     return np.asarray(1 - shares)
 
 
 UNDEFINED = {"personalised_auc": "one class", "personalised_r2": "equal numbers"}
-"""Mean over those clients alone that have the score -> what is in the test set of a client that has none."""
+"""Score that not every client has -> content of the test set of a client that has none."""
 
 
 def _num_clients(score: str, needs: str = "") -> Score:
-    """Return the number of clients that such a mean is over, as a score; NaN in rounds without tests."""
+    """Build the score that counts the clients in the mean of another one; NaN in rounds without tests."""
 
     def of(tests: TestColumns) -> Array:
+        """Count the clients that have the score, NaN for none."""
         count = np.count_nonzero(~np.isnan(np.asarray(tests[score], np.float64)), axis=-1)
         return np.where(count, count, nan)
 
@@ -172,12 +177,14 @@ def _num_clients(score: str, needs: str = "") -> Score:
 
 
 def coverage_line(score: str, counts: Iterable[tuple[float, int]]) -> str:
-    """Return a sentence on the clients that a mean is over, empty if that is all of them.
+    """Format a sentence on the clients that a mean is over, empty if that is all of them.
 
-    `counts` are the number of clients that have the score, and of all clients, of each run.
+    Args:
+        score: a key of `UNDEFINED`.
+        counts: for each run the number of clients that have the score, and of all clients.
     """
     distinct = sorted({pair for pair in counts if not isnan(pair[0])})
-    fewer = [f"{count:.0f} of {of} clients" for count, of in distinct if count < of]
+    fewer = [f"{count:.0f} of {total} clients" for count, total in distinct if count < total]
     if not fewer:
         return ""
     least = f"{fewer[0]}{' at least' if len(distinct) > 1 else ''}"
@@ -203,7 +210,7 @@ PROBABILITIES = (
     ),
     _num_clients("personalised_auc", "probabilities"),
 )
-"""The same, of runs whose records have them."""
+"""Further scores of clients, of runs whose records have probabilities."""
 
 
 PREDICTED = (
@@ -234,11 +241,11 @@ PREDICTED = (
     ),
     _num_clients("personalised_r2"),
 )
-"""The same, of runs that predict numbers, which have no accuracy, F1 or recall."""
+"""Further scores of clients, of runs that predict numbers, which have no accuracy, F1 or recall."""
 
 
 def of_clients(tests: TestColumns) -> tuple[Score, ...]:
-    """Return the scores of a run's clients: `CLIENTS`, and those further ones that its records have."""
+    """Select the scores of a run's clients: `CLIENTS`, and those further ones that its records have."""
     further = (score for group in (PROBABILITIES, PREDICTED) if group[0].name in tests for score in group)
     return (*CLIENTS, *further)
 
@@ -314,15 +321,16 @@ ONLY_CURVES = (
 
 
 def latest(values_RK: ArrayLike) -> Array:
-    """Return the last value of each client up to each round, shape (R, K), NaN before its first."""
+    """Carry each client's last value forward to later rounds, shape (R, K), NaN before its first."""
     values_RK = np.asarray(values_RK, np.float64)
+    # The index of the last round with a value so far; -1 before the first one.
     rounds_RK = np.where(np.isnan(values_RK), -1, np.arange(len(values_RK))[:, None])
     last_RK = np.maximum.accumulate(rounds_RK, axis=0)
     return np.asarray(np.where(last_RK < 0, np.nan, np.take_along_axis(values_RK, last_RK, axis=0)))
 
 
 def worse_share(mine_K: ArrayLike, theirs_K: ArrayLike) -> float:
-    """Return the share of clients whose score is below their other one; equal is not worse.
+    """Compute the share of clients whose score is below their other one; equal is not worse.
 
     Clients without one of the two (NaN) are left out; NaN if no client has both.
     """
@@ -343,4 +351,4 @@ HARM = tuple(
     )
     for name, rival in RIVALS.items()
 )
-"""Of a run beside another one of its grid, computed from the clients' last accuracies in both."""
+"""Scores of a run against another one of its grid, computed from the clients' last accuracies in both."""

@@ -1,8 +1,8 @@
 """The cost of a target score: rounds, bytes and seconds until a run first reaches it.
 
 Two conventions of traffic. `training`: what rounds send down and up. `with-test`: besides, each client that
-was asked in a round downloads the model that it is tested with, as in Prigent et al. (Tables IV and V); that
-is one model, or what the round sent it if that is less (nothing for SOLO, the shared part for LG-FedAvg).
+trains in a round downloads the model that it is tested with, as in Prigent et al. (Tables IV and V); that is
+one model, or what the round sent it if that is less (nothing for SOLO, the shared part for LG-FedAvg).
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str, unit: Unit = "bytes") -> "Target":
-        """Return the target of `personalised_accuracy=0.7`, or `=95%` of the best.
+        """Parse the target of `personalised_accuracy=0.7`, or `=95%` of the best.
 
         Raises:
             ValueError: it is not of this form, or there is no such score.
@@ -88,12 +88,12 @@ class Target:
 
 
 DEFAULT = Target("personalised_f1", 0.95, is_share=True)
-"""Of reports that are asked for no other."""
+"""Target of reports without `--target`."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one run: infinite if it never reaches the target, NaN if unknown."""
+    """Rounds, bytes and seconds until a run reaches a target: infinite if it never does, NaN if unknown."""
 
     rounds: float
     bytes: float
@@ -101,7 +101,7 @@ class Cost:
     clients: int
 
     def sent(self, unit: Unit) -> float:
-        """Return the bytes of the whole run, or the megabits of a client, the mean over all clients.
+        """Convert the traffic to a unit: bytes of the whole run, or megabits a client, the mean over all.
 
         Megabits per client are the unit of FLIS's Table 3.
         """
@@ -109,7 +109,7 @@ class Cost:
 
 
 def costs(study: Study, target: Target) -> Mapping[str, tuple[Cost, ...]]:
-    """Return algorithm -> the cost of each of its finished runs that recorded the score."""
+    """Compute, by algorithm, the cost of each of its finished runs that recorded the score."""
     goals, curve = _goals(study, target), target.curve
     return {
         algorithm: tuple(
@@ -122,10 +122,19 @@ def costs(study: Study, target: Target) -> Mapping[str, tuple[Cost, ...]]:
 
 
 def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") -> Cost:
-    """Return the cost until a curve of a run first reaches `goal`."""
+    """Compute the cost until a curve of a run first reaches a goal.
+
+    Args:
+        result: a finished run.
+        curve: name of the curve, one of `SCORES`.
+        goal: value to reach or exceed; infinite if there is none.
+        traffic: the convention by which bytes are counted, `training` by default.
+    """
     reached = np.flatnonzero(result.curves[curve] >= goal)
 
     def until(total_R: Array) -> float:
+        """Read a running sum at the first round that reaches the goal."""
+        # A sum with a gap before it is unknown, even if an earlier round has reached the goal.
         if np.isnan(total_R[-1]):
             return np.nan
         return float(total_R[reached[0]]) if len(reached) else np.inf
@@ -135,16 +144,17 @@ def cost(result: Run, curve: str, goal: float, traffic: Traffic = "training") ->
 
 
 def sent(result: Run, traffic: Traffic) -> Array:
-    """Return the bytes sent up and down since the start, shape (R,), NaN where unknown."""
+    """Compute the bytes sent up and down since the start, shape (R,), NaN where unknown."""
     bytes_R = result.curves["bytes"]
     if traffic == "training":
         return bytes_R
+    # Without `model_bytes` the size of the test's download is unknown, and so is every sum from there on.
     whole_R = result.curves["asked_clients"] * (result.model_bytes or np.nan)
     return np.asarray(bytes_R + np.cumsum(np.minimum(whole_R, result.curves["bytes_down"])))
 
 
 def adapt_target(study: Study, target: Target) -> Target:
-    """Return the target; F1 is the published one if a run has no other, as those of the archive, or R2."""
+    """Replace a target F1 by the published one, or R2, if a run has no other, as those of the archive."""
     if target.curve != DEFAULT.curve:
         return target
     lacking = [result for result in study.finished if not result.has(target.curve)]
@@ -155,18 +165,21 @@ def adapt_target(study: Study, target: Target) -> Target:
 
 
 def scale(spent: Iterable[Cost], unit: Unit) -> tuple[str, float]:
-    """Return the name of the unit in which costs are printed, by the largest, and its size: `GB`, 1e9."""
+    """Choose the unit in which costs are printed, by the largest: its name and size, as `GB`, 1e9."""
     if unit != "bytes":
         return "Mbit a client", 1.0
+    # One unit for the whole table, so that its columns can be compared at a glance.
     largest = max((own_cost.bytes for own_cost in spent if np.isfinite(own_cost.bytes)), default=0.0)
     sizes = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
     return next(((name, size) for name, size in sizes if largest >= size), ("B", 1.0))
 
 
 def _goals(study: Study, target: Target) -> dict[Scenario, float]:
+    """Compute the value to reach in each scenario; a share is of the best mean of any competitor."""
     if not target.is_share:
         return dict.fromkeys(study.scenarios, target.value)
     best: dict[Scenario, float] = {}
+    # References such as a centralised run would set a goal that no federation can reach.
     for (scenario, _), cell in study.competitors.cells().items():
         final = [result.last(target.curve) for result in cell.finished if result.has(target.curve)]
         if final:

@@ -1,12 +1,12 @@
-"""Scores of runs with attackers (`faults`), with clients whose data move to another group (`drift`), or with
-clients that never train (`held_out`).
+"""Scores of runs with attackers, with clients that change their group, or with clients that never train.
 
-An attacker is *apart* if its cluster has no honest client, as when it is alone. A moved client *sits with its
-new group* if its cluster holds a larger share of the other clients of that group than of the other clients of
-its old one, so that one cluster for all, or one a client, finds nobody. It is found in the first such round
-after its data have changed.
+These are the sections `faults`, `drift` and `held_out` of a configuration. An attacker is *apart* if its
+cluster has no honest client, as when it is alone. A moved client *sits with its new group* if its cluster
+holds a larger share of the other clients of that group than of the other clients of its old one: with one
+cluster for all, or one for each client, no moved client does. It is found in the first such round after its
+data have changed.
 
-Runs without any have none of these scores. Shapes: R rounds, K clients.
+Runs without such clients have none of these scores. Shapes: R rounds, K clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,17 +24,20 @@ Clients = Mapping[str, Array]
 
 
 def _mean_of_honest(column: str) -> Callable[[Clients], Array]:
+    """Build a function for the mean of a column over the honest clients."""
     return lambda clients: mean(np.where(clients[ATTACKER] == 1, np.nan, clients[column]))
 
 
 def _honest_ari(clients: Clients) -> Array:
+    """Compute the adjusted Rand index of each round over the honest clients."""
+    # A client is an attacker for the whole run, so the first round names them all.
     honest_K = clients[ATTACKER][0] != 1
     parts = score_partitions(clients["cluster"][:, honest_K], clients["true_cluster"][:, honest_K])
     return np.array([part["ari"] for part in parts])
 
 
 def attackers_apart(labels_RK: ArrayLike, attacker_K: ArrayLike) -> Array:
-    """Return the share of the attackers whose cluster has no honest client, shape (R,)."""
+    """Compute the share of the attackers whose cluster has no honest client, shape (R,)."""
     labels_RK, attacker_K = np.asarray(labels_RK), np.asarray(attacker_K, bool)
     apart_RK = [~np.isin(labels_K[attacker_K], labels_K[~attacker_K]) for labels_K in labels_RK]
     return np.asarray(np.mean(apart_RK, axis=1, dtype=np.float64))
@@ -101,43 +104,48 @@ HELD_OUT = (
         heading="held\nout",
     ),
 )
-"""Of the clients that are held out, computed from their accuracies, H on the last axis."""
+"""Scores of the clients that are held out, computed from their accuracies, H on the last axis."""
 
 
 def score_disturbances(clients: Clients, held_out_RH: Array) -> dict[str, Array]:
-    """Return name -> score of each round, shape (R,), of what the run has: attackers, held-out clients."""
+    """Compute the scores of attackers and held-out clients that the run has, by name, each of shape (R,)."""
     scores: dict[str, Array] = compute_scores(HELD_OUT, held_out_RH) if held_out_RH.size else {}
     return scores | (compute_scores(FAULTS, clients) if ATTACKER in clients else {})
 
 
 def score_drift(clients: Clients) -> dict[str, Array]:
-    """Return name -> score of each round, shape (R,), of a run with moved clients; they need all rounds."""
+    """Compute the scores of a run with moved clients, by name, each of shape (R,); they need all rounds."""
     labels_RK, truth_RK = clients["cluster"], clients["true_cluster"]
     has_moved = (truth_RK != truth_RK[0]).any()
     return compute_scores(DRIFT, sits_with_new_group(labels_RK, truth_RK)) if has_moved else {}
 
 
 def sits_with_new_group(labels_RK: ArrayLike, truth_RK: ArrayLike) -> Array:
-    """Return 1 or 0 for each client that has moved by a round, NaN for all others; shape (R, K)."""
+    """Compute, for each client that has moved, whether it sits with its new group: 1 or 0, shape (R, K).
+
+    Clients that have not moved by a round are NaN in it.
+    """
     labels_RK, truth_RK = np.asarray(labels_RK), np.asarray(truth_RK)
     sits_RK = np.full(labels_RK.shape, np.nan)
     for at, client in np.argwhere(truth_RK != truth_RK[0]):
+        # The client itself is always in its own cluster, and would count for its new group.
         others_K = np.arange(labels_RK.shape[1]) != client
         beside_K = labels_RK[at] == labels_RK[at, client]
         groups = [truth_RK[at, client], truth_RK[0, client]]
         members = [beside_K[others_K & (truth_RK[at] == group)] for group in groups]
         new, old = (flags.mean() if len(flags) else 0.0 for flags in members)
+        # Strictly more: one cluster for all holds every client of both groups, and has found nothing.
         sits_RK[at, client] = float(new > old)
     return sits_RK
 
 
 def find_moved(sits_RK: Array) -> Array:
-    """Return whether a client has sat with its new group by a round, shape (R, K)."""
+    """Check whether a client has sat with its new group by a round, shape (R, K)."""
     return np.asarray(np.maximum.accumulate(np.nan_to_num(sits_RK), axis=0) == 1)
 
 
 def rounds_until_found(sits_RK: Array) -> Array:
-    """Return, for each client found by a round, the rounds from its move until then; else NaN; (R, K)."""
+    """Count the rounds from a client's move until it was found, shape (R, K); NaN before it is found."""
     found_RK = find_moved(sits_RK)
     waited_RK = np.cumsum(~np.isnan(sits_RK) & ~found_RK, axis=0)
     return np.where(found_RK, waited_RK, np.nan)

@@ -25,38 +25,51 @@ from fedgrid.tracking.scoring.study import Study
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a finished run."""
+    """A number of a finished run, by which runs are compared."""
 
     name: str
     """The heading of its column."""
     of: Callable[[Run], float]
-    """NaN where the run has none."""
+    """Function that reads or computes the number from a run; NaN where the run has none."""
     highest: bool | None = True
     """Whether more is better; None if neither is."""
     digits: int = 3
 
 
 def mean_over_rounds(name: str, curve: str, *, last: int = 0) -> Measure:
-    """Return the mean of a curve of `tracking.scoring.scores.curves` over all rounds, or the `last` ones."""
+    """Build the measure of a curve's mean over all rounds, or over the `last` ones."""
     return Measure(name, partial(Run.mean, curve=curve, last=last), _highest(curve))
 
 
 def last_round(name: str, curve: str, *, highest: bool | None = True, digits: int = 3) -> Measure:
-    """Return the last value of a curve of `tracking.scoring.scores.curves`.
+    """Build the measure of a curve's last value.
 
-    `highest` is of a recorded number; a score says itself whether more of it is better.
+    Args:
+        name: heading of the measure's column.
+        curve: of `tracking.scoring.scores.curves`.
+        highest: whether more of a recorded number is better (default); a declared score says so itself.
+        digits: decimal digits in tables, 3 by default.
     """
     return Measure(name, partial(Run.last, curve=curve), _highest(curve, highest), digits)
 
 
 def _highest(curve: str, otherwise: bool | None = True) -> bool | None:
+    """Look up whether more of a curve's score is better; `otherwise` of a recorded number."""
     return DECLARED[curve].highest if curve in DECLARED else otherwise
 
 
 def final(name: str, score: str, *, highest: bool | None = None, digits: int = 3) -> Measure:
-    """Return a number of `Run.scores`, NaN where it is not defined."""
+    """Build the measure of a number of `Run.scores`, NaN where it is not defined.
+
+    Args:
+        name: heading of the measure's column.
+        score: key in `Run.scores`.
+        highest: whether more is better; None (default) if neither is.
+        digits: decimal digits in tables, 3 by default.
+    """
 
     def of(result: Run) -> float:
+        """Read the score of a run, None as NaN."""
         value = result.scores.get(score)
         return nan if value is None else float(value)
 
@@ -64,12 +77,14 @@ def final(name: str, score: str, *, highest: bool | None = None, digits: int = 3
 
 
 def measure_named(score: str, *studies: Study) -> Measure:
-    """Return the measure of a score: the last value of a curve, or a number of `Run.scores`.
+    """Find the measure of a score: the last value of a curve, or a number of `Run.scores`.
 
     Raises:
         ValueError: no study has it; names the nearest, or the key that asks for it.
     """
     results = [result for study in studies for result in study.finished]
+    # The order matters: some names are scores, curves and final numbers at once, and the first is declared
+    # best.
     if score in WORSE:
         return WORSE[score]
     if score in DECLARED:
@@ -80,6 +95,8 @@ def measure_named(score: str, *studies: Study) -> Measure:
     names = dict.fromkeys((*DECLARED, *(name for run in results for name in (*run.curves, *run.scores))))
     if score not in names:
         if short := DECLARED.get(SHORT_NAMES.get(score.lower(), "")):
+            # `acc` may mean a score that records lack; the key that adds it is a better hint than a list of
+            # names.
             _check_recorded(short, results)
         others = nearest_score(score, names) or f"there are {', '.join(names)}"
         raise ValueError(f"no score '{score}'; {others.rstrip()}")
@@ -97,24 +114,24 @@ def _check_recorded(score: Score, results: Sequence[Run]) -> None:
 
 
 def recorded_number(name: str) -> Measure:
-    """Return the last value of a recorded number, which perhaps only some algorithms have."""
+    """Build the measure of a recorded number's last value, which perhaps only some algorithms have."""
     return Measure(words_of(name), lambda run: run.last(name) if name in run.curves else nan, None)
 
 
 def own_curves(study: Study) -> tuple[str, ...]:
-    """Return the names of the numbers that algorithms of a study declare of their own."""
+    """List the numbers that algorithms of a study declare of their own."""
     names = (name for result in study.finished for name in scores.own_numbers(result.curves))
     return tuple(dict.fromkeys(names))
 
 
 def words_of(score: str) -> str:
-    """Return a score as a heading has it: `personalised accuracy`, `ARI`."""
+    """Format a score's name as a heading: `personalised accuracy`, `ARI`."""
     acronyms = ("ari", "ami", "auc", "ece", "f1", "pf1", "gf1", "r2")
     return " ".join(word.upper() if word in acronyms else word for word in score.split("_"))
 
 
 def scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int], float]:
-    """Return scenario and seed -> score of the finished runs that have one, of one algorithm."""
+    """Compute a measure of the finished runs of one algorithm, by scenario and seed, without NaNs."""
     return {
         (result.scenario, result.seed): value
         for result in study.finished
@@ -123,18 +140,18 @@ def scores_by_seed(study: Study, measure: Measure) -> dict[tuple[Scenario, int],
 
 
 def scenario_means(scores: Mapping[tuple[Any, int], float]) -> dict[Any, float]:
-    """Return scenario -> the mean over its seeds, of scores by scenario and seed."""
+    """Compute the mean over its seeds for each scenario, of scores by scenario and seed."""
     places = group_by(scores, itemgetter(0))
     return {scenario: float(np.mean([scores[at] for at in own])) for scenario, own in places.items()}
 
 
 def seed_means(scores: Mapping[tuple[Any, int], float]) -> list[float]:
-    """Return the mean over scenarios for each seed, of scores by scenario and seed."""
+    """Compute the mean over scenarios for each seed, of scores by scenario and seed."""
     return [float(np.mean([scores[at] for at in own])) for own in group_by(scores, itemgetter(1)).values()]
 
 
 def choose_recorded(study: Study, chosen: Iterable[Measure]) -> tuple[Measure, ...]:
-    """Return those of some measures that any finished run has."""
+    """Select the measures that any finished run has."""
     return tuple(
         measure for measure in chosen if any(not isnan(measure.of(result)) for result in study.finished)
     )
@@ -144,7 +161,7 @@ AGAINST_TRUTH = ("ari", "ami", "homogeneity", "completeness")
 MEANS = [mean_over_rounds(f"mean {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
 FINALS = [last_round(f"final {words_of(curve)}", curve) for curve in AGAINST_TRUTH]
 AGAINST_GROUPS = (*MEANS, *FINALS)
-"""Of these, algorithms that never cluster have no rank."""
+"""Measures in which algorithms that never cluster have no rank."""
 MEAN_ARI, FINAL_ARI = MEANS[0], FINALS[0]
 CLUSTERING_ROUND = final("clustering round", "clustering_round", digits=1)
 LAST_CHANGE = final("round of the last change", "last_change_round", digits=1)
@@ -164,7 +181,7 @@ PUBLISHED_CLUSTERING = {
     "AMI": final("AMI as published", "published_ami", highest=True, digits=2),
     "COM": final("COM as published", "published_com", highest=True, digits=2),
 }
-"""By their headings in the published Table 1."""
+"""Heading in the published Table 1 -> measure."""
 
 PF1_MEAN_PUBLISHED = mean_over_rounds("mean PF1 as published", "published_pf1")
 PF1_LAST_PUBLISHED = last_round("last PF1 as published", "published_pf1")
@@ -180,16 +197,14 @@ SILHOUETTE_LAST = last_round("last silhouette", "silhouette")
 GLOBAL_LAST = last_round("last global accuracy", "global_accuracy")
 GLOBAL_OWN_LAST = last_round("last global accuracy, own images", "global_own_accuracy")
 EPSILON = last_round("epsilon", "epsilon", highest=False)
-"""Of (epsilon, delta)-differential privacy, the largest of any client; only runs with noise have one."""
+"""Largest epsilon of any client, of (epsilon, delta)-differential privacy; only runs with noise have one."""
 
 
 def last_f1(study: Study) -> tuple[Measure, Measure]:
-    """Return last personalised and generalised F1, in the published conventions if no run has the right ones.
-
-    Of runs that predict numbers they are R2.
+    """Choose the measures of last personalised and generalised F1, or R2 of runs that predict numbers.
 
     The authors' archive has only F1 over the union of classes, and no test of the clusters' models on the
-    server's images.
+    server's images. So the published conventions are measured where no run has the right ones.
     """
     for personalised, generalised in ((PF1_LAST, GF1_LAST), (PR2_LAST, GR2_LAST)):
         if choose_recorded(study, (personalised,)):
@@ -202,22 +217,26 @@ WORSE = {score.name: final(words_of(score.name), score.name, highest=False) for 
 
 
 def add_harm(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Return the runs of a grid, the finished ones with the scores of `HARM`.
+    """Add the scores of `HARM` to the finished runs of a grid.
 
     They are None where the grid has no other run to compare with; of several, the first one counts.
     """
     last = {run.run_id: latest(run.accuracy_RK)[-1] for run in runs if run.is_finished}
     rivals = {
         (run.method, run.scenario, run.seed): run.run_id
+        # Reversed, so that of several such runs the first one is left in the dictionary.
         for run in reversed(runs)
         if run.is_finished and not run.is_superseded
     }
 
     def of(run: Run, rival: str) -> float:
+        """Compute the share of clients that are worse off than in the rival's run; NaN without such a run."""
         other = rivals.get((rival, run.scenario, run.seed), run.run_id)
+        # SOLO is not compared with itself, which would be no harm at all.
         return nan if other == run.run_id else worse_share(last[run.run_id], last[other])
 
     def with_harm(run: Run) -> Run:
+        """Add the shares against all rivals to a run's scores."""
         shares = {name: of(run, rival) for name, rival in RIVALS.items()}
         return replace(run, scores={**run.scores, **finite(shares)})
 
@@ -228,5 +247,5 @@ SWEPT = (PA_LAST, FINAL_ARI)
 
 
 def swept(study: Study) -> tuple[Measure, ...]:
-    """Return the measures to show over the values of an axis: `SWEPT`, and others that any run has."""
+    """List the measures to show over the values of an axis: `SWEPT`, and others that any run has."""
     return (*SWEPT, *choose_recorded(study, (LOCAL_LAST, GA_LAST, GLOBAL_LAST, SILHOUETTE_LAST)))

@@ -24,12 +24,12 @@ DIGITS = 12
 LEAST_DIFFERENCES = 6
 """With five differences that are not zero, p is at least 2 / 2^5 > 0.05, even if all have one sign."""
 LEVEL = 0.95
-"""Of the interval."""
+"""Confidence level of the intervals."""
 
 
 @dataclass(frozen=True)
 class SignedRanks:
-    """Paired scores compared, as the first of the two sees it."""
+    """Comparison of paired scores, from the view of the first of the two."""
 
     better: int
     """Number of pairs in which the first is better."""
@@ -45,7 +45,7 @@ class SignedRanks:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Of the effect: percentiles of a bootstrap over the pairs, which takes most of the test's time."""
+        """Interval of the effect: percentiles of a bootstrap over the pairs, most of the test's time."""
         return _interval(np.array(self.differences))
 
     @property
@@ -67,12 +67,13 @@ def signed_ranks(one_S: Array, other_S: Array) -> SignedRanks:
 
 
 def effect_and_p(one_S: Array, other_S: Array) -> tuple[float, float]:
-    """Return `effect` and `p` of `signed_ranks`."""
+    """Compute `effect` and `p` of `signed_ranks`."""
     differences_S = _differences(one_S, other_S)
     return float(_effect(differences_S)), _exact_p(_signed(differences_S))
 
 
 def _differences(one_S: Array, other_S: Array) -> Array:
+    """Compute the differences of paired scores, rounded to `DIGITS`; an error without pairs."""
     differences_S = np.round(np.asarray(one_S, np.float64) - np.asarray(other_S, np.float64), DIGITS)
     if not len(differences_S):
         raise ValueError("no pairs to compare: expected at least one")
@@ -80,18 +81,20 @@ def _differences(one_S: Array, other_S: Array) -> Array:
 
 
 def _signed(differences: Array, axis: int = -1) -> Array:
-    """Return Pratt's ranks with the signs of the differences; 0 for no difference."""
+    """Rank the absolute differences by Pratt's method, with the differences' signs; 0 for no difference."""
     from scipy.stats import rankdata
 
     return np.asarray(np.sign(differences) * rankdata(np.abs(differences), axis=axis))
 
 
 def _effect(differences: Array, axis: int = -1) -> Any:
+    """Compute the rank-biserial effect of differences along an axis."""
     num_pairs = differences.shape[axis]
     return _signed(differences, axis).sum(axis=axis) / (num_pairs * (num_pairs + 1) / 2)
 
 
 def _interval(differences_S: Array) -> tuple[float, float]:
+    """Compute the bootstrap interval of the effect."""
     from scipy.stats import bootstrap
 
     if (differences_S == differences_S[0]).all():
@@ -99,33 +102,36 @@ def _interval(differences_S: Array) -> tuple[float, float]:
         effect = float(_effect(differences_S))
         return effect, effect
     settings = {"n_resamples": 2000, "confidence_level": LEVEL, "method": "percentile"}
+    # A fixed seed of its own: the interval of the same scores is the same in every report.
     resampled = bootstrap((differences_S,), _effect, rng=np.random.default_rng(0), **settings)
     return float(resampled.confidence_interval.low), float(resampled.confidence_interval.high)
 
 
 def _exact_p(signed_S: Array) -> float:
-    """Return the share of all 2^D choices of signs whose sum is as far from 0 as that of the given ones.
+    """Compute the share of all 2^D choices of signs whose sum is as far from 0 as that of the given ones.
 
     SciPy enumerates these choices, which ends at some 15 pairs; ranks are multiples of a half, so that the
     distribution of the sum can be built up rank by rank for hundreds.
     """
     doubled_D = np.rint(2 * np.abs(signed_S[signed_S != 0])).astype(int)
+    # Dynamic programming over ranks, doubled to be whole: entry i is the chance that the positive ranks so
+    # far add up to i. Halving at each step keeps it a probability and avoids 2^D.
     chances = np.ones(1)
     for rank in np.sort(doubled_D):
         grown = np.zeros(len(chances) + rank)
         grown[: len(chances)] = chances
         grown[rank:] += chances
         chances = grown / 2
-    # Entry i of `chances` is of positive ranks with the sum i: the sum of all is then 2 i - total.
+    # With positive ranks of the sum i, the sum of all signed ranks is 2 i - total.
     sums = 2 * np.arange(len(chances)) - (len(chances) - 1)
     return min(1.0, float(chances[np.abs(sums) >= abs(round(2 * float(signed_S.sum())))].sum()))
 
 
 ALPHA = 0.05
 LEAST_DATASETS = 3
-"""For a test over data sets: two leave one degree of freedom."""
+"""Smallest number of data sets for a test over them: two leave one degree of freedom."""
 LEAST_SEEDS = 3
-"""For a test over seeds."""
+"""Smallest number of seeds for a test over them."""
 
 Scores = Mapping[tuple[Any, int], float]
 """Scenario and seed -> score."""
@@ -151,15 +157,16 @@ class Pair:
 
 
 def average_ranks(losses_SA: Array) -> Array:
-    """Return the mean rank over scenarios, shape (A,): 1 for the least loss, ties share their mean rank."""
+    """Compute the mean rank over scenarios, shape (A,): 1 for the least loss, ties share their mean rank."""
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(losses_SA, axis=1).mean(axis=0))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values after Holm's correction (1979): the i-th least of m is multiplied by m - i + 1; the
-    results do not decrease with i and are at most 1.
+    """Apply Holm's correction (1979) to p-values.
+
+    The i-th least of m is multiplied by m - i + 1; the results do not decrease with i and are at most 1.
     """
     corrected = [0.0] * len(p_values)
     least = 0.0
@@ -170,30 +177,41 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def friedman(losses_SA: Array) -> float | None:
-    """Return p of Friedman's test, 1 if all algorithms are equal everywhere; None for fewer than three."""
+    """Compute p of Friedman's test, 1 if all algorithms are equal everywhere; None for fewer than three."""
     from scipy.stats import friedmanchisquare
 
     if losses_SA.shape[1] < 3:
         return None
     if (losses_SA == losses_SA[:, :1]).all():
+        # SciPy divides by zero here: without any difference in rank its statistic is 0 / 0.
         return 1.0
     return float(friedmanchisquare(*losses_SA.T).pvalue)
 
 
 def over_datasets(losses_SA: Array, datasets_S: Sequence[str]) -> Array:
-    """Return the means over the scenarios of each data set, shape (D, A); no row if there is nothing to
-    test."""
+    """Compute the means over the scenarios of each data set, shape (D, A); no row without a test."""
     names_S = np.array(datasets_S)
     names = dict.fromkeys(datasets_S)
+    # With one scenario in each data set the test over data sets would repeat the one over scenarios.
     if not LEAST_DATASETS <= len(names) < len(losses_SA):
         return losses_SA[:0]
     return np.round(np.stack([losses_SA[names_S == name].mean(axis=0) for name in names]), DIGITS)
 
 
 def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array) -> tuple[Pair, ...]:
-    """Return every pair of algorithms, tested over scenarios and, if `losses_DA` has rows, over data sets."""
+    """Compare every pair of algorithms over scenarios and, if `losses_DA` has rows, over data sets.
+
+    Args:
+        algorithms: A names, best rank first.
+        losses_SA: losses by scenario, less is better.
+        losses_DA: mean losses by data set, as of `over_datasets`.
+
+    Returns:
+        The pairs in the order of `algorithms`, with p-values after Holm's correction over all pairs.
+    """
     places = list(combinations(range(len(algorithms)), 2))
     tests = [signed_ranks(-losses_SA[:, one], -losses_SA[:, other]) for one, other in places]
+    # Pairs too alike to be tested count in the correction too, which keeps it conservative.
     corrected = holm([test.p for test in tests])
     of_datasets = [_paired_t(losses_DA[:, one] - losses_DA[:, other]) for one, other in places]
     corrected_datasets = iter(holm([p for p in of_datasets if p is not None]))
@@ -210,7 +228,7 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
 
 
 def mean_and_half(values_N: Array) -> tuple[float, float]:
-    """Return the mean of two or more values, and half the width of its interval by Student's t at `LEVEL`."""
+    """Compute the mean of two or more values, and half the width of its t interval at `LEVEL`."""
     from scipy.stats import t
 
     error = float(np.std(values_N, ddof=1)) / sqrt(len(values_N))
@@ -218,7 +236,7 @@ def mean_and_half(values_N: Array) -> tuple[float, float]:
 
 
 def _paired_t(differences_D: Array) -> float | None:
-    """Return p of the t-test of paired means; None if there are none, or if all differences are the same.
+    """Compute p of the t-test of paired means; None without means, or if all differences are the same.
 
     With as many scenarios in each data set this is the test of a mixed model in which the data set, and the
     difference in it, are random. An exact test of signs would take six data sets.
@@ -232,7 +250,7 @@ def _paired_t(differences_D: Array) -> float | None:
 
 
 def by_seed(one: Scores, other: Scores) -> Array:
-    """Return the differences of two algorithms' scores, a mean over scenarios for each seed that both have.
+    """Compute the differences of two algorithms' scores: a mean over scenarios for each seed of both.
 
     A seed that one of them lacks in a scenario is left out.
     """
@@ -249,7 +267,7 @@ def by_seed(one: Scores, other: Scores) -> Array:
 
 
 def seeds_test(differences_N: Array) -> float | None:
-    """Return p of the paired t-test over N seeds, None for fewer than `LEAST_SEEDS`.
+    """Compute p of the paired t-test over N seeds, None for fewer than `LEAST_SEEDS`.
 
     Five seeds, as papers have them, cannot reach 0.05 in an exact test of signs. Of differences that are all
     the same p is the limit: 0, or 1 if there is none.
@@ -261,7 +279,7 @@ def seeds_test(differences_N: Array) -> float | None:
 
 
 def cliques(algorithms: Sequence[str], apart: Collection[frozenset[str]]) -> tuple[tuple[str, ...], ...]:
-    """Return the maximal ranges of two or more neighbours of which no two are `apart`."""
+    """Find the maximal ranges of two or more neighbours of which no two are `apart`."""
     ranges: list[tuple[str, ...]] = []
     last = 1
     for start in range(len(algorithms)):
@@ -270,6 +288,7 @@ def cliques(algorithms: Sequence[str], apart: Collection[frozenset[str]]) -> tup
             frozenset((algorithms[stop], earlier)) in apart for earlier in algorithms[start:stop]
         ):
             stop += 1
+        # A range that ends where an earlier one did lies within it, and is not maximal.
         if stop > max(last, start + 1):
             ranges.append(tuple(algorithms[start:stop]))
             last = stop

@@ -25,12 +25,13 @@ Labels = tuple[int, ...]
 
 
 def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
-    """Return a function of scikit-learn's, which takes (hidden groups, clusters) and returns a score.
+    """Build a function of (hidden groups, clusters) that computes a score of scikit-learn's.
 
     It is NaN if all clients are in one group: then there is nothing to find.
     """
 
     def compute(truth_K: Labels, groups_K: Labels) -> float:
+        """Compute the score, NaN for a single hidden group."""
         if len(set(truth_K)) == 1:
             return nan
         # Importing scikit-learn takes a second; commands that only show stored scores do without it.
@@ -93,8 +94,9 @@ PARTITION = (
         heading="com-\nplete",
     ),
 )
-"""One partition against the hidden groups; 1 is perfect, NaN if the split has no groups, as dirichlet.
-Computed from (truth_K, groups_K)."""
+"""Scores of one partition, computed from (truth_K, groups_K).
+
+Of those against the hidden groups 1 is perfect; they are NaN if the split has no groups, as dirichlet."""
 
 
 WHEN_FOUND = ("clustering_round", "last_change_round", "exactly_right")
@@ -103,7 +105,7 @@ WHEN_FOUND = ("clustering_round", "last_change_round", "exactly_right")
 
 @dataclass(frozen=True)
 class PublishedClustering:
-    """A row of the published Tables 1 and 2."""
+    """Scores of a row of the published Tables 1 and 2."""
 
     published_rand: float
     """Mean ARI of the first 50 rounds."""
@@ -117,7 +119,8 @@ class PublishedClustering:
 
 
 def score_partition(labels_K: ArrayLike, truth_K: ArrayLike) -> Mapping[str, float]:
-    """Score one partition."""
+    """Score one partition against the hidden groups, both of shape (K,)."""
+    # Renumbered, so that two namings of one partition share a cache entry.
     groups_K, true_groups_K = (_by_first_member(np.asarray(labels)) for labels in (labels_K, truth_K))
     return _cached_scores(tuple(groups_K.tolist()), tuple(true_groups_K.tolist()))
 
@@ -144,15 +147,18 @@ def score_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str
 def clustering(
     labels_RK: ArrayLike, truth: ArrayLike, clustered_R: ArrayLike | None = None
 ) -> dict[str, int | bool | None]:
-    """Return when a run has found its partition; `truth` as in `score_partitions`.
+    """Find the rounds in which a run has found its partition, and whether this is right.
 
     `clustering_round` is the first round, from 1, in which the algorithm decided on a partition, even an
     unchanged one; `last_change_round` the last one in which it changed, renamed clusters being no change.
     `exactly_right` is whether the last partition equals the hidden groups, None if there is but one: nothing
-    to find.
+    to find. Before the first round all clients are in one cluster.
 
-    `clustered_R` says in which rounds the algorithm decided on a partition; without it, these are the rounds
-    in which the labels changed. Before the first round all clients are in one cluster.
+    Args:
+        labels_RK: cluster of each client in each round.
+        truth: hidden groups, as in `score_partitions`.
+        clustered_R: whether the algorithm decided on a partition in a round; None (default) takes the rounds
+            in which the labels changed.
     """
     labels_RK = np.asarray(labels_RK)
     last_truth_K = np.broadcast_to(np.asarray(truth), labels_RK.shape)[-1]
@@ -166,7 +172,7 @@ def clustering(
 
 
 def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None) -> int | None:
-    """Return the first round, from 1, with a decision on the partition; arguments as in `clustering`."""
+    """Find the first round, from 1, with a decision on the partition; arguments as in `clustering`."""
     decided_R = _changes(np.asarray(labels_RK))
     if clustered_R is not None:
         decided_R = decided_R | np.asarray(clustered_R, bool)
@@ -176,12 +182,14 @@ def clustering_round(labels_RK: ArrayLike, clustered_R: ArrayLike | None = None)
 def published_clustering(
     labels_RK: ArrayLike, truth: ArrayLike, row: str | None = None
 ) -> PublishedClustering:
-    """Score a run's partitions as Tables 1 and 2 did; `row` is what they call its algorithm."""
+    """Score a run's partitions as Tables 1 and 2 did; `row` is the name of its algorithm there."""
+    # As in the notebooks: longer runs count by their first rounds only.
     parts = score_partitions(labels_RK, truth)[:PUBLISHED_ROUNDS]
     rand, ami, com = (
         float(np.mean([part[name] for part in parts])) for name in ("ari", "ami", "homogeneity")
     )
     return PublishedClustering(
+        # The mean is of the right ARI; the table's heading RAND is what the authors call it.
         published_rand=rand,
         published_ami=rand if row == AMI_IS_RAND else ami,
         published_com=com,
@@ -190,18 +198,23 @@ def published_clustering(
 
 
 def _by_first_member(labels_K: Array) -> Array:
-    """Number the clusters in the order of their first client, so that partitions compare whatever the
-    labels."""
+    """Number the clusters in the order of their first client.
+
+    Partitions can then be compared whatever their labels.
+    """
     _, first, inverse_K = np.unique(labels_K, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first))[inverse_K])
 
 
 def _changes(labels_RK: Array) -> Array:
-    """Return, shape (R,), whether a row differs from the one before; before the first, all labels are
-    equal."""
+    """Check for each round whether its labels differ from the round before, shape (R,).
+
+    Before the first round all labels are equal.
+    """
     before_RK = np.concatenate([np.broadcast_to(labels_RK[:1, :1], labels_RK[:1].shape), labels_RK[:-1]])
     return np.asarray((labels_RK != before_RK).any(axis=1))
 
 
 def _rounds(flags_R: Array) -> list[int]:
+    """List the numbers, from 1, of the rounds with a flag."""
     return [int(index) + 1 for index in np.flatnonzero(flags_R)]

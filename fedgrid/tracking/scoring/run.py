@@ -1,6 +1,6 @@
-"""A run as a row: its columns, and its result if it is finished; and which runs have given values.
+"""A run as a row: its columns, its result if it is finished, and the selection of runs by their values.
 
-`grids.results.runs` reads it. What is not read yet, or what a run does not have, is empty.
+`grids.results.runs` reads it. A field that is not read yet, or that a run does not have, is empty.
 """
 
 import json
@@ -36,7 +36,7 @@ TIMES = ("seconds", "uncached_seconds", "rounds_computed", "peak_memory_mb")
 
 
 class Scores(dict[str, Any]):
-    """Final scores by name; the `KeyError` of a name that is none says which there are."""
+    """Final scores by name; the `KeyError` of an unknown name lists those that there are."""
 
     def __missing__(self, name: str) -> Any:
         if not self:
@@ -47,7 +47,34 @@ class Scores(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Run:
-    """A run as known from its configuration, and its result if it is finished: a few kilobytes."""
+    """A run of a grid: its place in the grid, its state, and its result if it is finished.
+
+    `fedgrid.run` and `fedgrid.load` build it; all fields from `method` on may be left out. It holds a few
+    kilobytes: the records stay in the run's folder.
+
+    Args:
+        run_id: id of the run.
+        name: its name in tables and folders.
+        folder: its folder in the storage.
+        dataset, split, clients, seed: its place in the grid.
+        algorithm: id of its algorithm with settings, as `sattler (cooldown 5)`.
+        published: name of the algorithm in papers, None if there is none.
+        rounds: number of rounds when it is finished.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import fedgrid
+        >>> run = fedgrid.Run(
+        ...     run_id="5f0c", name="digits-fedavg-0", folder=Path("runs/5f0c"), dataset="digits",
+        ...     split="overlapping-balanced", clients=15, algorithm="fedavg", published="FedAvg", seed=0,
+        ...     rounds=3, round_R=np.arange(1, 4), curves={"ari": np.array([np.nan, 0.5, 1.0])},
+        ... )
+        >>> run.is_finished, run.scenario
+        (True, ('digits', 15, 'overlapping-balanced'))
+        >>> run.last("ari"), run.mean("ari")
+        (1.0, 0.75)
+    """
 
     run_id: str
     name: str
@@ -66,11 +93,11 @@ class Run:
     method: str = ""
     """The algorithm's id without settings: `sattler` of `sattler (cooldown 5)`."""
     axes: tuple[AxisValue, ...] = ()
-    """The run's values of the grid's axes beside data set, split, clients, seed and algorithm."""
+    """The run's values of the grid's axes other than data set, split, clients, seed and algorithm."""
     variant: str | None = None
-    """What sets it apart from runs of its name, as in `round 6, threshold 0.4`."""
+    """Settings in which it differs from runs of its name, as in `round 6, threshold 0.4`."""
     is_superseded: bool = False
-    """Whether the grid's files no longer ask for it."""
+    """Whether the grid's last launch no longer requests it."""
     place: str = ""
     """Its data set, number of clients and split, as in `mnist-15-overlapping-imbalanced`."""
     is_archived: bool = False
@@ -78,29 +105,30 @@ class Run:
     is_reference: bool = False
     """Whether its algorithm is a row to compare with and no competitor: never the best, not ranked."""
     model_bytes: int | None = None
-    """Size of a model as it is sent, four bytes an entry, buffers included; None if it was not asked for."""
+    """Size of a model as it is sent, four bytes an entry, buffers included; None unless `sizes` is set."""
     values: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Its value of every key that can be an axis, as it would stand in JSON; without the settings that other
     algorithms have."""
     idle: frozenset[str] = field(default=frozenset(), compare=False)
     """Those keys that have no effect on this run's kind of split: they are in no table's heading."""
     state: str = field(default="", compare=False)
-    """`finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`; empty if nobody has looked."""
+    """`finished`, `failed`, `damaged`, `7 of 15 rounds` or `not started`; empty if it is not read."""
     cause: str = field(default="", compare=False)
     """Why it failed, is damaged, or cannot be read; empty of any other run."""
     times: Mapping[str, float | None] = field(default_factory=dict, compare=False)
-    """Of a run that has ended: `TIMES`, and the `rounds` that they are of."""
+    """`TIMES` of a run that has ended, and the number of `rounds` in these sums."""
     notes: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """What the user has written on it: `NOTE`, and `TAG` with the key of each tag."""
+    """The user's notes on it: `NOTE`, and `TAG` with the key of each tag."""
     scores: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The final scores by name, as `ari` and `personalised_accuracy`, None for one that is not defined:
     `tracking.scoring.scores.score_run`, which `scores.json` in the run's folder keeps."""
     round_R: Array = field(default_factory=partial(np.empty, 0), compare=False)
-    """Of a finished run, like all below; none otherwise."""
+    """Numbers of the rounds of a finished run; like all fields below empty for other runs."""
     curves: Mapping[str, Array] = field(default_factory=dict, compare=False)
     """Name -> score of each round, shape (R,), NaN in rounds without it: `tracking.scoring.scores.curves`.
     A name that is no score's is a `KeyError`."""
     labels_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
+    """The cluster of each client in each round."""
     accuracy_RK: Array = field(default_factory=partial(np.empty, 0), compare=False)
     """The personalised accuracy of each client, NaN where it was not tested."""
     client_K: Array = field(default_factory=partial(np.empty, 0), compare=False)
@@ -110,7 +138,7 @@ class Run:
     group_names: Mapping[int, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        """Let its scores name one another where there is none of a name."""
+        """Wrap the scores, so that an unknown name is an error that lists the known ones."""
         object.__setattr__(self, "scores", Scores(self.scores))
 
     @property
@@ -133,12 +161,12 @@ class Run:
 
     @cached_property
     def keys(self) -> Mapping[str, str]:
-        """Its `values` as text."""
+        """Its `values` as text, by key of its configuration."""
         return {key: text_of(value) for key, value in self.values.items()}
 
     @cached_property
     def recorded(self) -> Mapping[str, float]:
-        """The last value of each number that its records have by round; none of a damaged run."""
+        """The last value of each number that its records have by round; empty for a damaged run."""
         if self.state == DAMAGED:
             return {}
         try:
@@ -149,7 +177,7 @@ class Run:
         return {name: value for name, value in last_values.items() if not np.isnan(value)}
 
     def value(self, column: str) -> Any:
-        """Return the value of a column of `fedgrid show`, None if the run has none.
+        """Read the value of a column of `fedgrid show`, None if the run has none.
 
         A column is one of `IDENTITY`, `scores`, `values` (keys of its configuration), `times`, `notes`, or a
         number that is recorded by round, of which it is the last.
@@ -174,7 +202,7 @@ class Run:
 
     @property
     def setting(self) -> tuple[AxisValue, ...]:
-        """The axes that are no settings of the algorithm: what algorithms are compared within."""
+        """The axes that are no settings of the algorithm; algorithms are compared at the same setting."""
         return tuple(pair for pair in self.axes if not pair[0].startswith(SETTING_OF_ALGORITHM))
 
     @property
@@ -184,12 +212,12 @@ class Run:
 
     @property
     def split_in_words(self) -> str:
-        """The split as headings have it: `overlapping balanced`."""
+        """The split as in headings: `overlapping balanced`."""
         return self.split.replace("-", " ")
 
     @property
     def scenario(self) -> Scenario:
-        """What runs of one seed have in common that differ in their algorithm only."""
+        """Data set, clients, split and setting, which runs share that differ in algorithm and seed only."""
         return (self.dataset, self.clients, self.split, *self.setting)
 
     @property
@@ -200,7 +228,7 @@ class Run:
 
     @checked()
     def table(self, name: str) -> pa.Table:
-        """Return a table of its records: `rounds` (a row a round), `clients` (a row a round and client)."""
+        """Read a table of its records: `rounds` (a row a round), `clients` (a row a round and client)."""
         return table(self.folder, name)
 
     @property
@@ -209,7 +237,7 @@ class Run:
         return read_records(self.folder)
 
     def mean(self, curve: str, *, last: int = 0) -> float:
-        """Return the mean over the rounds that have a value, NaN if none has.
+        """Compute the mean over the rounds that have a value, NaN if none has.
 
         NaN, too, of a published score of which `scores` has no mean. With `last`, over that many last rounds;
         the last value if none of them has one.
@@ -221,27 +249,29 @@ class Run:
             at_end = values_R[-last:]
             return self.last(curve) if np.isnan(at_end).all() else float(np.nanmean(at_end))
         measured = values_R[~np.isnan(values_R)]
+        # `score_run` leaves out a published mean of local models that were tested in some rounds only.
         is_missing = curve in PUBLISHED and self.scores.get(curve, values_R) is None
         return float(measured.mean()) if len(measured) and not is_missing else float("nan")
 
     def last(self, curve: str) -> float:
-        """Return the value of the last round that has one, NaN if none has."""
+        """Find the value of the last round that has one, NaN if none has."""
         return last(self.curves[curve])
 
     def has(self, curve: str) -> bool:
-        """Return whether any round has a value of a curve."""
+        """Check whether any round has a value of a curve."""
         # Numbers of an algorithm's own are curves of its runs alone.
         return curve in self.curves and not bool(np.isnan(self.curves[curve]).all())
 
 
 def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
-    """Return a run with its result: these final scores, and what is computed from its records.
+    """Add a run's result: these final scores, and the curves that are computed from its records.
 
     Raises:
         RecordsError: there are no records, or they are not of all of its rounds and clients.
     """
     records = read_records(run.folder)
     rounds, clients = len(records.round_R), len(records.client_K) + records.held_out_RH.shape[1]
+    # A run that goes on under another driver has other records than its manifest said a moment ago.
     if (rounds, clients) != (run.rounds, run.clients):
         raise RecordsError(
             f"the records in {run.folder} are of {rounds} rounds and {clients} clients, not {run.rounds} and "
@@ -261,7 +291,7 @@ def load_result(run: Run, scores: Mapping[str, Any]) -> Run:
 
 
 def stopped_line(runs: Sequence[Run]) -> str:
-    """Return the line that says how many runs have stopped early, and where; empty without any."""
+    """Format the line that counts the runs that stopped early, and their rounds; empty without any."""
     rounds = sorted(run.rounds for run in runs if run.stopped)
     if not rounds:
         return ""
@@ -270,7 +300,7 @@ def stopped_line(runs: Sequence[Run]) -> str:
 
 
 def scored_on_line(runs: Sequence[Run]) -> str:
-    """Return the line that says how many runs are scored on validation images; empty without any."""
+    """Format the line that counts the runs that are scored on validation images; empty without any."""
     count = sum(run.values.get("split.scored_on") == "validation" for run in runs)
     if not count:
         return ""
@@ -288,16 +318,17 @@ SYNONYMS = {
     "algorithm": ("algorithm", "method", "published"),
     "split": ("split", "split_in_words"),
 }
-"""Column -> the attributes of a run that it may stand for, beside a key of its configuration."""
+"""Column -> the attributes of a run that it may stand for, besides a key of its configuration."""
 
 
 def find_axis(runs: Sequence[Run], name: str, *, others: Collection[str] = ()) -> str:
-    """Return the axis that a word names: of `AXES`, a key of a run, of `others`, the last part of a key.
+    """Find the axis that a word names: one of `AXES`, a run's key, one of `others`, or a key's last part.
 
     Raises:
         ValueError: there is no such axis, or several end so.
     """
     keys = dict.fromkeys(key for run in runs for key in (*dict(run.axes), *run.keys))
+    # The word itself comes first: some keys end with an s of their own.
     for word in (name, name.removesuffix("s")):
         if word in AXES or word in keys or word in others:
             return word
@@ -315,16 +346,17 @@ def find_axis(runs: Sequence[Run], name: str, *, others: Collection[str] = ()) -
 
 
 def select(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
-    """Return the runs that meet all conditions.
+    """Select the runs that meet all conditions.
 
     Raises:
-        ValueError: there is no such column, or no run has a value that is asked for.
+        ValueError: there is no such column, or no run has one of the values.
     """
     chosen = list(runs)
     others = tuple(dict.fromkeys((*SYNONYMS, *(name for run in runs for name in run.scores))))
     for condition in conditions if runs else ():
         column = find_axis(runs, condition.column, others=others)
         present = {run.run_id: values_on(run, column) for run in runs}
+        # A misspelled value would otherwise select nothing in silence.
         for value in condition.values if condition.operator == "=" else ():
             if not any(replace(condition, values=(value,)).holds(values) for values in present.values()):
                 raise ValueError(_no_run_has(condition.column, value, [*present.values()]))
@@ -333,13 +365,14 @@ def select(runs: Sequence[Run], conditions: Iterable[Condition]) -> list[Run]:
 
 
 def values_on(run: Run, column: str) -> list[Any]:
-    """Return what a run has on an axis or another column, first what a configuration calls it."""
+    """List a run's values of an axis or another column: that of its configuration first, then synonyms."""
     keys = {**run.scores, **run.keys, **dict(run.axes)}
     of_key = [keys[column]] if column in keys else []
     return [*of_key, *(getattr(run, name) for name in SYNONYMS.get(column, ()))]
 
 
 def _no_run_has(column: str, value: object, present: Sequence[Sequence[Any]]) -> str:
+    """Explain that no run has a value: name the nearest one, and at most 20 that there are."""
     ids = list(dict.fromkeys(str(one) for values in present for one in values[:1] if one is not None))
     every = [*ids, *(str(one) for values in present for one in values if one is not None)]
     near = get_close_matches(str(value), list(dict.fromkeys(every)), 1)

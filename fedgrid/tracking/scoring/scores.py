@@ -45,16 +45,16 @@ DECLARED = {
         *(*PUBLISHED_CLIENTS, *ONLY_CURVES, *HELD_OUT, *HARM),
     )
 }
-"""Those of curves, and of runs beside others, by name; a curve without a declaration is a recorded number."""
+"""Declared scores of curves, and of runs compared with others, by name; other curves are recorded numbers."""
 SUMS = ("asked_clients", "bytes", "seconds")
 """Curves that are no scores."""
 VERSION = 1
-"""Of what `score_run` computes: one more if a score changes. `scores.json` of another version is outdated."""
+"""Version of what `score_run` computes: one more if a score changes; `scores.json` of others is outdated."""
 SOMETIMES = (
     *(score.name for score in (*PROBABILITIES, *PREDICTED, *FAULTS, *DRIFT, *HELD_OUT)),
     *records.OF_MESSAGES,
 )
-"""Names of what only some runs have."""
+"""Names of scores and numbers that only some runs have."""
 
 
 def by_round(whole: Records) -> dict[str, Sequence[Any]]:
@@ -74,7 +74,7 @@ def by_round(whole: Records) -> dict[str, Sequence[Any]]:
 
 
 def curves(whole: Records) -> Columns:
-    """Return name -> (R,): the scores of `by_round`, and those that need the rounds before.
+    """Compute the scores of `by_round` and those that need the rounds before, each of shape (R,), by name.
 
     The latter are `ONLY_CURVES`; of runs with moved clients also `disturbances.DRIFT`; `asked_clients`, the
     number of clients that were to train; `bytes`, sent since the start, up and down; and `seconds` since the
@@ -97,13 +97,13 @@ def curves(whole: Records) -> Columns:
 
 
 def own_numbers(of_run: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of a run's curves that its algorithm's entry declares: nothing here does."""
+    """Find the curves that an algorithm's entry declares, which are neither scores nor columns of ours."""
     declared = {column.name for column in EVERY_COLUMN["rounds"]}
     return tuple(name for name in of_run if name not in {*declared, *DECLARED, *SOMETIMES, *SUMS})
 
 
 def score_rounds(run_folder: Path, after: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (round, scores) of the recorded rounds after one: name -> number as of `by_round`, None for none.
+    """Yield (round, scores) of the recorded rounds after one: the numbers of `by_round`, None for NaN.
 
     Raises:
         RecordsError: if there are no records.
@@ -128,12 +128,16 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
     whole = records.read_records(run_folder)
     labels_RK, truth_RK = whole.clients["cluster"], whole.clients["true_cluster"]
     scores: dict[str, Any] = {**by_round(whole), **disturbances.score_drift(whole.clients)}
+    # Tests may be every few rounds only: the scores of models are of the last round with a test.
     score = "personalised_r2" if "personalised_r2" in whole.clients else "personalised_accuracy"
     tested = np.flatnonzero(~np.isnan(whole.clients[score]).all(axis=1))
     evaluated = int(tested[-1]) if len(tested) else -1
+    # The published means are over all rows of rounds and clients at once: a round counts by its tested
+    # clients.
     of_all = Columns((labels_RK.size,), {name: values.ravel() for name, values in whole.clients.items()})
     published_means = compute_scores(PUBLISHED_CLIENTS, of_all)
     if _some_rounds_lack_server_tests(whole.clients):
+        # A published mean is over all rounds, and the last round alone would be a mean of other rounds.
         published_means |= {score.name: nan for score in PUBLISHED_CLIENTS if score.needs == LOCAL_SERVER}
     found: dict[str, Any] = {
         "rounds": len(whole.round_R),
@@ -158,7 +162,7 @@ def score_run(run_folder: Path, published: str | None = None) -> dict[str, Any]:
 
 
 def _some_rounds_lack_server_tests(clients: Columns) -> bool:
-    """Return whether local models were tested in some rounds on their clients' own sets only."""
+    """Check whether local models were tested in some rounds on their clients' own sets only."""
     own_R, server_R = (
         ~np.isnan(clients[f"{test}_accuracy"]).all(axis=1) for test in ("local_own", LOCAL_SERVER)
     )
@@ -166,5 +170,5 @@ def _some_rounds_lack_server_tests(clients: Columns) -> bool:
 
 
 def _number(value: Any) -> Any:
-    """Return a number of NumPy's as Python's own."""
+    """Convert a number of NumPy's to Python's own."""
     return value.item() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,4 +1,4 @@
-"""Which runs somebody asks for: the conditions of `--where` and `Study.where`, and their match.
+"""Conditions on runs, as in `--where` and `Study.where`: their syntax and their match.
 
 `dataset=mnist,fmnist,ari>0.9`: a column is one of some values (`=`), none of them (`!=`), or a number above
 or below another. All conditions must hold.
@@ -17,14 +17,14 @@ ORDERS: Mapping[str, Callable[[float, float], bool]] = {">": gt, ">=": ge, "<": 
 
 @dataclass(frozen=True)
 class Condition:
-    """What the values of a column must be."""
+    """A condition on the values of one column."""
 
     column: str
     operator: str
     values: tuple[Any, ...]
 
     def holds(self, present: Iterable[Any]) -> bool:
-        """Return whether a run meets it that has these values of the column: synonyms of one another.
+        """Check whether a run with these values of the column, synonyms of one another, meets the condition.
 
         A run without a number is neither above nor below one.
         """
@@ -32,11 +32,13 @@ class Condition:
             numbers = [number for value in present if (number := number_of(value)) is not None]
             return any(ORDERS[self.operator](number, float(self.values[0])) for number in numbers)
         texts = {text_of(value) for value in present}
+        # Compared as text, since values come from JSON, a command line or Python: 1, 1.0 and "1" are the
+        # same.
         return any(text_of(value) in texts for value in self.values) == (self.operator == "=")
 
 
 def read_conditions(text: str) -> list[Condition]:
-    """Return the conditions of a text. A part without an operator is one more value of the one before it.
+    """Parse the conditions of a text. A part without an operator is one more value of the one before it.
 
     Raises:
         ValueError: the text is no such conditions; without the text itself.
@@ -64,7 +66,7 @@ def read_conditions(text: str) -> list[Condition]:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a number, or the number of a text; None if there is none."""
+    """Parse a number, or the number of a text; None if there is none."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -72,7 +74,7 @@ def number_of(value: Any) -> float | None:
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
+    """Format a value, the same for the same number: 1.0 and 1 are `1`, '1e-3' is `0.001`.
 
     Of a mapping with a name: `fedprox (mu 0.5)`. Of a list of sections or mappings: `clip 1, noise 0.5`.
     """
@@ -81,6 +83,7 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
+        # A float has 15 to 17 digits, so a long whole number stays as it is.
         number = None if isinstance(value, int) else number_of(value)
         return str(value) if number is None else f"{number:.12g}"
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
@@ -95,7 +98,7 @@ def text_of(value: Any) -> str:
 
 
 def sort_places(values: Sequence[Any], reverse: bool) -> list[int]:
-    """Return the places of values in their order: largest number first, text from A to Z, None last."""
+    """Sort the positions of values: largest number first, text from A to Z, None last."""
     numbered = [place for place, value in enumerate(values) if value is not None]
     numbers = all(isinstance(values[place], int | float) for place in numbered)
     key: Callable[[int], Any] = (

@@ -38,7 +38,7 @@ ScoresByAlgorithm = Mapping[str, Scores]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Algorithms compared by one measure, over the scenarios in which all of them have a score."""
+    """Comparison of algorithms by one measure, over the scenarios in which all of them have a score."""
 
     measure: str
     algorithms: tuple[str, ...]
@@ -47,7 +47,7 @@ class Comparison:
     """Average rank of each algorithm; 1 is best, ties share their mean rank."""
     num_scenarios: int
     friedman_p: float | None
-    """None if there was no test; `remarks` say why, as for anything else that is missing."""
+    """p of Friedman's test; None without a test: `remarks` give the reason, as for all that is missing."""
     pairs: tuple[Pair, ...]
     """In the order of `algorithms`; empty if there was no test."""
     cliques: tuple[tuple[str, ...], ...]
@@ -72,8 +72,10 @@ class Comparison:
 
 
 def compare(study: Study, measure: Measure) -> Comparison:
-    """Compare the algorithms of a study, but for references; rank 1 is the highest score if
-    `measure.highest`, else the lowest."""
+    """Compare the algorithms of a study, but for references.
+
+    Rank 1 is the highest score if `measure.highest`, else the lowest.
+    """
     notes, study = [study.reference_note], study.competitors
     if measure in AGAINST_GROUPS and (unclustered := _never_clustering(study)):
         study = study.only(run for run in study.runs if run.algorithm not in unclustered)
@@ -90,7 +92,7 @@ def compare(study: Study, measure: Measure) -> Comparison:
 
 
 def _never_clustering(study: Study) -> list[str]:
-    """Return the algorithms whose finished runs have one cluster in every round."""
+    """Find the algorithms whose finished runs have one cluster in every round."""
     most: dict[str, float] = {}
     for run in study.finished:
         most[run.algorithm] = max(most.get(run.algorithm, 1.0), float(run.curves["clusters"].max()))
@@ -105,12 +107,19 @@ def compare_scores(
     num_scenarios: int | None = None,
     dataset_of: Callable[[Any], str] | None = None,
 ) -> Comparison:
-    """Compare algorithms by their scores in `num_scenarios` scenarios (default: those with a score).
+    """Compare algorithms by their scores in a number of scenarios.
 
     An algorithm with a score in less than half of the scenarios is left out, because it would leave few
     scenarios to compare the others in. Then only the scenarios and seeds that all others have are used, and
-    scores are averaged over the seeds of a scenario. `dataset_of` returns the data set of a scenario; without
-    it each scenario is of a data set of its own.
+    scores are averaged over the seeds of a scenario.
+
+    Args:
+        scores: algorithm -> scenario and seed -> score.
+        measure: the name of what is compared.
+        highest: whether more is better, True by default.
+        num_scenarios: number of scenarios of the grid; None (default) counts those with a score.
+        dataset_of: finds the data set of a scenario; None (default) takes each scenario as a data set of its
+            own.
     """
     scored = dict.fromkeys(scenario for own in scores.values() for scenario, _ in own)
     asked = len(scored) if num_scenarios is None else num_scenarios
@@ -126,6 +135,7 @@ def compare_scores(
     ]
     by_scenario = {name: group_by(own, itemgetter(0)) for name, own in compared.items()}
     cells = {scenario: [own.get(scenario, []) for own in by_scenario.values()] for scenario in scored}
+    # A mean over other seeds is a mean over other splits and initial models: only shared seeds are paired.
     seeds = {
         scenario: sorted(seed for _, seed in shared)
         for scenario, places in cells.items()
@@ -162,7 +172,9 @@ def compare_scores(
 def _compare_losses(
     measure: str, names: tuple[str, ...], losses_SA: Array, datasets_S: Sequence[str], remarks: list[str]
 ) -> Comparison:
+    """Rank the algorithms by their losses, and test their differences if there are enough scenarios."""
     ranks_A = average_ranks(losses_SA)
+    # Stable, so that equal ranks stay in the study's order and reports are the same each time.
     order = np.argsort(ranks_A, kind="stable").tolist()
     algorithms, losses_SA = tuple(names[index] for index in order), losses_SA[:, order]
     ranks = tuple(float(ranks_A[index]) for index in order)
@@ -183,6 +195,7 @@ def _compare_losses(
             f"Friedman's test finds no difference among the algorithms (p = {friedman_p:.2f}); differences "
             "of single pairs are not to be interpreted."
         )
+        # Without a difference overall, a diagram with gaps would show pairs that no test has found.
         joined = (algorithms,)
     remarks += _dependence(num_scenarios, len(set(datasets_S)))
     return Comparison(
@@ -200,9 +213,10 @@ def _compare_losses(
 
 
 def _limits(losses_SA: Array, pairs: Sequence[Pair]) -> list[str]:
-    """Return sentences on what the tests could not find, whoever is better."""
+    """Describe what the tests could not find, whichever algorithm is better."""
     num_scenarios, num_algorithms = losses_SA.shape
     untested = sum(pair.p is None for pair in pairs)
+    # The least p of a pair, with one sign in all scenarios, times the number of pairs: Holm's first step.
     least = len(pairs) * 2 / 2**num_scenarios
     words = []
     if num_algorithms < 3:
@@ -225,7 +239,7 @@ def _limits(losses_SA: Array, pairs: Sequence[Pair]) -> list[str]:
 
 
 def _dependence(num_scenarios: int, num_datasets: int) -> list[str]:
-    """Return a sentence on scenarios that share the images of a data set."""
+    """Describe which scenarios share the images of a data set, and what p means then."""
     if num_datasets == num_scenarios:
         return []
     if num_datasets == 1:

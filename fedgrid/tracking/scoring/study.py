@@ -35,31 +35,63 @@ SPLITS = (
 
 IDENTITY = ("run_id", "name", "dataset", "split", "clients", "algorithm", "seed")
 SHOWN = ("clusters", "ari", "personalised_accuracy", "generalised_accuracy")
-"""Scores that a study shows of itself."""
+"""Scores in a study's text, which a notebook shows."""
 MOST, WIDTH = 10, 79
-"""Algorithms, and characters of a line, that its text has: a screen."""
+"""Largest number of algorithms, and of characters of a line, in this text: a screen."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a grid in its order, finished or not."""
+    """The runs of a grid in its order, finished or not: what tables, figures and reports are made from.
+
+    Args:
+        name: name of the grid.
+        runs: its runs.
+        notes: sentences that a reader must know, none by default.
+        superseded: number of runs of earlier launches that are left out, 0 by default.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import fedgrid
+        >>> runs = [
+        ...     fedgrid.Run(
+        ...         run_id=f"{algorithm}-{seed}", name=algorithm, folder=Path("runs"), dataset="digits",
+        ...         split="overlapping-balanced", clients=15, algorithm=algorithm, published=None,
+        ...         seed=seed, rounds=3,
+        ...     )
+        ...     for algorithm in ("fedavg", "solo")
+        ...     for seed in (0, 1)
+        ... ]
+        >>> study = fedgrid.Study("example", tuple(runs))
+        >>> study.algorithms
+        ('fedavg', 'solo')
+        >>> [run.run_id for run in study.where(algorithm="solo", seed=1).runs]
+        ['solo-1']
+        >>> study.where(algorithm="sole")
+        Traceback (most recent call last):
+        ValueError: no run has algorithm='sole'; did you mean 'solo'? there are fedavg, solo
+    """
 
     name: str
     runs: tuple[Run, ...]
     notes: tuple[str, ...] = ()
-    """What a reader must know of the runs, as that some went on with other code."""
+    """Sentences that a reader must know, as that some runs went on with other code."""
     superseded: int = 0
-    """How many runs of earlier launches are left out."""
+    """Number of runs of earlier launches that are left out."""
 
     def to_pandas(self, *, by_round: bool = False) -> "DataFrame":
-        """Return a frame with a row for each finished run and the last value of each score.
+        """Build a frame with a row for each finished run and the last value of each score.
 
-        With `by_round` it has a row for each round, and the scores of that round, NaN where there is none.
-        The columns are what identifies the run, the grid's further axes, then the scores as in
-        `Run.curves`. A run's row also has `clustering_round`, `last_change_round`, `exactly_right`,
-        `worse_than_solo` and `worse_than_fine_tuned`.
+        Args:
+            by_round: a row for each round, with the scores of that round, NaN where there is none (default
+                False).
+
+        Returns:
+            The columns are what identifies the run, the grid's further axes, then the scores as in
+                `Run.curves`. A run's row also has `clustering_round`, `last_change_round`, `exactly_right`,
+                `worse_than_solo` and `worse_than_fine_tuned`.
         """
         from pandas import DataFrame, concat
 
@@ -69,7 +101,7 @@ class Study:
         return concat(parts, ignore_index=True) if parts else DataFrame()
 
     def __repr__(self) -> str:
-        """Return what the study is of, and mean scores by algorithm, on a screen at most."""
+        """Format what the study is of, and mean scores by algorithm, on a screen at most."""
         facts = self._facts()
         wide = max((len(name) for name, _ in facts), default=0)
         means = self._means()
@@ -80,17 +112,18 @@ class Study:
         return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 4]} ..." for line in lines)
 
     def _repr_html_(self) -> str:
-        """Return the same for a cell of a notebook, with the runs to unfold."""
+        """Format the same for a cell of a notebook, with the runs to unfold."""
         facts = "".join(f"<tr><th>{escape(n)}</th><td>{escape(v)}</td></tr>" for n, v in self._facts())
         means, runs = (_html(frame) for frame in (self._means(), self._shown()))
         listed = f"<details><summary>runs</summary>{runs}</details>" if runs else ""
         return f"<b>{escape(self._title())}</b><table>{facts}</table>{means}{listed}"
 
     def _title(self) -> str:
+        """Format the first line: the study's name, and how many runs are finished."""
         return f"{self.name}: {len(self.finished)} of {len(self.runs)} runs finished"
 
     def _facts(self) -> list[tuple[str, str]]:
-        """Return name and value of what the runs are."""
+        """List names and values that describe the runs: data sets, clients, axes, and missing results."""
         axes = dict.fromkeys(key for run in self.runs for key, _ in run.axes)
         lacking = "; ".join(f"{run.name}: {run.lacking}" for run in self.unfinished)
         facts: dict[str, Iterable[object]] = {
@@ -106,18 +139,19 @@ class Study:
         return [pair for pair in words if pair[1]]
 
     def _means(self) -> "DataFrame":
-        """Return a row an algorithm: number of finished runs, and the means of `SHOWN` that any has."""
+        """Compute, for each algorithm, its number of finished runs and the means of `SHOWN` that any has."""
         frame = self.to_pandas()
         if frame.empty:
             return frame
         runs = frame.groupby("algorithm")
         means = runs[[key for key in SHOWN if key in frame]].mean()
         means.insert(0, "runs", runs.size())
+        # `groupby` sorts by name; the study's order has the references last.
         names = [name for name in self.algorithms if name in means.index]
         return means.loc[names].dropna(axis="columns", how="all").rename_axis(index=None, columns="mean")
 
     def _shown(self) -> "DataFrame":
-        """Return a row for each finished run: what the runs differ in, and a few scores."""
+        """Build a row for each finished run: the columns in which runs differ, and a few scores."""
         frame = self.to_pandas()
         varied = [key for key in _identity(self.runs[0]) if frame[key].nunique() > 1] if len(frame) else []
         columns = dict.fromkeys(["algorithm", *varied, *SHOWN])
@@ -125,7 +159,7 @@ class Study:
 
     @checked()
     def where(self, **values: Any) -> "Study":
-        """Return the study of the runs that have all of these values: `where(dataset="mnist", seed=[0, 1])`.
+        """Select the runs that have all of these values: `where(dataset="mnist", seed=[0, 1])`.
 
         A keyword is a field of `Run` or any key of a run's configuration: `split`, `rounds`,
         `**{"training.rounds": 5}`, or its last part where no other key ends so: `lam` of `algorithm.lam`.
@@ -144,12 +178,12 @@ class Study:
         return self.only(select(self.runs, conditions))
 
     def of(self, **values: Any) -> "Study":
-        """Return the study of the runs whose fields have just these values; it may have no runs."""
+        """Select the runs whose fields have just these values; it may have no runs."""
         return self.only(run for run in self.runs if all(getattr(run, key) == values[key] for key in values))
 
     @checked()
     def only(self, runs: Iterable[Run]) -> "Study":
-        """Return the study of these of its runs."""
+        """Build the study of some of its runs, without duplicates."""
         return replace(self, runs=tuple({run.run_id: run for run in runs}.values()))
 
     @property
@@ -158,7 +192,7 @@ class Study:
         return tuple(run for run in self.runs if run.is_finished)
 
     def has(self, curve: str) -> bool:
-        """Return whether any finished run has a value of a curve."""
+        """Check whether any finished run has a value of a curve."""
         return any(run.has(curve) for run in self.finished)
 
     @property
@@ -168,7 +202,7 @@ class Study:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """In the order of the runs, like all properties below."""
+        """Data sets of the runs, in the order of the runs, like all properties below."""
         return _distinct(run.dataset for run in self.runs)
 
     @property
@@ -185,7 +219,8 @@ class Study:
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """Their ids, with the settings that tell them apart; the references come last."""
+        """Ids of the algorithms, with the settings that tell them apart; the references come last."""
+        # The sort is stable: within each group algorithms stay in the order of the runs.
         return _distinct(run.algorithm for run in sorted(self.runs, key=lambda run: run.is_reference))
 
     @property
@@ -195,12 +230,12 @@ class Study:
 
     @property
     def trained_line(self) -> str:
-        """What the runs train, in one line."""
+        """The training of the runs, in one line."""
         return trained_line([run.keys for run in self.runs])
 
     @property
     def references(self) -> tuple[str, ...]:
-        """Those of the algorithms that are no competitors."""
+        """Algorithms that are no competitors."""
         return _distinct(run.algorithm for run in self.runs if run.is_reference)
 
     @property
@@ -227,20 +262,21 @@ class Study:
 
     @property
     def scenarios(self) -> tuple[Scenario, ...]:
-        """By data set, number of clients, split and setting."""
+        """Scenarios of the runs by data set, number of clients, split and setting."""
         present = {run.scenario for run in self.runs}
         whole = product(self.blocks, self.splits, self.settings)
+        # From the product, and not from the runs, so that rows come in the papers' order in any grid.
         scenarios = ((*block, split, *setting) for block, split, setting in whole)
         return tuple(scenario for scenario in scenarios if scenario in present)
 
     def cells(self) -> Mapping[tuple[Scenario, str], "Study"]:
-        """Return (scenario, algorithm) -> the study of its runs, which differ in their seeds only."""
+        """Group the runs by scenario and algorithm: studies whose runs differ in their seeds only."""
         groups = group_by(self.runs, attrgetter("scenario", "algorithm"))
         return {key: self.only(runs) for key, runs in groups.items()}
 
 
 def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
-    """Return the value on which the runs of a study agree of each part: `dataset`, `clients`, `split`.
+    """Read the value of each part on which all runs agree: `dataset`, `clients`, `split`.
 
     The runs must agree in `setting` too.
 
@@ -258,7 +294,7 @@ def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
 
 
 def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
-    """Return the rounds of all runs, shape (R,), and the curve, (S, R), NaN in rounds that a run lacks."""
+    """Stack a curve of all runs: rounds, shape (R,), and values, (S, R), NaN in rounds that a run lacks."""
     round_R = np.unique(np.concatenate([result.round_R for result in results]))
     values_SR = np.full((len(results), len(round_R)), np.nan)
     for values_R, result in zip(values_SR, results, strict=True):
@@ -267,30 +303,33 @@ def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
 
 
 def plain(name: str) -> str:
-    """Return a name with only those characters that file names and anchors may have."""
+    """Replace characters that file names and anchors may not have by underscores."""
     return re.sub(r"[^A-Za-z0-9._+-]+", "_", name)
 
 
 def slug(name: str) -> str:
-    """Return a name in lower case, with hyphens for all but letters and digits: part of a file name."""
+    """Format a name in lower case, with hyphens for all but letters and digits: part of a file name."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def _distinct(values: Iterable[T]) -> tuple[T, ...]:
+    """List distinct values in their order."""
     return tuple(dict.fromkeys(values))
 
 
 def _html(frame: "DataFrame") -> str:
-    """Return a frame as a table, empty if it has no row."""
+    """Format a frame as a table, empty if it has no row."""
     settings = {"max_rows": 40, "float_format": "{:.3g}".format, "border": 0}
     return str(frame.to_html(index="runs" in frame, **settings)) if len(frame) else ""
 
 
 def _identity(run: Run) -> dict[str, Any]:
+    """Collect what identifies a run in a frame: `IDENTITY` and its further axes."""
     return {name: getattr(run, name) for name in IDENTITY} | dict(run.axes)
 
 
 def _last_scores(run: Run) -> dict[str, Any]:
+    """Collect a run's scores for its row: its clustering, harm, and the last value of each curve."""
     clustering = {name: run.scores[name] for name in WHEN_FOUND}
     harm = {score.name: run.scores[score.name] for score in HARM if score.name in run.scores}
     return {
@@ -301,5 +340,5 @@ def _last_scores(run: Run) -> dict[str, Any]:
 
 
 def split_name(split: str) -> str:
-    """Return the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
+    """Format the name of a split in headings, as the papers have theirs: `overlapping balanced`."""
     return split.replace("-", " ") if split in SPLITS else split
