@@ -19,7 +19,7 @@ SCORES = (
 
 
 def over_axis(study: Study, axis: str) -> Table:
-    """Return a row for each algorithm and, for each score, a column for each value of the axis."""
+    """Build a table with a row for each algorithm, and a column for each score and value of the axis."""
     part = runs_along(study, axis)
     return algorithms_table(
         part,
@@ -31,7 +31,7 @@ def over_axis(study: Study, axis: str) -> Table:
 
 
 def sweep(study: Study, axis: str, by: str) -> Table:
-    """Return a row for each value of the axis `by`, by algorithm, and columns as in `over_axis`."""
+    """Build a table with a row for each value of the axis `by`, by algorithm, and columns as `over_axis`."""
     part = runs_along(runs_along(study, axis), by)
     columns = _columns(part, axis)
     rows = [
@@ -53,8 +53,10 @@ def sweep(study: Study, axis: str, by: str) -> Table:
 
 
 def _columns(study: Study, axis: str) -> tuple[StudyColumn, ...]:
+    """Build a column for each measure and value of the axis."""
+
     def cell(own: Study, value: str, measure: Measure) -> Cell:
-        """Return the cell of one algorithm; a value that was run in fewer scenarios than another says so."""
+        """Build the cell of one algorithm; a value that was run in fewer scenarios than another shows it."""
         expected = max(Counter(dict(run.axes)[axis] for run in own.runs).values(), default=0)
         return over_scenarios(runs_at(own, axis, value), measure, expected=expected)
 

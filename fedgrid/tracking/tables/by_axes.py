@@ -27,7 +27,7 @@ IDLE = ""
 """Stands for the value of a key that has no effect on a run, such as `split.alpha` on label-skew."""
 USUAL = "personalised_accuracy"
 USUAL_OF_NUMBERS = ("personalised_r2", "personalised_r2_median", "personalised_r2_pooled")
-"""In place of it where all runs predict numbers."""
+"""Scores of a table for which none is named, where all runs predict numbers."""
 WORDS = {"dataset": "data set"}
 PLURALS = {"dataset": "data sets", "clients": "numbers of clients", "split": "splits"}
 
@@ -37,13 +37,13 @@ Place = tuple[str, ...]
 
 @dataclass(frozen=True)
 class TableAxes:
-    """Which axes are rows and which are columns; runs that differ in others are averaged."""
+    """The axes of the rows and of the columns of a table; runs that differ in others are averaged."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
 
     def places(self, run: Run) -> tuple[Place, Place]:
-        """Return the row and the column of a run."""
+        """Find the row and the column of a run."""
         row, column = (
             tuple(IDLE if axis in run.idle else str(value_on(run, axis)) for axis in axes)
             for axes in (self.rows, self.columns)
@@ -51,7 +51,8 @@ class TableAxes:
         return row, column
 
     def compared_within(self, row: Place, column: Place) -> Place:
-        """Return the values of all axes but the algorithm: cells that have the same are compared."""
+        """Find the values of all axes but the algorithm: cells that have the same are compared."""
+        # Cells that differ in anything else, such as the split, are not results of the same problem.
         values = zip((*self.rows, *self.columns), (*row, *column), strict=True)
         return tuple(value for axis, value in values if axis != ALGORITHM)
 
@@ -63,12 +64,16 @@ def by_axes(
     columns: Sequence[str] = (),
     against: str | None = None,
 ) -> Table:
-    """Return the last values of some scores, by the axes that are named for rows and columns.
+    """Build a table of the last values of some scores, by the axes that are named for rows and columns.
 
-    Without names, the score is personalised accuracy, or R2 where all runs predict numbers, rows are
-    algorithms, and columns the scenarios by the axes in which they differ. `against` is an algorithm, by its
-    id or title: each other one is tested against it, within the runs that stand in the same column (or row),
-    by a t-test of their differences paired by seed, with Holm's correction for the number of these tests.
+    Args:
+        study: the runs.
+        scores: names of scores; none (default): personalised accuracy, or R2 where all runs predict numbers.
+        rows: axes of the rows; none (default): algorithms.
+        columns: axes of the columns; none (default): the scenarios, by the axes in which they differ.
+        against: an algorithm, by its id or title: each other one is tested against it, within the runs that
+            stand in the same column (or row), by a t-test of their differences paired by seed, with Holm's
+            correction for the number of these tests. None (default): no test.
 
     Raises:
         ValueError: there is no such score, axis or algorithm; algorithms would be averaged; or there are too
@@ -83,6 +88,7 @@ def by_axes(
     part = study
     for axis in (*layout.rows, *layout.columns):
         if axis.startswith(SETTING_OF_ALGORITHM):
+            # The values of a setting would otherwise be different algorithms, and each a row of its own.
             part = runs_along(part, axis)
     rival = None if against is None else part.where(algorithm=against).algorithms[0]
     cells = _cells(part, layout, measures, rival)
@@ -115,13 +121,13 @@ def by_axes(
 
 
 def _usual_scores(study: Study) -> tuple[str, ...]:
-    """Return the scores of a table for which none is named."""
+    """Choose the scores of a table for which none is named."""
     of_numbers, *_ = USUAL_OF_NUMBERS
     return USUAL_OF_NUMBERS if all(run.has(of_numbers) for run in study.finished) else (USUAL,)
 
 
 def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> TableAxes:
-    """Return the layout, with algorithms or scenarios on a side for which nothing is named."""
+    """Choose the layout, with algorithms or scenarios on a side for which nothing is named."""
     left = tuple(dict.fromkeys(find_axis(study.runs, name) for name in rows))
     above = tuple(dict.fromkeys(find_axis(study.runs, name) for name in columns))
     if twice := set(left) & set(above):
@@ -141,13 +147,13 @@ def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> TableA
 
 
 def _scenario_axes(study: Study) -> tuple[str, ...]:
-    """Return the axes in which the scenarios of a study differ."""
+    """Find the axes in which the scenarios of a study differ."""
     axes = (*AXES[:3], *(axis for axis in axes_of(study) if not axis.startswith(SETTING_OF_ALGORITHM)))
     return tuple(axis for axis in dict.fromkeys(axes) if len(values_of(study, axis)) > 1)
 
 
 def _order_places(study: Study, axes: Sequence[str], side: int, layout: TableAxes) -> list[Place]:
-    """Return the rows or columns that have a run, in the order of the axes' values."""
+    """List the rows or columns that have a run, in the order of the axes' values."""
     present = {layout.places(run)[side] for run in study.runs}
     every = product(*((IDLE, *values_of(study, axis)) for axis in axes))
     return [place for place in every if place in present]
@@ -156,13 +162,15 @@ def _order_places(study: Study, axes: Sequence[str], side: int, layout: TableAxe
 def _cells(
     study: Study, layout: TableAxes, measures: Sequence[Measure], rival: str | None
 ) -> Mapping[tuple[Place, Place, str], Cell]:
-    """Return row, column and measure -> cell, the best among those compared in bold."""
+    """Build the cells by row, column and measure, the best among those compared in bold."""
     runs = group_by(study.runs, layout.places)
     compared = group_by(runs, lambda places: layout.compared_within(*places))
     by_place: dict[tuple[Place, Place, str], Cell] = {}
     num_tests = 0
     for places in compared.values():
         parts = {at: study.only(runs[at]) for at in places}
+        # A mean over fewer runs than the others of its row is marked as such, even if these were never
+        # requested.
         expected = max(len(part.runs) for part in parts.values())
         for measure in measures:
             cells = {at: over_scenarios(part, measure, expected=expected) for at, part in parts.items()}
@@ -188,7 +196,7 @@ def _cells(
 def _tests(
     parts: Mapping[tuple[Place, Place], Study], rival: str, measure: Measure
 ) -> Mapping[tuple[Place, Place], tuple[float, float]]:
-    """Return the place of each other algorithm -> its mean difference to the rival, and p."""
+    """Test each other algorithm against the rival: place -> mean difference, and p after correction."""
     scores = {at: scores_by_seed(part, measure) for at, part in parts.items()}
     mine = next((scores[at] for at, part in parts.items() if part.algorithms == (rival,)), {})
     differences = {at: by_seed(own, mine) for at, own in scores.items() if parts[at].algorithms != (rival,)}
@@ -198,24 +206,26 @@ def _tests(
 
 
 def _column(layout: TableAxes, place: Place, measure: Measure, measures: Sequence[Measure]) -> Column:
-    """Return a column's heading: the values of its axes, and the score if there are several or no axis."""
+    """Build a column's heading: the values of its axes, and the score if there are several or no axis."""
     scores = [measure.name] if len(measures) > 1 or not place else []
     *group, name = [*_labels(layout.columns, place), *scores] or [NONE]
     return Column(name, ", ".join(group))
 
 
 def _row(layout: TableAxes, study: Study, place: Place, cells: Iterable[Cell]) -> Row:
+    """Build a row: its last axis names it, the others are its section."""
     *section, name = _labels(layout.rows, place) or [NONE]
     is_reference = ALGORITHM in layout.rows and place[layout.rows.index(ALGORITHM)] in study.references
     return Row(name, tuple(cells), ", ".join(section), is_reference=is_reference)
 
 
 def _labels(axes: Sequence[str], place: Place) -> list[str]:
+    """Format the values of a place, without those that have no effect there."""
     return [_label(axis, value) for axis, value in zip(axes, place, strict=True) if value != IDLE]
 
 
 def _label(axis: str, value: str) -> str:
-    """Return a value as a heading has it: `15 clients`, `overlapping balanced`, `local_epochs 5`."""
+    """Format a value as a heading has it: `15 clients`, `overlapping balanced`, `local_epochs 5`."""
     if axis == "clients":
         return f"{value} clients"
     if axis == "split":
@@ -226,7 +236,7 @@ def _label(axis: str, value: str) -> str:
 def _sentences(
     study: Study, part: Study, layout: TableAxes, scores: Sequence[str], rival: str | None
 ) -> Iterator[str]:
-    """Yield what the scores are, what is left out and averaged, and how it is tested."""
+    """Describe in sentences what the scores are, what is left out and averaged, and how it is tested."""
     for score in scores:
         if score in DECLARED:
             name = f"{_capital(words_of(score))}: " if len(scores) > 1 else ""
@@ -253,4 +263,5 @@ def _sentences(
 
 
 def _capital(text: str) -> str:
+    """Capitalise the first letter, and leave the others as they are: `ARI` stays."""
     return text[:1].upper() + text[1:]

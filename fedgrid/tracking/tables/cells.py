@@ -1,4 +1,4 @@
-"""Cells with means over seeds and scenarios, and the sentences on them in captions."""
+"""Cells with means over seeds and scenarios, tables with a row for each algorithm, and their captions."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ from fedgrid.tracking.tables.table import ABSENT, Cell, Column, Row, Table, bold
 
 
 def over_seeds(study: Study, measure: Measure) -> Cell:
-    """Return the mean over seeds of the runs of one scenario and algorithm."""
+    """Build the cell of the mean over seeds of the runs of one scenario and algorithm."""
     if not study.runs:
         return Cell(ABSENT)
     values = [measure.of(result) for result in study.finished]
@@ -22,7 +22,7 @@ def over_seeds(study: Study, measure: Measure) -> Cell:
 
 
 def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell:
-    """Return the mean of one algorithm over scenarios, all with the same weight.
+    """Build the cell of the mean of one algorithm over scenarios, all with the same weight.
 
     The spread is over seeds, of their means over scenarios, and is left out if a run is missing.
     `expected` is the number of runs that the mean should have, if that is more than the study has.
@@ -42,10 +42,18 @@ def over_scenarios(study: Study, measure: Measure, *, expected: int = 0) -> Cell
 def mean_over_scenarios(
     scores: Mapping[tuple[Any, int], float], *, expected: int, finished: int, digits: int
 ) -> Cell:
-    """Return the mean of scores by (scenario, seed) over scenarios, with its spread; a dash without any."""
+    """Build the cell of a mean over scenarios, with its spread over seeds; a dash without any score.
+
+    Args:
+        scores: by (scenario, seed).
+        expected: number of scores that there should be.
+        finished: number of finished runs, with or without the score.
+        digits: decimal digits of the text.
+    """
     if not scores:
         return dash(expected=expected, finished=finished)
     return mean(
+        # First over seeds, then over scenarios: a scenario with more seeds than others has the same weight.
         float(np.mean([*scenario_means(scores).values()])),
         spread_over_seeds(scores, expected),
         count=len(scores),
@@ -63,13 +71,13 @@ class StudyColumn(Column):
 
 
 def measure_column(measure: Measure, name: str = "", group: str = "") -> StudyColumn:
-    """Return the column of a measure's means over scenarios, called like the measure without a `name`."""
+    """Build the column of a measure's means over scenarios, called like the measure without a `name`."""
     cell = partial(over_scenarios, measure=measure)
     return StudyColumn(name or measure.name, group, highest=measure.highest, cell=cell)
 
 
 def restrict(cell: Callable[[Study], Cell], **values: Any) -> Callable[[Study], Cell]:
-    """Return the same cell of those of the runs whose fields have these values."""
+    """Build a function that makes the same cell of the runs with these values of their fields."""
     return lambda study: cell(study.of(**values))
 
 
@@ -82,9 +90,16 @@ def algorithms_table(
     parts: Mapping[str, Study] | None = None,
     part: str = "data set",
 ) -> Table:
-    """Return a table with a row an algorithm, the best of each column in bold; the caption explained.
+    """Build a table with a row for each algorithm, the best of each column in bold.
 
-    With `parts` it has a section for each, such as a data set, by its name; `part` is their kind.
+    Args:
+        study: the runs.
+        name: of the table's files.
+        title: of the table.
+        caption: the content of the cells; seeds and missing runs are explained after it.
+        columns: the columns with the functions of their cells.
+        parts: a section for each, such as a data set, by its name; None (default): one section.
+        part: the kind of the sections, `data set` by default.
     """
     columns = tuple(columns)
     rows = [
@@ -104,7 +119,7 @@ def algorithms_table(
 
 
 def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) -> float | None:
-    """Return the standard deviation (n - 1) over seeds of the means over scenarios.
+    """Compute the standard deviation (n - 1) over seeds of the means over scenarios.
 
     None for one seed, and unless all `expected` scores are there, by (scenario, seed): means of different
     scenarios differ for another reason than their seeds.
@@ -116,7 +131,7 @@ def spread_over_seeds(scores: Mapping[tuple[Any, int], float], expected: int) ->
 
 
 def explain_cells(table: Table, study: Study) -> Table:
-    """Return the table with seeds, means of some of the runs, and missing runs explained in its caption."""
+    """Explain seeds, means of some of the runs, and missing runs in a table's caption."""
     cells = [cell for row in table.rows for cell in row.cells]
     seeds = {name: {run.seed for run in study.runs if run.algorithm == name} for name in study.algorithms}
     count = seed_words({name: len(of_algorithm) for name, of_algorithm in seeds.items()})
@@ -136,12 +151,12 @@ def explain_cells(table: Table, study: Study) -> Table:
 
 
 def coverage(study: Study, score: str) -> str:
-    """Return a sentence on the clients that the last mean of a score is over; empty if all have one."""
+    """Format a sentence on the clients that the last mean of a score is over; empty if all have one."""
     return coverage_line(score, ((run.last(f"{score}_clients"), len(run.client_K)) for run in study.finished))
 
 
 def seed_words(counts: Mapping[str, int]) -> str:
-    """Return how many seeds rows have, by their names: `one seed`, `3 seeds`, `3 seeds (briggs 2)`."""
+    """Format how many seeds rows have, by their names: `one seed`, `3 seeds`, `3 seeds (briggs 2)`."""
     most = max(counts.values(), default=0)
     words = "one seed" if most == 1 else f"{most} seeds"
     fewer = ", ".join(f"{name} {count}" for name, count in counts.items() if count < most)
@@ -149,7 +164,7 @@ def seed_words(counts: Mapping[str, int]) -> str:
 
 
 def lacking(study: Study) -> str:
-    """Return a sentence with the number of runs without a result; empty if there is none."""
+    """Format a sentence with the number of runs without a result; empty if there is none."""
     count = len(study.unfinished)
     verb = "has" if count == 1 else "have"
     return f"{count} of {len(study.runs)} runs {verb} no result yet." if count else ""

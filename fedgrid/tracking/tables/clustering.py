@@ -1,5 +1,6 @@
-"""Tables 1 and 2: scores and rounds of each algorithm's clustering, in the published and the right
-conventions.
+"""Tables 1 and 2: scores and rounds of each algorithm's clustering.
+
+They are in the published conventions and in the right ones.
 
 Source: OCFL journal paper, arXiv:2509.01587, Tables 1 and 2; conventions in `tracking.scoring.partitions`.
 """
@@ -21,7 +22,7 @@ ROUNDS = {"first": measures.CLUSTERING_ROUND, "last": measures.LAST_CHANGE}
 
 
 def published_clustering(study: Study) -> Table:
-    """Return Table 1 of one data set and number of clients, as it was published."""
+    """Build Table 1 of one data set and number of clients, as it was published."""
     dataset, clients = require_one(study, "dataset", "clients")
     return _by_split(
         study,
@@ -36,15 +37,17 @@ def published_clustering(study: Study) -> Table:
 
 
 def published_cell(study: Study, measure: Measure) -> Cell:
-    """Return a cell of Table 1: a dash if no run ever had two clusters."""
+    """Build a cell of Table 1: a dash if no run ever had two clusters."""
     if not any((result.curves["clusters"][:PUBLISHED_ROUNDS] > 1).any() for result in study.finished):
         return _dash(study, 0.0)
     return over_seeds(study, measure)
 
 
 def clustering(study: Study, *, final: bool) -> Table:
-    """Return the scores of one data set and number of clients: means over all rounds, or of the last
-    round."""
+    """Build the scores of one data set and number of clients, against the hidden groups.
+
+    They are means over all rounds, or with `final` of the last round.
+    """
     dataset, clients = require_one(study, "dataset", "clients")
     kind, words, scores = "mean", "means over all rounds", measures.MEANS
     if final:
@@ -62,7 +65,7 @@ def clustering(study: Study, *, final: bool) -> Table:
 
 
 def published_rounds(study: Study) -> Table:
-    """Return Table 2 of one data set, as it was published."""
+    """Build Table 2 of one data set, as it was published."""
     (dataset,) = require_one(study, "dataset")
     return algorithms_table(
         study,
@@ -82,8 +85,9 @@ def published_rounds(study: Study) -> Table:
 
 
 def published_round(study: Study) -> Cell:
-    """Return a cell of Table 2; runs whose labels never change are in no mean, and a dash if all are such."""
+    """Build a cell of Table 2: runs whose labels never change are in no mean, or a dash if all are such."""
     rounds = [float(result.scores["published_round"]) for result in study.finished]
+    # In the published convention round 1 stands for labels that never change, as with FedAvg.
     if not rounds or set(rounds) == {1.0}:
         return _dash(study, 1.0)
     changed = [number if number > 1 else np.nan for number in rounds]
@@ -91,11 +95,14 @@ def published_round(study: Study) -> Cell:
 
 
 def rounds(study: Study) -> Table:
-    """Return the first and the last clustering round of the runs of one data set."""
+    """Build the first and the last clustering round of the runs of one data set."""
     (dataset,) = require_one(study, "dataset")
 
     def column(clients: int, split: str, name: str, measure: Measure) -> StudyColumn:
+        """Build the column of one scenario and one kind of round."""
+
         def cell(own: Study) -> Cell:
+            """Build the cell of one algorithm."""
             return over_seeds(own.of(clients=clients, split=split), replace(measure, digits=_digits(own)))
 
         return StudyColumn(name, f"{clients} clients, {split_name(split)}", cell=cell)
@@ -112,7 +119,7 @@ def rounds(study: Study) -> Table:
 
 
 def exactly_right(study: Study) -> Table:
-    """Return the numbers of runs whose last partition equals the hidden groups, by data set."""
+    """Build the table of runs whose last partition equals the hidden groups, by data set."""
     algorithms = study.algorithms
     parts = {dataset: study.of(dataset=dataset) for dataset in study.datasets}
     if len(parts) > 1:
@@ -133,7 +140,7 @@ def exactly_right(study: Study) -> Table:
 
 
 def right_share(study: Study) -> Cell:
-    """Return the cell of the number of runs whose last partition equals the hidden groups.
+    """Build the cell of the number of runs whose last partition equals the hidden groups.
 
     Runs without groups, as of the splits `iid` and `dirichlet`, do not count; a dash if there are no others.
     """
@@ -154,7 +161,7 @@ def _by_split(
     headings: Mapping[str, Measure],
     cell_of: Callable[..., Cell],
 ) -> Table:
-    """Return a table with a group of columns for each split."""
+    """Build a table with a group of columns for each split."""
     columns = (
         StudyColumn(
             heading,
@@ -169,11 +176,12 @@ def _by_split(
 
 
 def _scenarios(study: Study) -> list[tuple[int, str]]:
-    """Return number of clients and split of each scenario of one data set."""
+    """List the number of clients and the split of each scenario of one data set."""
     return [(clients, split) for _, clients, split, *_ in study.scenarios]
 
 
 def _dash(study: Study, value: float) -> Cell:
+    """Build a dash, or the cell of a scenario without a run or result."""
     if not study.runs:
         return Cell(ABSENT)
     if not study.finished:
@@ -182,10 +190,11 @@ def _dash(study: Study, value: float) -> Cell:
 
 
 def _digits(study: Study) -> int:
+    """Choose the decimal digits of rounds: none for a single seed, whose round is a whole number."""
     return 0 if len({run.seed for run in study.runs}) < 2 else 1
 
 
 def _name(kind: str, dataset: str, study: Study) -> str:
-    """Return a file name with the data set, and with the number of clients if there is one."""
+    """Format a file name with the data set, and with the number of clients if there is one."""
     clients = [str(clients) for _, clients in study.blocks]
     return "-".join([kind, dataset, *(clients if len(clients) == 1 else [])])

@@ -53,7 +53,14 @@ class GridPair:
 
     @classmethod
     def of(cls, scenario: Scenario, algorithm: str, one: Study, other: Study) -> "GridPair":
-        """Return the pair of two studies; a published run, which has no seed, is paired with all seeds."""
+        """Pair two studies by seed; a published run, which has no seed, is paired with all seeds.
+
+        Args:
+            scenario: of the runs.
+            algorithm: its name, or both names if they differ.
+            one: the runs of the first grid.
+            other: the runs of the other grid.
+        """
         seeds_of = [{run.seed for run in study.finished} for study in (one, other)]
         if one.is_archived != other.is_archived:
             return cls(scenario, algorithm, one.only(one.finished), other.only(other.finished))
@@ -67,12 +74,12 @@ class GridPair:
         return cls(scenario, algorithm, mine, theirs, tuple(left_out))
 
     def cells(self, measure: Measure) -> tuple[Cell, Cell]:
-        """Return the means over the seeds of each, without a value where there is no score."""
+        """Build the means over the seeds of each, without a value where there is no score."""
         return over_seeds(self.one, measure), over_seeds(self.other, measure)
 
 
 def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) -> tuple[Table, ...]:
-    """Return one table per measure (data sets by algorithms), and one of all pairs.
+    """Build one table for each measure (data sets by algorithms), and one of all pairs.
 
     Algorithms are paired by name, and the rest by their row of the published tables. Cells and seeds with a
     finished run in only one grid are counted and named, and are in no mean. Without a pair no table has rows.
@@ -86,7 +93,8 @@ def compare(one: Study, other: Study, measures: Sequence[Measure] = MEASURES) ->
 
 
 def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
-    """Return algorithm of the first grid -> its partner in the other."""
+    """Pair the algorithms of two grids: name in the first grid -> name of its partner in the other."""
+    # The same id comes first: several variants share a row of the papers' tables.
     pairs = {name: name for name in one.algorithms if name in other.algorithms}
     rest = {run.algorithm: run.published for run in other.runs if run.algorithm not in pairs}
     for algorithm, published in {run.algorithm: run.published for run in one.runs}.items():
@@ -98,7 +106,7 @@ def paired_algorithms(one: Study, other: Study) -> dict[str, str]:
 
 
 def unpaired_line(one: Study, other: Study) -> str:
-    """Return why two grids without a pair cannot be compared, with the seeds of each."""
+    """Explain why two grids without a pair cannot be compared, with the seeds of each."""
     seeds = " and ".join(
         f"{', '.join(map(str, sorted({run.seed for run in study.finished})))} ({study.name})"
         for study in (one, other)
@@ -110,7 +118,7 @@ def unpaired_line(one: Study, other: Study) -> str:
 
 
 def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
-    """Return the pairs in the order of the first grid, and the names of the cells without a partner."""
+    """Pair the cells in the order of the first grid, and list the names of those without a partner."""
     names = paired_algorithms(one, other)
     cells, others = ({key: c for key, c in study.cells().items() if c.finished} for study in (one, other))
     pairs, unpaired = [], []
@@ -130,7 +138,7 @@ def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
 
 
 def _remarks(one: Study, other: Study, pairs: Sequence[GridPair], unpaired: Sequence[str]) -> str:
-    """Return the sentences of all captions: pairs, seeds, what has no partner, unfinished runs."""
+    """Format the sentences of all captions: pairs, seeds, cells without a partner, unfinished runs."""
     words = [f"{len(pairs)} {'pair' if len(pairs) == 1 else 'pairs'} of scenario and algorithm"]
     if one.is_archived != other.is_archived:
         archive = one if one.is_archived else other
@@ -155,7 +163,7 @@ def _remarks(one: Study, other: Study, pairs: Sequence[GridPair], unpaired: Sequ
 
 
 def _differing(pairs: Sequence[GridPair]) -> list[str]:
-    """Return the keys of a run in which pairs differ, with both values: `training.rounds (5, 10)`.
+    """Find the keys of a run in which pairs differ, with both values: `training.rounds (5, 10)`.
 
     Settings of the algorithm are left out where the pair is of two algorithms.
     """
@@ -174,6 +182,7 @@ def _differing(pairs: Sequence[GridPair]) -> list[str]:
 def _measure_table(
     measure: Measure, pairs: Sequence[GridPair], names: tuple[str, str], remarks: str
 ) -> Table:
+    """Build the table of one measure: means, their difference, effect and p, by data set and algorithm."""
     rows = (
         Row(algorithm, _cells(own, measure), dataset)
         for dataset, of_dataset in group_by(pairs, lambda pair: pair.scenario[0]).items()
@@ -194,7 +203,7 @@ def _measure_table(
 
 
 def _cells(pairs: Sequence[GridPair], measure: Measure) -> tuple[Cell, ...]:
-    """Return pairs, both means, difference, effect and p over the scenarios of a data set and algorithm."""
+    """Build pairs, both means, difference, effect and p over the scenarios of a data set and algorithm."""
     both = [pair for pair in pairs if all(cell.value is not None for cell in pair.cells(measure))]
     count = Cell(str(len(both)), float(len(both)))
     if len(both) < len(pairs):
@@ -218,6 +227,7 @@ def _cells(pairs: Sequence[GridPair], measure: Measure) -> tuple[Cell, ...]:
 def _pairs_table(
     pairs: Sequence[GridPair], measures: Sequence[Measure], names: tuple[str, str], remarks: str
 ) -> Table:
+    """Build the table of all pairs: a row for each scenario and algorithm, a column for each measure."""
     return Table(
         "compare-scenarios",
         f"All pairs: {names[0]} and {names[1]}",
@@ -237,6 +247,7 @@ def _pairs_table(
 
 
 def _both(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
+    """Build the cell of one pair: both means, coloured if they differ as printed."""
     difference = 0.0 if mine.value is None or theirs.value is None else mine.value - theirs.value
     return Cell(
         NONE if mine.text == theirs.text == NONE else f"{mine.text} / {theirs.text}",
@@ -250,6 +261,7 @@ def _both(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
 
 
 def _tone(difference: float, measure: Measure) -> Tone:
+    """Choose the colour of a difference: better or worse for the first grid, none if it rounds to 0."""
     if measure.highest is None or not round(difference, measure.digits):
         return ""
     return "better" if (difference > 0) == measure.highest else "worse"

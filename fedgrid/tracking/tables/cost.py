@@ -1,4 +1,4 @@
-"""What learning costs: rounds, traffic and seconds until a score; messages before training; privacy.
+"""Tables of the cost of learning: rounds, traffic and seconds until a score, early messages, privacy.
 
 Shapes: R rounds.
 """
@@ -26,7 +26,7 @@ SENT = {
 
 
 def cost(study: Study, target: Target = DEFAULT) -> Table:
-    """Return how many runs of each algorithm reach the target, and their median rounds, traffic and seconds.
+    """Build the table of runs that reach the target, and their median rounds, traffic and seconds.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
@@ -37,11 +37,15 @@ def cost(study: Study, target: Target = DEFAULT) -> Table:
     name, size = scale(chain.from_iterable(by_algorithm.values()), target.unit)
 
     def reached(own: Study) -> Cell:
+        """Build the cell of the number of an algorithm's runs that reach the target."""
         count = sum(bool(np.isfinite(spent.rounds)) for spent in by_algorithm[own.runs[0].algorithm])
         return share(count, len(own.finished), len(own.runs))
 
     def until(name: str, number: Callable[[Cost], float], digits: int) -> StudyColumn:
+        """Build the column of the median of one cost."""
+
         def cell(own: Study) -> Cell:
+            """Build the cell of one algorithm."""
             spent = by_algorithm[own.runs[0].algorithm]
             return median([number(one) for one in spent], digits, never=NEVER)
 
@@ -64,24 +68,33 @@ def cost(study: Study, target: Target = DEFAULT) -> Table:
 
 
 def has_messages(study: Study) -> bool:
-    """Return whether a finished run's clients say anything before they train."""
+    """Check whether a finished run's clients send a message before they train."""
     return any(_total(result, "message_bytes") > 0 for result in study.finished)
 
 
 def before_training(study: Study) -> Table:
-    """Return a row an algorithm: what is sent before training and until the clusters are final, and the ARI.
+    """Build the table of messages before training, bytes until the clusters are final, and the last ARI.
 
     Raises:
         ValueError: if the study has several data sets or numbers of clients.
     """
     dataset, clients = require_one(study, "dataset", "clients")
-    # All train the same model on the same images; a run whose rounds are cached has no seconds of an epoch.
+    # One mean for all algorithms, which train the same model on the same images: a run whose rounds are
+    # cached has no seconds of an epoch.
     means = [_mean(result, "epoch_seconds") for result in study.finished]
     seconds = [value for value in means if not np.isnan(value)]
     epoch = float(np.mean(seconds)) if seconds else np.nan
     before = "before training"
 
     def column(name: str, group: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
+        """Build the column of the median over runs of one number.
+
+        Args:
+            name: its heading.
+            group: the heading above it, empty for none.
+            digits: decimal digits of the text.
+            number: computes the number of a run.
+        """
         return StudyColumn(
             name, group, cell=lambda own: median([number(run) for run in own.finished], digits)
         )
@@ -105,7 +118,7 @@ def before_training(study: Study) -> Table:
 
 
 def until_final(result: Run) -> float:
-    """Return the bytes sent until the partition is that of the last round; NaN of one cluster throughout.
+    """Compute the bytes sent until the partition is that of the last round; NaN of one cluster throughout.
 
     Clusters of messages are there before the first model is sent.
     """
@@ -120,32 +133,35 @@ def until_final(result: Run) -> float:
 
 
 def _before(result: Run) -> float:
-    """Return the bytes of messages and of what they are made with."""
+    """Compute the bytes of messages and of the encoder that they are made with."""
     return _total(result, "message_bytes") + _total(result, "encoder_bytes")
 
 
 def _mean(result: Run, name: str) -> float:
+    """Compute the mean of a curve, NaN if it has no value."""
     values_R = result.curves[name]
     return np.nan if np.isnan(values_R).all() else float(np.nanmean(values_R))
 
 
 def _total(result: Run, name: str) -> float:
+    """Compute the sum of a curve without its NaNs."""
     return float(np.nansum(result.curves[name]))
 
 
 def last_sent(epsilon_R: Array) -> int:
-    """Return the last round, from 1, that has cost anything, 0 if none has.
+    """Find the last round, from 1, that has cost anything; 0 if none has.
 
     Args:
         epsilon_R: the largest epsilon of any client after each of R rounds.
     """
-    if np.isinf(epsilon_R[-1]):  # Nothing ends at a budget.
+    # An infinite epsilon has no budget that could end, so every round is sent.
+    if np.isinf(epsilon_R[-1]):
         return len(epsilon_R)
     return int(np.flatnonzero(np.diff(epsilon_R, prepend=0.0)).max(initial=-1)) + 1
 
 
 def over_epsilon(study: Study) -> Table:
-    """Return, for each combination of the further axes' values, a row for each algorithm."""
+    """Build the table of scores by epsilon, a row for each setting and algorithm."""
     has_budgets = any(run.keys.get("privacy.epsilon", "null") != "null" for run in study.runs)
     deltas = ", ".join(dict.fromkeys(run.keys.get("privacy.delta", "") for run in study.runs))
     parts = {
@@ -172,14 +188,14 @@ def over_epsilon(study: Study) -> Table:
 
 
 def _sends_until(study: Study) -> Cell:
-    """Return the cell of the last round that any client could pay for."""
+    """Build the cell of the last round that any client could pay for."""
     epsilons = [result.curves["epsilon"] for result in study.finished]
     rounds = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
     return Cell(str(max(rounds)), max(rounds), count=len(rounds)) if rounds else Cell(NONE)
 
 
 def _epsilon(study: Study) -> Cell:
-    """Return the cell of the largest epsilon of any run."""
+    """Build the cell of the largest epsilon of any run."""
     if not study.finished:
         return Cell() if study.runs else Cell(ABSENT)
     epsilons = scores_by_seed(study, EPSILON).values()

@@ -26,12 +26,13 @@ CAPTION = (
 
 
 def epochs_table(name: str, epochs: Mapping[str, Array], most: int | None = None) -> Table:
-    """Return a row for each epoch; with `most` rows at most, evenly chosen, and the last.
+    """Build a table with a row for each epoch; with `most` rows at most, evenly chosen, and the last.
 
     `epochs` has the columns of `COLUMNS` and `epoch`, each of shape (E,).
     """
     shown = dict(COLUMNS)
     if np.array_equal(epochs["update_l2"], epochs["update_l2_state"]):
+        # Without buffers, as in models without batch normalisation, both norms are the same column.
         del shown["update_l2_state"]
     last = len(epochs["epoch"]) - 1
     step = 1 if most is None else max(1, ceil(last / (most - 1)))
@@ -53,5 +54,5 @@ def epochs_table(name: str, epochs: Mapping[str, Array], most: int | None = None
 
 
 def cell(value: float, kind: str) -> Cell:
-    """Return the cell of a number, printed as `kind` says; NaN is a dash."""
+    """Build the cell of a number in the format `kind`; NaN is a dash."""
     return Cell(NONE) if np.isnan(value) else Cell(f"{value:{kind}}", value)

@@ -25,7 +25,7 @@ LATEX = {
 
 
 def to_markdown(table: Table) -> str:
-    """Return a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
+    """Format a GitHub Markdown table below its caption, sections as bold rows, notes as a list below."""
     heading = [
         in_markdown(table.corner),
         *(_add_marks(in_markdown(column.heading), column.notes, _raise) for column in table.columns),
@@ -50,7 +50,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Return a `table` environment for a document that uses booktabs; label `tab:<name>`."""
+    """Format a `table` environment for a document that uses booktabs; its label is `tab:<name>`."""
     body: list[str] = []
     for section, rows in _sections(table):
         if section:
@@ -83,7 +83,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Return a csv file: the rows' sections (if any) and names, then each column's values in full digits.
+    """Format a csv file: the rows' sections (if any) and names, then each column's values in full digits.
 
     Column names are those of `Column.heading`. If any cell has them, a column is followed by its standard
     deviations over seeds (`... spread`), its numbers of runs (`... count`) and of seeds among them
@@ -103,6 +103,7 @@ def to_csv(table: Table) -> str:
 
 
 def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, list[str]]]:
+    """Yield a column's values, and those further columns of which any cell has a number."""
     yield heading, [_csv_value(cell) for cell in cells]
     if any(cell.spread is not None for cell in cells):
         yield f"{heading} spread", [_full(cell.spread) for cell in cells]
@@ -117,41 +118,51 @@ def _csv_columns(heading: str, cells: Sequence[Cell]) -> Iterator[tuple[str, lis
 
 
 def _csv_value(cell: Cell) -> str:
+    """Format a cell's number in full digits; its text if it has none, empty for a dash."""
     if cell.value is not None:
         return _full(cell.value)
     return "" if cell.text == ABSENT or cell.text.startswith(NONE) else cell.text
 
 
 def _full(value: float | None) -> str:
+    """Format a number in all digits that tell it from others; empty for None."""
     return "" if value is None else repr(float(value))
 
 
 def _sections(table: Table) -> Iterable[tuple[str, Iterator[Row]]]:
+    """Group neighbouring rows of the same section."""
     return groupby(table.rows, key=lambda row: row.section)
 
 
 def _add_marks(text: str, notes: Sequence[str], raised: Callable[[str], str]) -> str:
+    """Add the keys of notes to a text, raised."""
     return text + (raised(", ".join(notes)) if notes else "")
 
 
 def _markdown_cell(cell: Cell) -> str:
+    """Format a cell in Markdown, bold and with its notes."""
     text = in_markdown(cell.text)
     return _add_marks(f"**{text}**" if cell.bold else text, cell.notes, _raise)
 
 
 def _raise(keys: str) -> str:
+    """Format the keys of notes as a superscript in Markdown."""
     return f"<sup>{keys}</sup>"
 
 
 def _latex_cell(cell: Cell) -> str:
+    """Format a cell in LaTeX, bold and with its notes."""
+    # In text LaTeX sets - as a hyphen: a minus before a number needs math mode.
     text = re.sub(r"(?<![^ ])-(?=\d)", "$-$", escape_latex(cell.text))
     return _add_marks(rf"\textbf{{{text}}}" if cell.bold else text, cell.notes, _superscript)
 
 
 def _latex_heading(table: Table) -> Iterator[str]:
+    """Yield the lines of the heading: groups of columns with rules below, then their names."""
     names = [_add_marks(escape_latex(column.name), column.notes, _superscript) for column in table.columns]
     corner = escape_latex(table.corner)
     if any(column.group for column in table.columns):
+        # Neighbours only: columns of one group that are apart would need two spans of the same name.
         groups = [(name, len(list(columns))) for name, columns in groupby(table.columns, lambda c: c.group)]
         starts = [2 + sum(width for _, width in groups[:index]) for index in range(len(groups))]
         spans = [rf"\multicolumn{{{width}}}{{c}}{{{escape_latex(name)}}}" for name, width in groups]
@@ -166,15 +177,17 @@ def _latex_heading(table: Table) -> Iterator[str]:
 
 
 def _line(cells: Sequence[str]) -> str:
+    """Join cells to a row of LaTeX."""
     # After the end of a row, LaTeX takes [ and * for its argument.
     guard = "{}" if cells[0].startswith(("[", "*")) else ""
     return guard + " & ".join(cells) + r" \\"
 
 
 def _superscript(keys: str) -> str:
+    """Format the keys of notes as a superscript in LaTeX."""
     return rf"\textsuperscript{{{escape_latex(keys)}}}"
 
 
 def escape_latex(text: str) -> str:
-    """Return text as LaTeX shows it, in one line."""
+    """Escape text for LaTeX, in one line."""
     return "".join(LATEX.get(char, char) for char in text.replace("\n", " "))

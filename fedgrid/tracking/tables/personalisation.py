@@ -1,6 +1,7 @@
-"""How well the models serve the clients: personalisation and generalisation, evenly, by any definition.
+"""Tables of how well the models serve the clients: personalisation, generalisation, fairness, definitions.
 
-And where some attack, or their data move: whether the partition sets these apart, and what they cost others.
+Where some clients attack or their data move, a table shows whether the partition sets these apart, and what
+they cost the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +49,7 @@ SPANS: Mapping[str, Callable[[str, str], Measure]] = {MEAN: mean_over_rounds, LA
 
 
 def published_personalisation(study: Study) -> Table:
-    """Return the scores in the conventions of Figure 2 of the OCFL journal paper."""
+    """Build the table of scores in the conventions of Figure 2 of the OCFL journal paper."""
     return _table(
         study,
         PUBLISHED,
@@ -63,7 +64,7 @@ def published_personalisation(study: Study) -> Table:
 
 
 def personalisation(study: Study) -> Table:
-    """Return the scores of the clusters' models, F1 over the classes in the test set."""
+    """Build the table of scores of the clusters' models, F1 over the classes in the test set."""
     return _table(
         study,
         RIGHT,
@@ -76,7 +77,7 @@ def personalisation(study: Study) -> Table:
 
 
 def probabilities(study: Study) -> Table:
-    """Return AUC and expected calibration error of the clusters' models."""
+    """Build the table of AUC and expected calibration error of the clusters' models."""
     return _table(
         study,
         OF_PROBABILITIES,
@@ -91,7 +92,7 @@ def probabilities(study: Study) -> Table:
 
 
 def predicted(study: Study) -> Table:
-    """Return R2 and mean squared error of the clusters' models, of numbers to predict."""
+    """Build the table of R2 and mean squared error of the clusters' models, of numbers to predict."""
     return _table(
         study,
         OF_NUMBERS,
@@ -107,7 +108,7 @@ def predicted(study: Study) -> Table:
 
 
 def untested(study: Study) -> str:
-    """Return what runs lack without the tests behind the published GF1, GA and gap; empty without any."""
+    """Describe which runs lack the tests behind the published GF1, GA and gap; empty without any."""
     runs = study.finished
     untested = sum(isnan(result.last(PUBLISHED["GF1"])) for result in runs)
     tested_once = sum(isnan(result.mean(PUBLISHED["GF1"])) for result in runs) - untested
@@ -122,6 +123,7 @@ def untested(study: Study) -> str:
 
 
 def _table(study: Study, curves: Mapping[str, str], name: str, title: str, caption: str) -> Table:
+    """Build a table of curves with a section for each data set, and one for all if there are several."""
     parts = {dataset: study.of(dataset=dataset) for dataset in study.datasets}
     if len(parts) > 1:
         parts["all scenarios"] = study
@@ -130,7 +132,7 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
 
 
 def _span_columns(curves: Mapping[str, str]) -> Iterator[StudyColumn]:
-    """Yield the columns of curves by their headings: their means over the rounds, then their last values."""
+    """Build the columns of curves by their headings: their means over the rounds, then their last values."""
     for span, measure_of in SPANS.items():
         yield from (measure_column(measure_of(name, curve), group=span) for name, curve in curves.items())
 
@@ -140,7 +142,7 @@ FAIRNESS = {"worst client": "worst_client_accuracy", "Jain": "jain_index", "gap 
 
 
 def fairness(study: Study) -> Table:
-    """Return scores of the clients served worst, and the sizes of the clusters, one row per algorithm.
+    """Build the table of clients served worst, and the sizes of clusters, with a row for each algorithm.
 
     Raises:
         ValueError: if the study has several data sets.
@@ -178,7 +180,7 @@ DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
         last_round("global, own images", "global_own_accuracy"),
     ),
 }
-"""Paper -> its scores."""
+"""Paper -> its definitions of accuracy."""
 DEFINITIONS_CAPTION = (
     "OCFL: the model that a client is served after the last round (its cluster's; adapted first, where the "
     "algorithm adapts, as Per-FedAvg does), on the client's own test set, mean over all clients. FLIS: each "
@@ -191,7 +193,7 @@ DEFINITIONS_CAPTION = (
 
 
 def definitions(study: Study) -> Table:
-    """Return a row for each algorithm, and a column for each definition that any run has numbers for.
+    """Build a table with a row for each algorithm and a column for each definition that any run recorded.
 
     Raises:
         ValueError: if the study has several data sets.
@@ -224,7 +226,7 @@ DISTURBANCES: Mapping[str, tuple[Measure, ...]] = {
     ),
     "held-out clients": (last_round("pers. acc.", "held_out_accuracy"),),
 }
-"""Clients -> their scores."""
+"""Kind of clients -> their scores."""
 OF_ALL = (
     last_round("ARI", "ari"),
     last_round("pers. acc.", "personalised_accuracy"),
@@ -233,7 +235,7 @@ OF_ALL = (
 
 
 def disturbances(study: Study) -> Table | None:
-    """Return scores of attackers, honest, moved and held-out clients, a row an algorithm; None of none.
+    """Build the table of attackers, honest, moved and held-out clients; None without such clients.
 
     Raises:
         ValueError: if the study has several data sets.

@@ -22,7 +22,7 @@ from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
 
 
 def overview(study: Study) -> Table:
-    """Return one row per algorithm: how many runs are finished, and the main scores."""
+    """Build a table with a row for each algorithm: how many runs are finished, and the main scores."""
     pf1, gf1 = measures.last_f1(study)
     comparison = compare(study, pf1)
     score = "R2" if pf1 is measures.PR2_LAST else "F1"
@@ -30,6 +30,7 @@ def overview(study: Study) -> Table:
     ranked = f"mean rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
 
     def rank(own: Study) -> Cell:
+        """Build the cell of an algorithm's mean rank."""
         return rank_cell(ranks.get(own.runs[0].algorithm), comparison.num_scenarios)
 
     return algorithms_table(
@@ -50,7 +51,7 @@ def overview(study: Study) -> Table:
 
 
 def per_scenario(study: Study) -> Table:
-    """Return one row per scenario and algorithm with all scores that the other tables average."""
+    """Build a table with a row for each scenario and algorithm, with all scores that other tables average."""
     columns = _measures(study)
     axes = dict.fromkeys(key for run in study.runs for key, _ in run.setting)
     rows = tuple(
@@ -85,7 +86,7 @@ def per_scenario(study: Study) -> Table:
 
 
 def _measures(study: Study) -> Mapping[tuple[str, str], Measure]:
-    """Return group and heading -> measure."""
+    """List the measures of all scores by group and heading."""
     published = {**measures.PUBLISHED_CLUSTERING, "round": measures.ROUND_PUBLISHED}
     columns = {("as published", name): measure for name, measure in published.items()}
     columns |= {("clustering", measure.name): measure for measure in measures.CLUSTERING}
@@ -94,6 +95,7 @@ def _measures(study: Study) -> Mapping[tuple[str, str], Measure]:
         "clients": {**personalisation.RIGHT, **personalisation.FAIRNESS},
     }
     if measures.choose_recorded(study, (measures.PR2_LAST,)):
+        # Runs that predict numbers have no accuracy, F1 or recall: these columns would be empty.
         groups = {"clients": personalisation.OF_NUMBERS}
     for group, curves in groups.items():
         columns |= {(group, f"mean {name}"): mean_over_rounds(name, curve) for name, curve in curves.items()}
@@ -102,12 +104,13 @@ def _measures(study: Study) -> Mapping[tuple[str, str], Measure]:
 
 
 def _finished(study: Study) -> Cell:
+    """Build the cell of the number of finished runs."""
     finished, asked = len(study.finished), len(study.runs)
     return Cell(f"{finished}/{asked}", float(finished), tone="" if finished == asked else "partial")
 
 
 def own_numbers(study: Study, own: Sequence[Measure]) -> Table:
-    """Return the numbers that algorithms declare of their own, one row per algorithm."""
+    """Build the table of the numbers that algorithms declare of their own, with a row for each algorithm."""
     return algorithms_table(
         study,
         "own-numbers",
@@ -118,13 +121,16 @@ def own_numbers(study: Study, own: Sequence[Measure]) -> Table:
 
 
 def harm(study: Study) -> Table | None:
-    """Return the shares of clients that do worse than alone, or than with FedAvg-FT, a row an algorithm; None
-    if the grid has no run to compare with."""
+    """Build the table of the shares of clients that do worse than alone, or than with FedAvg-FT.
+
+    It has a row for each algorithm, and is None if the grid has no run to compare with.
+    """
     recorded = measures.choose_recorded(study, measures.WORSE.values())
     if not recorded:
         return None
 
     def most(own: Study, measure: Measure) -> Cell:
+        """Build the cell of the scenario with the largest share of an algorithm."""
         shares = measures.scenario_means(measures.scores_by_seed(own, measure))
         worst = max(shares, key=shares.__getitem__, default=None)
         return Cell(NONE if worst is None else f"{shares[worst]:.2f} {scenario_words(worst)}")

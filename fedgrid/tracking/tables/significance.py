@@ -20,9 +20,12 @@ EFFECT_COLUMNS = ("effect", "low", "high")
 
 
 def significance(comparison: Comparison) -> Table:
-    """Return the table of ranks and pairwise p-values, best rank first, with the better of each pair
-    marked."""
+    """Build the table of ranks and p-values of pairs, best rank first.
+
+    The better of each pair is marked.
+    """
     pairs = {frozenset((pair.one, pair.other)): pair for pair in comparison.pairs}
+    # Without tests the ranks alone remain, and the columns of pairs would all be dashes.
     names = comparison.algorithms if pairs else ()
     rows = tuple(
         Row(
@@ -54,7 +57,7 @@ def significance(comparison: Comparison) -> Table:
 
 
 def effects(comparison: Comparison) -> Table:
-    """Return the table of pairs, the better rank first: wins, size of the difference, its interval and p."""
+    """Build the table of pairs, the better rank first: wins, size of the difference, its interval and p."""
     over_datasets = comparison.num_datasets > 0
     words = [*_effect_words(comparison), *_friedman(comparison), *comparison.remarks]
     return Table(
@@ -89,6 +92,7 @@ def effects(comparison: Comparison) -> Table:
 
 
 def _effect_words(comparison: Comparison) -> Iterator[str]:
+    """Yield the sentences of the caption on wins, effects and both kinds of p."""
     if not comparison.pairs:
         return
     yield (
@@ -108,11 +112,12 @@ def _effect_words(comparison: Comparison) -> Iterator[str]:
 
 
 def effect(test: SignedRanks) -> tuple[Cell, ...]:
-    """Return the cells of `EFFECT_COLUMNS`."""
+    """Build the cells of `EFFECT_COLUMNS`."""
     return tuple(Cell(fixed(value, 2), value) for value in (test.effect, *test.interval))
 
 
 def _friedman(comparison: Comparison) -> list[str]:
+    """Describe the results of Friedman's tests, over scenarios and over data sets."""
     words = []
     if comparison.friedman_p is not None:
         words.append(f"Friedman's test of all algorithms: p {p_text(comparison.friedman_p, 'is ')}.")
@@ -123,7 +128,7 @@ def _friedman(comparison: Comparison) -> list[str]:
 
 
 def _p_of(pair: Pair | None, row: str) -> Cell:
-    """Return the cell of a pair in the row of one of its two, a dash on the diagonal."""
+    """Build the cell of a pair in the row of one of its two, a dash on the diagonal."""
     cell = _p(pair.p if pair else None)
     if pair is None or not cell.bold:
         return cell
@@ -132,16 +137,17 @@ def _p_of(pair: Pair | None, row: str) -> Cell:
 
 
 def rank_cell(rank: float | None, num_scenarios: int = 0) -> Cell:
-    """Return the cell of an average rank; a dash for none."""
+    """Build the cell of an average rank; a dash for none."""
     if rank is None or isnan(rank):
         return Cell(NONE)
     return Cell(fixed(rank, 2), rank, count=num_scenarios)
 
 
 def _p(p: float | None) -> Cell:
+    """Build the cell of a p-value, bold if it is significant; a dash for none."""
     return Cell(NONE) if p is None else Cell(p_text(p), p, bold=p < ALPHA)
 
 
 def p_text(p: float, otherwise: str = "") -> str:
-    """Return p with three digits, or `<0.001`; `otherwise` stands before the digits."""
+    """Format p with three digits, or as `<0.001`; `otherwise` stands before the digits."""
     return f"<{LEAST_P}" if p < LEAST_P else f"{otherwise}{fixed(p, 3)}"

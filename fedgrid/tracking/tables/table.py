@@ -24,11 +24,11 @@ Tone = Literal["", "better", "worse", "partial"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell; no text means that no run is finished yet."""
+    """One cell of a table; no text means that no run is finished yet."""
 
     text: str = ""
     value: float | None = None
-    """In full digits, for sorting and csv files."""
+    """The number in full digits, for sorting and csv files."""
     spread: float | None = None
     """Standard deviation over seeds (n - 1), where there are several."""
     count: int = 0
@@ -43,7 +43,7 @@ class Cell:
     reference: float | None = None
     """The number to compare with, if any: the published one or another grid's."""
     p: float | None = None
-    """Of a test against another cell of the table, if there was one."""
+    """p of a test against another cell of the table, if there was one."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Table:
     """The kind of the sections, as `data set`: heading of their column in a csv file."""
 
     def _repr_html_(self) -> str:
-        """Return the table for a cell of a notebook; a report's page has more."""
+        """Format the table for a cell of a notebook; a report's page has more."""
         names = [column.heading for column in self.columns]
         lines = [_html_row("th", [self.corner, *names])]
         section = ""
@@ -107,14 +107,20 @@ class Table:
 
 
 def _html_row(kind: str, texts: Sequence[str]) -> str:
+    """Format a row of HTML with escaped texts."""
     return "<tr>" + "".join(f"<{kind}>{escape(text)}</{kind}>" for text in texts) + "</tr>"
 
 
 def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Cell:
-    """Return the cell of a mean over seeds, of which the grid has `expected`.
+    """Build the cell of a mean over seeds.
 
     NaN among the values is a missing score; if all are NaN the cell is a dash. A mean of fewer values than
     expected shows how many: `0.86 (3/5)`.
+
+    Args:
+        values: a score of each finished run, one for each seed.
+        expected: number of seeds of the grid, 1 by default.
+        digits: decimal digits of the text, 2 by default.
     """
     numbers = [value for value in values if not np.isnan(value)]
     if not values:
@@ -127,16 +133,31 @@ def number(values: Sequence[float], *, expected: int = 1, digits: int = 2) -> Ce
 
 
 def mean(value: float, spread: float | None, *, count: int, expected: int, seeds: int, digits: int) -> Cell:
-    """Return the cell of a mean of `count` out of `expected` values, of this many seeds."""
+    """Build the cell of a mean: its text with spread, and with the count if values are missing.
+
+    Args:
+        value: the mean.
+        spread: standard deviation over seeds, None for a single seed.
+        count: number of values in the mean.
+        expected: number of values that it should have.
+        seeds: number of seeds among them.
+        digits: decimal digits of the text.
+    """
     text = fixed(value, digits) + (f" ± {fixed(spread, digits)}" if spread is not None else "")
     return _add_count(Cell(text, value, spread, count, seeds), count, expected)
 
 
 def median(values: Sequence[float], digits: int, printed: str | None = None, *, never: str = NONE) -> Cell:
-    """Return the cell of a median over the runs that have a value, or `never` if half of them have infinity.
+    """Build the cell of a median over the runs that have a value.
 
-    Beside it stands the published number if it is given as `printed`, a dash for an empty one. A median of
-    whole numbers that is none has a digit.
+    A median of whole numbers that is none has a digit.
+
+    Args:
+        values: a number of each run; NaN is left out, infinity is a target that the run never reaches.
+        digits: decimal digits of the text.
+        printed: the published number, which is shown next to the median, empty for a dash; None (default):
+            none.
+        never: the text if half of the runs have infinity, a dash by default.
     """
     numbers = [value for value in values if not np.isnan(value)]
     middle = float(np.median(numbers)) if numbers else np.inf
@@ -152,13 +173,12 @@ def median(values: Sequence[float], digits: int, printed: str | None = None, *, 
 
 
 def dash(value: float | None = None, *, expected: int, finished: int) -> Cell:
-    """Return the cell of a number that the finished runs do not have; csv files show `value` for it."""
+    """Build the cell of a number that the finished runs do not have; csv files show `value` for it."""
     return _add_count(Cell(NONE, value, count=finished), finished, expected)
 
 
 def share(part: int, finished: int, expected: int) -> Cell:
-    """Return the cell of a count among the finished runs: `31/40`, or `31/38 of 40` if two are not
-    finished."""
+    """Build the cell of a count among the finished runs: `31/40`, or `31/38 of 40` if two are missing."""
     if not finished:
         return Cell()
     cell = Cell(f"{part}/{finished}", part / finished, count=finished)
@@ -166,7 +186,7 @@ def share(part: int, finished: int, expected: int) -> Cell:
 
 
 def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]:
-    """Return the cells with the best in bold, and with it all that have the same printed text.
+    """Set the best cells in bold, and with them all that have the same printed text.
 
     Dashes are not compared. No cell is bold while a cell, or a part of its mean, has no result yet.
     """
@@ -175,9 +195,11 @@ def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]
         for index, cell in enumerate(cells)
         if cell.value is not None and not cell.text.startswith(NONE)
     }
+    # A best number among some of the runs could change with the next one.
     if not values or any(not cell.text or cell.tone == "partial" for cell in cells):
         return tuple(cells)
     best = (max if highest else min)(values, key=lambda index: values[index])
+    # By the printed text without its spread: two means that a reader sees as equal are both the best.
     printed = [cell.text.split(" ")[0] for cell in cells]
     return tuple(
         replace(cell, bold=index in values and printed[index] == printed[best])
@@ -186,7 +208,7 @@ def embolden(cells: Sequence[Cell], *, highest: bool = True) -> tuple[Cell, ...]
 
 
 def bold_best(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
-    """Return the rows with the best of each column in bold, by section; none without columns."""
+    """Set the best of each column in bold, by section; nothing without columns."""
     bold: list[Row] = []
     for members in group_by(rows if columns else (), attrgetter("section")).values():
         compared = [row for row in members if not row.is_reference]
@@ -201,7 +223,7 @@ def bold_best(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]
 
 
 def letter_notes(table: Table) -> Table:
-    """Return the table with its notes renamed to a, b, ... in the order of their first mention.
+    """Rename a table's notes to a, b, ... in the order of their first mention.
 
     Notes without a mention are left out.
     """
@@ -217,6 +239,7 @@ def letter_notes(table: Table) -> Table:
     names = {key: key if key == FAR else next(letters) for key in mentioned}
 
     def renamed(notes: tuple[str, ...]) -> tuple[str, ...]:
+        """Rename the keys of one cell's notes, in the order of the letters."""
         return tuple(sorted(names[key] for key in notes))
 
     return replace(
@@ -235,18 +258,20 @@ def letter_notes(table: Table) -> Table:
 
 
 def fixed(value: float, digits: int) -> str:
-    """Return `value` with this many decimals, halves rounded away from zero (0.345 is 0.35), never -0.00."""
+    """Format a number with this many decimals, halves rounded away from zero (0.345 is 0.35), never -0.00."""
+    # From the shortest decimal text, as the papers round: in binary 0.345 is a bit less than it looks.
     rounded = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
     return str(abs(rounded) if rounded.is_zero() else rounded)
 
 
 def signed(value: float, digits: int) -> str:
-    """Return `value` as `fixed` does, with a plus if it is printed as more than 0."""
+    """Format a number as `fixed` does, with a plus if it is printed as more than 0."""
     text = fixed(value, digits)
     return f"+{text}" if value > 0 and float(text) else text
 
 
 def _add_count(cell: Cell, count: int, expected: int) -> Cell:
+    """Add the number of values to a cell's text if it is a mean of some of them only."""
     if count >= expected:
         return cell
     return replace(cell, text=f"{cell.text} ({count}/{expected})", tone="partial")

@@ -1,6 +1,4 @@
-"""A method family by family: groups found, accuracy beside the baselines', clients harmed, and
-accuracy within equal budgets.
-"""
+"""A method family by family: hidden groups found, accuracy against baselines, harm, and equal budgets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,14 +11,14 @@ from fedgrid.tracking.verdicts.field import BNC, Field, block_means
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place
 
 BUDGETS = (0.25, 0.5, 1.0)
-"""Shares of what fedavg sends in its whole run, or of its rounds."""
+"""Shares of the bytes that fedavg sends in its whole run, or of its rounds."""
 SLACK = 1.01
 """A test counts as within a budget that it exceeds by 1 %: some methods send a message before they train."""
 
 
 @dataclass(frozen=True)
 class InFamily:
-    """A method in one family, over its seeds; NaN where it, or what it is compared with, has no result."""
+    """Results of a method in one family, over its seeds; NaN where it or a baseline has no result."""
 
     seeds: int
     has_groups: bool
@@ -32,13 +30,14 @@ class InFamily:
 
 
 def by_family(field: Field, method: str) -> dict[Block, InFamily]:
-    """Return block -> the method in it; of clustering also in families without groups."""
+    """Summarise a method in each block; for clustering also in families without groups."""
     outcomes = (*field.outcomes[method], *field.without_groups.get(method, ()))
     families = group_by(outcomes, attrgetter("block"))
     return {block: _in_family(field, own) for block, own in families.items()}
 
 
 def _in_family(field: Field, own: Sequence[Outcome]) -> InFamily:
+    """Summarise the outcomes of a method in one family."""
     has_groups = own[0].has_groups
     return InFamily(
         len(own),
@@ -50,20 +49,23 @@ def _in_family(field: Field, own: Sequence[Outcome]) -> InFamily:
 
 
 def _above(outcome: Outcome, baseline: Mapping[Place, Outcome]) -> float:
+    """Compute the method's accuracy less the baseline's on the same block and seed; NaN without it."""
     other = baseline.get(outcome.place)
     return outcome.personalised_accuracy - other.personalised_accuracy if other else nan
 
 
 def harm(field: Field, method: str, baseline: str) -> dict[Block, float]:
-    """Return block -> the share of clients that are served worse than by a baseline of `Field.baselines`.
+    """Compute, by block, the share of clients that are served worse than by a baseline of `Field.baselines`.
 
     Blocks in which no client has both accuracies, or the method is the baseline, are left out.
     """
     others = field.baselines[baseline]
 
     def share(outcome: Outcome) -> float:
+        """Compute the share for one outcome."""
         other = others.get(outcome.place)
         if other is not None and outcome.is_diverged and not other.is_diverged:
+            # A run that diverged has no model for any client: each is served worse than by one that works.
             return 1.0
         return nan if other in (None, outcome) else worse_share(outcome.clients, other.clients)
 
@@ -72,11 +74,20 @@ def harm(field: Field, method: str, baseline: str) -> dict[Block, float]:
 
 
 def within_budget(field: Field, method: str, share: float, *, of_rounds: bool) -> float:
-    """Return the mean accuracy at the last test within a share of what fedavg sends in the whole run, or of
-    its rounds; NaN if that is before the first test in any run, or fedavg has no result."""
+    """Compute the mean accuracy at the last test within a share of the budget of fedavg.
+
+    It is NaN if that is before the first test in any run, or fedavg has no result.
+
+    Args:
+        field: the methods.
+        method: one of them.
+        share: one of `BUDGETS`.
+        of_rounds: the budget is fedavg's number of rounds, else its bytes.
+    """
     column = 0 if of_rounds else 2
 
     def accuracy(outcome: Outcome) -> float:
+        """Find the accuracy of one outcome at its last test within the budget."""
         if outcome.is_diverged:
             return 0.0
         bnc = field.baselines[BNC].get(outcome.place)

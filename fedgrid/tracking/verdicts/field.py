@@ -2,8 +2,8 @@
 
 A block is a family of a data set: its seeds, over which scores are averaged, share the kind of split, and
 methods that differ with one of them differ with the next. Methods are ranked and tested within a class: those
-that are told the number of groups, and those that are not. The others, references, and methods that have no
-result of a whole data set, stand beside them.
+that get the number of groups, and those that do not. Methods of the other class, references, and methods
+without a result of a whole data set are shown without a rank.
 Source of the tests: `tracking.scoring.statistics`, where a scenario is what a block is here.
 """
 
@@ -27,12 +27,12 @@ BNC, FINE_TUNED = "fedavg", "FedAvg-FT"
 SOLO = "solo"
 """Each client alone."""
 Number = Callable[[Outcome], float]
-"""NaN where an outcome has none."""
+"""Function that reads a number of an outcome; NaN where there is none."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a verdict is about."""
+    """The subject of a verdict, and the score that answers it."""
 
     name: Literal["clustering", "serving"]
     words: str
@@ -46,7 +46,7 @@ SERVING = Question("serving", "how well are clients served (accuracy)", "persona
 
 @dataclass(frozen=True)
 class Field:
-    """The methods of a question side by side; those of one class compete."""
+    """The methods of a question, compared; those of one class compete."""
 
     question: Question
     protocol: Protocol
@@ -57,9 +57,9 @@ class Field:
     with groups. Competitors by mean rank, then by score the methods of the other class and those that lack
     most families, then references."""
     without_groups: Mapping[str, Sequence[Outcome]]
-    """Of clustering: method -> its results in families without groups."""
+    """Method -> its results in families without groups; empty if the question is not clustering."""
     comparison: Comparison
-    """Of the competitors."""
+    """Comparison of the competitors."""
     baselines: Mapping[str, Mapping[Place, Outcome]]
     """`BNC`, `SOLO` (in this protocol) and `FINE_TUNED` -> place -> its result, if it has one."""
 
@@ -70,7 +70,7 @@ class Field:
 
     @cached_property
     def scores(self) -> dict[str, dict[Block, float]]:
-        """Method -> block -> mean score over seeds."""
+        """Mean scores over seeds by method, then by block."""
         score = attrgetter(self.question.score)
         return {method: block_means(own, score) for method, own in self.outcomes.items()}
 
@@ -85,37 +85,43 @@ class Field:
         return labels_of(self.blocks)
 
     def scores_of(self, method: str) -> Array:
-        """Return a competitor's scores, in the order of `blocks`."""
+        """Stack a competitor's scores in the order of `blocks`, shape (N,)."""
         return np.array([self.scores[method][block] for block in self.blocks])
 
     @property
     def where(self) -> str:
-        """The blocks, in words."""
+        """The number of blocks and seeds, in words."""
         least, most = self.comparison.seeds
         seeds = f"{most}" if least == most else f"{least} to {most}"
         families = "family" if len(self.blocks) == 1 else "families"
         return f"{len(self.blocks)} {families} (each the mean of {seeds} seed{'s' * (most > 1)})"
 
     def label(self, method: str) -> str:
-        """Return a method with the number of its families, if it lacks some."""
+        """Format a method with the number of its families, if it lacks some."""
         count = len(self.scores[method])
         return method if count == len(self.blocks) else f"{method} ({count} of {len(self.blocks)} families)"
 
     def is_reference(self, method: str) -> bool:
-        """Return whether a method competes in no class."""
+        """Check whether a method competes in no class."""
         return self.outcomes[method][0].is_reference
 
     def mean(self, method: str, number: Number) -> float:
-        """Return the mean over families of a method's means over seeds; NaN where there is no number."""
+        """Compute the mean over families of a method's means over seeds; NaN where there is no number."""
         return float(mean([*block_means(self.outcomes[method], number).values()]))
 
 
 def field_of(
     outcomes: Iterable[Outcome], question: Question, protocol: Protocol, told: Told = ""
 ) -> Field | None:
-    """Return the methods of a question; None if no two competitors of the class share a block.
+    """Build the field of a question's methods; None if no two competitors of the class share a block.
 
-    Of clustering: methods that had two clusters in any run.
+    For clustering these are the methods that had two clusters in any run.
+
+    Args:
+        outcomes: all results of the arena.
+        question: `CLUSTERING` or `SERVING`.
+        protocol: of the tests of clients.
+        told: the class that competes: what its methods get of the hidden groups, nothing by default.
     """
     outcomes = tuple(outcomes)
     clustering = clustering_methods(outcomes)
@@ -134,6 +140,7 @@ def field_of(
     if not comparison.algorithms:
         return None
     by_method = group_by_method(scored)
+    # Means over different families and seeds are not comparable: all rows use those of every competitor.
     shared = set.intersection(*({one.place for one in by_method[name]} for name in comparison.algorithms))
     by_method = group_by_method(one for one in scored if one.place in shared)
     beside = [name for name in by_method if name not in comparison.algorithms]
@@ -156,7 +163,7 @@ def field_of(
 
 
 def _in_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
-    """Return the results of the methods that have one of each data set of which most methods have one.
+    """Select the results of the methods that have one of each data set of which most methods have one.
 
     The others do not compete: with them all methods would lose these data sets.
     """
@@ -167,6 +174,7 @@ def _in_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _compare(outcomes: Iterable[Outcome], question: Question) -> Comparison:
+    """Compare methods by the question's score over blocks."""
     scores = {
         method: {one.place: getattr(one, question.score) for one in own}
         for method, own in group_by_method(outcomes).items()
@@ -175,30 +183,30 @@ def _compare(outcomes: Iterable[Outcome], question: Question) -> Comparison:
 
 
 def group_by_method(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
-    """Return method -> its outcomes."""
+    """Group outcomes by method."""
     return group_by(outcomes, attrgetter("method"))
 
 
 def clustering_methods(outcomes: Iterable[Outcome]) -> set[str]:
-    """Return the methods that had two clusters in any run."""
+    """Find the methods that had two clusters in any run."""
     return {outcome.method for outcome in outcomes if outcome.clusters > 1}
 
 
 def block_means(outcomes: Iterable[Outcome], number: Number) -> dict[Block, float]:
-    """Return block -> mean over its seeds, NaN if none of them has a number."""
+    """Compute the mean over its seeds for each block, NaN if none of them has a number."""
     blocks = group_by(outcomes, attrgetter("block"))
     return {block: float(mean([*map(number, own)])) for block, own in blocks.items()}
 
 
 def labels_of(blocks: Iterable[Block]) -> dict[Block, str]:
-    """Return block -> its family, with the data set if there are families of this name in several."""
+    """Label each block by its family, with the data set if there are families of this name in several."""
     blocks = tuple(blocks)
     counts = Counter(family for _, family in set(blocks))
     return {block: f"{block[1]} ({block[0]})" if counts[block[1]] > 1 else block[1] for block in blocks}
 
 
 def ranks_without(field: Field) -> dict[str, dict[str, float]]:
-    """Return data set -> the competitors' mean ranks without it; empty if there is one data set."""
+    """Compute the competitors' mean ranks without each data set; empty if there is one data set."""
     from fedgrid.tracking.scoring.paired_tests import average_ranks
 
     datasets = np.array([dataset for dataset, _ in field.blocks])

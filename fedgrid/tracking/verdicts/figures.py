@@ -19,7 +19,7 @@ from fedgrid.tracking.figures.style import FAINT, GRID, PAGE, PaperFigure, Style
 WELL, MIDDLE, ILL, UNKNOWN = "#FFFFFF", "#F7DDB0", "#E07B39", "#EFEFEF"
 """Colours of a map, from no failure to failure; and of a cell without a result."""
 ROW = 0.155
-"""Inches: height of a map's row."""
+"""Height of a map's row in inches."""
 
 
 class Point(NamedTuple):
@@ -32,14 +32,15 @@ class Point(NamedTuple):
 
 
 Map = Mapping[str, Mapping[str, tuple[str, str]]]
-"""Method -> family -> colour of the cell, and what is written into it."""
+"""Method -> family -> colour and text of the cell."""
 Points = Mapping[str, Point]
-"""By method."""
+"""Method -> its means."""
 
 
 def front(points: Points) -> list[str]:
-    """Return the competitors that no other one beats: at least as accurate for no more bytes, and better in
-    one of them; cheapest first.
+    """Find the competitors that no other one beats, cheapest first.
+
+    One beats another if it is at least as accurate for no more bytes, and better in one of them.
     """
     competing = {name: point for name, point in points.items() if not point.is_reference}
     ahead = [
@@ -56,7 +57,7 @@ def front(points: Points) -> list[str]:
 
 
 def pareto(points: Mapping[str, Points]) -> Figure:
-    """Draw accuracy over megabytes, a panel a protocol; the line joins the methods of `front`.
+    """Draw accuracy over megabytes, a panel for each protocol; the line joins the methods of `front`.
 
     A reference that sends nothing, which a logarithmic axis cannot show, is a dotted line.
     """
@@ -78,6 +79,7 @@ def pareto(points: Mapping[str, Points]) -> Figure:
 
 
 def _draw_points(axes: Axes, points: Points, style: Mapping[str, Style]) -> None:
+    """Draw the points of one panel, with the line of the front and a dotted line for what sends nothing."""
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter("{x:g}")
@@ -96,18 +98,18 @@ def _draw_points(axes: Axes, points: Points, style: Mapping[str, Style]) -> None
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
-    """Return the ticks below and above all values, so that the axis has two at least."""
+    """Choose the ticks below and above all values, so that the axis has two at least."""
     ticks = np.outer(10.0 ** np.arange(-6, 10), (1.0, 2.0, 5.0)).ravel()
     least, most = min(values, default=1.0), max(values, default=1.0)
     return float(ticks[ticks < least].max()), float(ticks[ticks > most].min())
 
 
 def tiles(cells: Map, legend: Mapping[str, str]) -> Figure:
-    """Draw a map: a row a method, a column a family.
+    """Draw a map: a row for each method, a column for each family.
 
     Args:
-        cells: one may be missing.
-        legend: what a colour means -> colour.
+        cells: by method and family; a missing cell is drawn as without a result.
+        legend: meaning of a colour -> colour.
     """
     methods = list(cells)
     families = list(dict.fromkeys(family for row in cells.values() for family in row))
@@ -131,6 +133,7 @@ def tiles(cells: Map, legend: Mapping[str, str]) -> Figure:
 
 
 def _draw_map(axes: Axes, cells: Map, methods: Sequence[str], families: Sequence[str]) -> None:
+    """Draw the cells of a map with their texts, and lines between them."""
     lines = [[cells.get(method, {}).get(family, (UNKNOWN, "")) for family in families] for method in methods]
     picture_MF = np.array([[to_rgb(colour) for colour, _ in line] for line in lines])
     axes.imshow(picture_MF.reshape(len(methods), -1, 3), aspect="auto", interpolation="none")
@@ -142,6 +145,7 @@ def _draw_map(axes: Axes, cells: Map, methods: Sequence[str], families: Sequence
     axes.tick_params(length=0)
     axes.set_xticks(np.arange(1, len(families)) - 0.5, minor=True)
     axes.set_yticks(np.arange(1, len(methods)) - 0.5, minor=True)
+    # Major ticks have the names in the middle of the cells; the lines between cells are at minor ones.
     axes.grid(which="minor", color=GRID, linewidth=0.6)
     axes.tick_params(which="minor", length=0)
     axes.spines[:].set_visible(False)

@@ -21,7 +21,7 @@ from fedgrid.tracking.scoring.run import Run
 Settings = Literal["default", "tuned"]
 Protocol = Literal["served", "fine-tuned"]
 Told = Literal["", "number", "groups"]
-"""What a method is told of the hidden groups: nothing, how many there are, or which clients are in which."""
+"""What a method gets of the hidden groups: nothing, their number, or the group of each client."""
 Block = tuple[str, str]
 """Data set and family: scores are averaged over its seeds."""
 Place = tuple[Block, int]
@@ -32,7 +32,7 @@ PROTOCOLS: tuple[Protocol, ...] = ("served", "fine-tuned")
 """What a client does before it is tested. `served`: it tests the model that it is served, as it is.
 `fine-tuned`: it takes the same number of steps on its own training images first, whatever the method."""
 MADE_WITH = ("fedgrid", "python", "torch", "numpy", "processor")
-"""Columns that say what made a run."""
+"""Columns with the versions and the processor that made a run."""
 SCORES = (
     "ari",
     "exactly_right",
@@ -48,12 +48,12 @@ SCORES = (
 
 @dataclass(frozen=True)
 class RowOfArena:
-    """What an outcome says about a run that the run's own records do not."""
+    """A row of the arena: what an outcome needs that is not in the run's own records."""
 
     method: str
     """The algorithm's id."""
     title: str
-    """What papers call it."""
+    """Its name in papers."""
     settings: Settings
     protocol: Protocol
     family: str
@@ -65,7 +65,7 @@ class RowOfArena:
 
 @dataclass(frozen=True)
 class Outcome(RowOfArena):
-    """What one run says about a method, with these settings, under this protocol, in one block."""
+    """The result of one run for a method, with its settings and protocol, in one block and seed."""
 
     is_reference: bool
     dataset: str
@@ -75,7 +75,7 @@ class Outcome(RowOfArena):
     exactly_right: float
     """1 or 0."""
     clusters: float
-    """Of the last partition."""
+    """Number of clusters of the last partition."""
     personalised_accuracy: float
     worst_tenth_accuracy: float
     """Mean over the tenth of the clients, rounded up, with the lowest accuracy."""
@@ -83,13 +83,13 @@ class Outcome(RowOfArena):
     held_out_accuracy: float
     """Mean over clients that never trained."""
     megabytes: float
-    """Sent by all clients and the server in the whole run."""
+    """Megabytes sent by all clients and the server in the whole run."""
     tested: tuple[tuple[int, float, float], ...]
     """Round, personalised accuracy and megabytes so far, of each round with a test."""
     clients: tuple[float, ...]
     """The last personalised accuracy of each client, by id; NaN of a client without a test."""
     made_with: Mapping[str, str]
-    """By `MADE_WITH`; a missing one is not known."""
+    """Versions and processor, by `MADE_WITH`; a missing one is unknown."""
 
     @property
     def is_diverged(self) -> bool:
@@ -108,17 +108,23 @@ class Outcome(RowOfArena):
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
-        """The line of the file that it is."""
+        """The key of its line in the file."""
         return self.method, self.settings, self.protocol, *self.block, self.seed
 
 
 def outcome_of(
     row: RowOfArena, run: Run, made_with: Mapping[str, str], *, has_held_out: bool = False
 ) -> Outcome:
-    """Return the outcome of a finished run, in the digits of the file: ties with kept ones stay ties.
+    """Build the outcome of a finished run, in the digits of the file: ties with stored ones stay ties.
 
-    Of one that has diverged no client has a model: accuracies and the ARI are 0. Without it the family would
-    be lost for all methods, and the worst result of this one would not count.
+    No client has a model of a run that has diverged: its accuracies and the ARI are 0. Without it the family
+    would be lost for all methods, and the worst result of this one would not count.
+
+    Args:
+        row: the row of the arena.
+        run: with its result.
+        made_with: versions and processor, by `MADE_WITH`.
+        has_held_out: the scenario has clients that never train (default False).
     """
     tested: list[tuple[int, float, float]] = []
     clients: list[float] = []
@@ -151,21 +157,22 @@ def outcome_of(
 
 
 def has_diverged(run: Run) -> bool:
-    """Return whether a run stopped since no client had a finite update."""
+    """Check whether a run stopped since no client had a finite update."""
     return "every update is NaN or infinite" in run.cause
 
 
 def _rounded(number: float, digits: int = 6) -> float:
+    """Round a number to significant digits."""
     return float(f"{number:.{digits}g}")
 
 
 def to_csv(outcomes: Iterable[Outcome]) -> str:
-    """Return the file: a line an outcome, sorted; the same outcomes give the same bytes."""
+    """Format the file: a line for each outcome, sorted; the same outcomes give the same bytes."""
     return csv_text([HEADINGS, *map(_cells, sorted(outcomes, key=attrgetter("key")))])
 
 
 def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
-    """Return the outcomes of a file's text.
+    """Parse the outcomes of a file's text.
 
     Raises:
         ValueError: it is no such file; names the file, and the line or column.
@@ -189,11 +196,13 @@ _NAMES = (
     *(name for name in SCORES if name != "held_out_accuracy"),
 )
 _TESTED = ("tested_rounds", "tested_accuracy", "tested_megabytes")
+# Columns added later stand at the end, so that a line of an earlier file differs in its last cells only.
 _LATER = ("told", "held_out_accuracy")
 HEADINGS = (*_NAMES, *_TESTED, *MADE_WITH, *_LATER, "clients")
 
 
 def _cells(outcome: Outcome) -> list[str]:
+    """Format the cells of an outcome's line, in the order of `HEADINGS`."""
     rounds, accuracies, sent = zip(*outcome.tested, strict=True) if outcome.tested else ((), (), ())
     return [
         *(_cell(getattr(outcome, name)) for name in _NAMES),
@@ -205,13 +214,14 @@ def _cells(outcome: Outcome) -> list[str]:
 
 
 def _cell(value: Any) -> str:
+    """Format one value: numbers with six digits, NaN empty, booleans as 1 or 0."""
     if isinstance(value, float):
         return "" if isnan(value) else f"{value:.6g}"
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _read(line: Mapping[str, str]) -> Outcome:
-    """Return the outcome of a line.
+    """Parse the outcome of a line.
 
     Raises:
         ValueError: a cell cannot be read.

@@ -41,13 +41,13 @@ ACCURACY = {
 
 
 def latex(verdicts: Iterable[Table], sections: Sequence[PageSection]) -> str:
-    """Return the tables of verdicts and of sections for a document that uses booktabs."""
+    """Format the tables of verdicts and of sections for a document that uses booktabs."""
     of_all = (item for section in sections for item in section.items if isinstance(item, Table))
     return "\n".join(map(to_latex, (*verdicts, *of_all)))
 
 
 def section_text(section: PageSection, pictures: str) -> str:
-    """Return a section in Markdown: its tables and figures."""
+    """Format a section in Markdown: its tables and figures."""
     items = "\n".join(
         to_markdown(item)
         if isinstance(item, Table)
@@ -59,12 +59,12 @@ def section_text(section: PageSection, pictures: str) -> str:
 
 
 def plates_of(sections: Sequence[PageSection]) -> Iterator[Plate]:
-    """Yield the figures of sections, in their order."""
+    """List the figures of sections, in their order."""
     return (item for section in sections for item in section.items if isinstance(item, Plate))
 
 
 def results(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSection, ...]:
-    """Return the sections of these outcomes; a question that two methods of a class do not share has none.
+    """Build the sections of these outcomes; a question that two methods of a class do not share has none.
 
     `budget` is the number of fine-tuning steps of the protocol `fine-tuned`.
     """
@@ -91,12 +91,19 @@ def results(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSection, ...]
 
 
 def _fields(outcomes: Sequence[Outcome], question: Question, protocol: Protocol) -> list[Field]:
-    """Return a field for each class with two competitors, those that are told nothing first."""
+    """Build a field for each class with two competitors, first that of methods without any hint."""
     return [field for told in TOLD if (field := field_of(outcomes, question, protocol, told))]
 
 
 def _question(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> PageSection:
-    """Return a section: the table of all methods, the ranks of the first class, the map of failures."""
+    """Build a section: the table of all methods, the ranks of the first class, the map of failures.
+
+    Args:
+        fields: of the classes; the first one gives ranks and the map's order.
+        name: of the section and its files.
+        title: of the section.
+        explained: another section has explained the columns (default False).
+    """
     first = fields[0]
     table = tables.overall(fields, name, "All methods", explained=explained)
     ranks = replace(
@@ -119,9 +126,11 @@ def _question(fields: Sequence[Field], name: str, title: str, *, explained: bool
 
 
 def _map(fields: Sequence[Field]) -> Map:
-    """Return the map of a question: of clustering, families with groups first."""
+    """Build the map of a question; for clustering, families with groups come first."""
     first = fields[0]
     ranked = {method: field for field in fields for method in field.ranks}
+    # A method of another class is measured against its own field, so that its baselines are those it is
+    # judged by.
     fields_of = {**ranked, **{method: first for method in first.outcomes if method not in ranked}}
     of_method = {method: by_family(field, method) for method, field in fields_of.items()}
     blocks = {block: place for places in of_method.values() for block, place in places.items()}
@@ -135,6 +144,7 @@ def _map(fields: Sequence[Field]) -> Map:
 
 
 def _groups_cell(place: InFamily) -> tuple[str, str]:
+    """Build the colour and text of a cell by the groups that were found."""
     colour = WELL if place.right == place.seeds else MIDDLE if place.right else ILL
     if place.has_groups:
         return colour, fixed(place.score, 2)
@@ -142,6 +152,7 @@ def _groups_cell(place: InFamily) -> tuple[str, str]:
 
 
 def _accuracy_cell(place: InFamily) -> tuple[str, str]:
+    """Build the colour and text of a cell by the accuracy against both baselines."""
     above, above_solo = place.above[BNC], place.above[SOLO]
     if isnan(above) or isnan(above_solo):
         return UNKNOWN, "" if isnan(above) else signed(100 * above, 0)
@@ -150,6 +161,7 @@ def _accuracy_cell(place: InFamily) -> tuple[str, str]:
 
 
 def _cost(serving: Mapping[str, Sequence[Field]]) -> PageSection:
+    """Build the section on cost: the table within equal budgets, and the figure over bytes."""
     sent = attrgetter("megabytes")
     points = {
         words: {

@@ -1,4 +1,4 @@
-"""Tables of an arena: all methods of a question side by side, and what a method is worth for its cost."""
+"""Tables of an arena: all methods of a question, their accuracy within equal budgets, their ranks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,34 +24,38 @@ from fedgrid.tracking.verdicts.power import blocks_needed
 from fedgrid.tracking.verdicts.verdict import CLASSES, Shown, shown_pairs
 
 NAMED = 6
-"""Rivals or families that a sentence names."""
+"""Largest number of rivals or families that a sentence names."""
 MOST = 3
-"""Families that the caption of all methods names."""
+"""Largest number of families that the caption of all methods names."""
 RANK_OF_OTHERS = {"": "not told", "number": "told k", "groups": "told groups"}
-"""In the place of the rank of methods of another class."""
+"""Text in place of the rank of methods of another class."""
 
 
 def words_of(protocol: Protocol, budget: int) -> str:
-    """Return a protocol in words."""
+    """Describe a protocol in words."""
     return "models as served" if protocol == "served" else f"{budget} steps of fine-tuning for all"
 
 
 def names_in(outcomes: Iterable[Outcome]) -> str:
-    """Return a sentence on what papers call the methods; empty if they have no other names."""
+    """Format a sentence on the methods' names in papers; empty if they have no other names."""
     return names_line({outcome.method: outcome.title for outcome in outcomes})
 
 
 def diverged_in(outcomes: Iterable[Outcome]) -> str:
-    """Return a sentence on the runs that have diverged; empty if none has."""
+    """Format a sentence on the runs that have diverged; empty if none has."""
     counts = Counter(outcome.method for outcome in outcomes if outcome.is_diverged)
     named = ", ".join(f"{method} {count}" for method, count in sorted(counts.items()))
     return f"Runs that diverged, and count with accuracy 0: {named}." if named else ""
 
 
 def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool = False) -> Table:
-    """Return the table of a question: a section a class, by mean rank, then methods without a rank.
+    """Build the table of a question: a section for each class, by mean rank, then methods without a rank.
 
-    With `explained`, another table on the page says what the columns are.
+    Args:
+        fields: of the classes.
+        name: of the table's files.
+        title: of the table.
+        explained: another table on the page explains the columns (default False).
     """
     first = fields[0]
     tests = ("better than", "worse than", *([f"against {BNC}"] if BNC in first.ranks else []))
@@ -95,7 +99,7 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
 
 
 def _cannot(field: Field) -> str:
-    """Return a sentence if there are too few families for any verdict."""
+    """Format a sentence if there are too few families for any verdict; empty otherwise."""
     pairs = len(field.ranks) * (len(field.ranks) - 1) // 2
     needed = blocks_needed(pairs)
     if len(field.blocks) >= needed:
@@ -134,13 +138,13 @@ _OWN = {
 
 
 def score_columns(field: Field) -> tuple[Column, Column]:
-    """Return the columns of `score_cells`."""
+    """Build the columns of `score_cells`."""
     score = "ARI" if field.question is CLUSTERING else "accuracy"
     return Column("rank", highest=False), Column(score, highest=True)
 
 
 def score_cells(field: Field, method: str) -> list[Cell]:
-    """Return the mean rank of a method, or why it has none, and its mean score."""
+    """Build the cells of a method's mean rank, or the reason for none, and its mean score."""
     own, rank = field.outcomes[method][0], field.ranks.get(method)
     other = NONE if own.is_reference else RANK_OF_OTHERS[own.told]
     score = field.mean(method, attrgetter(field.question.score))
@@ -148,7 +152,7 @@ def score_cells(field: Field, method: str) -> list[Cell]:
 
 
 def _own_columns(field: Field) -> tuple[Column, ...]:
-    """Return the columns of `_own_cells`."""
+    """Build the columns of `_own_cells`."""
     if field.question is CLUSTERING:
         return Column("exactly right", highest=True), Column("clusters"), *SPLIT_COLUMNS
     return (
@@ -159,7 +163,7 @@ def _own_columns(field: Field) -> tuple[Column, ...]:
 
 
 def _own_cells(field: Field, method: str) -> list[Cell]:
-    """Return the cells of a method that no test is in, beyond its score."""
+    """Build the cells of a method that are in no test, beyond its score."""
     own = field.outcomes[method]
     if field.question is CLUSTERING:
         right = sum(outcome.exactly_right == 1 for outcome in own)
@@ -175,11 +179,13 @@ def _own_cells(field: Field, method: str) -> list[Cell]:
 
 
 def _has_held_out(field: Field) -> bool:
+    """Check whether any outcome has clients that never train, which only serving shows."""
     every = (one for own in field.outcomes.values() for one in own)
     return field.question is not CLUSTERING and any(not isnan(one.held_out_accuracy) for one in every)
 
 
 def _number(value: float, digits: int = 3) -> Cell:
+    """Build the cell of a number, a dash for NaN."""
     return Cell(NONE) if isnan(value) else Cell(fixed(value, digits), value)
 
 
@@ -187,13 +193,13 @@ SPLIT_COLUMNS = tuple(map(Column, ("false splits", "95 %", "in families")))
 
 
 def false_split_table(outcomes: Iterable[Outcome]) -> Table:
-    """Return how often each method splits clients without groups; all outcomes are of such families."""
+    """Build the table of false splits; all outcomes are of families without groups."""
     rows = tuple(Row(method, tuple(_splits(own))) for method, own in group_by_method(outcomes).items())
     return Table("null", "False splits", _SPLITS, SPLIT_COLUMNS, rows, corner="method")
 
 
 def _splits(own: Sequence[Outcome]) -> list[Cell]:
-    """Return the cells of `SPLIT_COLUMNS`; all outcomes are of families without groups.
+    """Build the cells of `SPLIT_COLUMNS`; all outcomes are of families without groups.
 
     The interval of the share is exact (Clopper and Pearson 1934, Biometrika 26), for independent runs.
     """
@@ -203,7 +209,7 @@ def _splits(own: Sequence[Outcome]) -> list[Cell]:
         return [Cell(NONE)] * len(SPLIT_COLUMNS)
     split = [outcome for outcome in own if outcome.clusters > 1]
     interval = binomtest(len(split), len(own)).proportion_ci(LEVEL)
-    families, num_families = (len({one.block for one in some}) for some in (split, own))
+    families, num_families = (len({one.block for one in group}) for group in (split, own))
     return [
         Cell(f"{len(split)}/{len(own)}", len(split) / len(own)),
         Cell(f"{fixed(100 * interval.low, 0)}–{fixed(100 * interval.high, 0)} %"),
@@ -212,6 +218,7 @@ def _splits(own: Sequence[Outcome]) -> list[Cell]:
 
 
 def _harm(field: Field, method: str, baseline: str) -> Cell:
+    """Build the cell of the mean share of harmed clients, with the family that has the most."""
     shares = harm(field, method, baseline)
     if not shares:
         return Cell(NONE)
@@ -222,8 +229,10 @@ def _harm(field: Field, method: str, baseline: str) -> Cell:
 
 
 def _counts(method: str, shown: Sequence[Shown], columns: Sequence[str]) -> list[Cell]:
-    """Return how many methods one is better and worse than and, with a third column, how it stands against
-    BNC."""
+    """Build the cells of the numbers of methods that one is better and worse than.
+
+    With a third column there is also the comparison with BNC.
+    """
     better = {pair.loser: pair.stays for pair in shown if pair.winner == method}
     worse = {pair.winner: pair.stays for pair in shown if pair.loser == method}
     texts = [f"{len(others)} ({sum(others.values())})" if others else "0" for others in (better, worse)]
@@ -232,7 +241,10 @@ def _counts(method: str, shown: Sequence[Shown], columns: Sequence[str]) -> list
 
 
 def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
-    """Return the accuracy of each method within equal budgets, by protocol in words -> its fields."""
+    """Build the table of the accuracy of each method within equal budgets.
+
+    `serving` has the fields of each protocol, by its description.
+    """
     fields = {words: of_protocol[0] for words, of_protocol in serving.items()}
     first = next(iter(fields.values()))
     rows = []
@@ -273,7 +285,7 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
 
 
 def without_datasets(fields: Mapping[str, Field]) -> Table | None:
-    """Return the mean ranks without each data set, by heading -> field; None with a single data set."""
+    """Build the table of mean ranks without each data set, by heading; None with a single data set."""
     left_out = {heading: ranks for heading, field in fields.items() if (ranks := ranks_without(field))}
     if not left_out:
         return None
@@ -281,6 +293,7 @@ def without_datasets(fields: Mapping[str, Field]) -> Table | None:
     methods = dict.fromkeys(method for heading in left_out for method in fields[heading].ranks)
 
     def cell(heading: str, name: str, method: str) -> Cell:
+        """Build the cell of one method's rank, a dash if it has none."""
         rank = left_out[heading][name].get(method)
         return Cell(NONE) if rank is None else Cell(fixed(rank, 1), rank)
 

@@ -32,29 +32,29 @@ CLASSES: Mapping[Told, str] = {
 
 @dataclass(frozen=True)
 class Against:
-    """A method against one rival."""
+    """Comparison of a method with one rival."""
 
     rival: str
     difference: float
     """Mean over blocks: the method's score minus the rival's."""
     interval: tuple[float, float]
-    """Of the mean: `mean_interval`."""
+    """Interval of the mean difference, by `mean_interval`."""
     effect: float
     """Rank-biserial, as in `SignedRanks`."""
     p: float
-    """Of the signed-rank test, after Holm's correction for all rivals."""
+    """p of the signed-rank test, after Holm's correction for all rivals."""
     least: float
     """The mean difference that this comparison shows with probability `POWER`; infinite if it cannot show
     any."""
     verdict: Word
-    """As the method sees it."""
+    """Better or worse than the rival, or not shown."""
     without: Mapping[Block, Word]
     """Block -> the verdict if it is left out, where that is another one."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One question, answered for one method, within one protocol."""
+    """The answer to one question for one method, within one protocol."""
 
     field: Field
     method: str
@@ -68,16 +68,23 @@ class Verdict:
 
 
 class NoVerdict(Exception):
-    """A question has no answer for a method; the message says why."""
+    """A question that has no answer for a method; the message gives the reason."""
 
 
 def verdict(outcomes: Iterable[Outcome], method: str, question: Question, protocol: Protocol) -> Verdict:
-    """Return the verdict on a method, among those that are told as much as it is, over its data sets.
+    """Reach the verdict on a method, among those with the same hints on groups, over its data sets.
+
+    Args:
+        outcomes: all results of the arena.
+        method: the algorithm's id.
+        question: `CLUSTERING` or `SERVING`.
+        protocol: of the tests of clients.
 
     Raises:
         NoVerdict: it has no part in the question, or no rival.
     """
     outcomes = tuple(outcomes)
+    # A method that does not fit some data set is judged on the others, against rivals that have these too.
     datasets = {outcome.dataset for outcome in outcomes if outcome.method == method}
     outcomes = tuple(outcome for outcome in outcomes if outcome.dataset in datasets)
     told: Told = next((outcome.told for outcome in outcomes if outcome.method == method), "")
@@ -90,7 +97,7 @@ def verdict(outcomes: Iterable[Outcome], method: str, question: Question, protoc
 def against_all(
     method: str, competitors: Sequence[str], scores: Mapping[str, Mapping[Block, float]]
 ) -> tuple[Against, ...]:
-    """Return the method against each of the others, in their order; all have the same blocks."""
+    """Compare a method with each of the others, in their order; all have the same blocks."""
     rivals = [rival for rival in competitors if rival != method]
     blocks = list(scores[method])
     own_N, theirs_PN = (
@@ -130,8 +137,10 @@ class Shown(NamedTuple):
 
 
 def shown_pairs(field: Field) -> tuple[list[Shown], Counter[str]]:
-    """Return the pairs that are shown to differ; and family -> the number of pairs whose verdict changes
-    without it."""
+    """Find the pairs that are shown to differ, and the families that decide verdicts.
+
+    The counter has, for each family, the number of pairs whose verdict changes without it.
+    """
     pairs = list(combinations(field.ranks, 2))
     differences_PN = np.stack([field.scores_of(one) - field.scores_of(other) for one, other in pairs])
     words, left_out = judge(differences_PN), judge_without(differences_PN)
@@ -145,13 +154,14 @@ def shown_pairs(field: Field) -> tuple[list[Shown], Counter[str]]:
     changes: Counter[str] = Counter()
     for label, without in zip(field.labels.values(), left_out, strict=False):
         changes[label] = sum(now != before for now, before in zip(without, words, strict=True))
+    # The plus drops families without any change.
     return shown, +changes
 
 
 def _reason(
     outcomes: Sequence[Outcome], method: str, question: Question, protocol: Protocol, told: Told
 ) -> str:
-    """Return why a method has no verdict."""
+    """Explain why a method has no verdict."""
     if question is CLUSTERING:
         if not any(outcome.has_groups for outcome in outcomes):
             return "no family with hidden groups has a result"

@@ -1,4 +1,4 @@
-"""A verdict in words, as tables, as a page, and for programs."""
+"""Verdicts as sentences, as tables, as a page, and as dictionaries for programs."""
 
 from collections.abc import Iterator, Sequence
 from math import isinf
@@ -19,7 +19,14 @@ KINDS = {"better": "better than", "worse": "worse than", "not shown": "undecided
 
 
 def verdict_page(verdicts: Sequence[Verdict], budget: int, notes: Sequence[str], below: str) -> str:
-    """Return all verdicts in Markdown, sentences then tables; `below` are the results of all methods."""
+    """Format all verdicts in Markdown, sentences first, then tables.
+
+    Args:
+        verdicts: in the order of the page.
+        budget: number of fine-tuning steps of the protocol `fine-tuned`.
+        notes: remarks on the arena, a list below the sentences.
+        below: the results of all methods in Markdown, empty for none.
+    """
     sentences = "\n".join(f"- {sentence(verdict, budget)}" for verdict in verdicts) or "None."
     shown = "\n".join(map(to_markdown, tables_on(verdicts, budget)))
     remarks = "".join(f"- {note}\n" for note in notes)
@@ -27,12 +34,12 @@ def verdict_page(verdicts: Sequence[Verdict], budget: int, notes: Sequence[str],
 
 
 def tables_on(verdicts: Sequence[Verdict], budget: int) -> list[Table]:
-    """Return the table of each verdict, then each method family by family."""
+    """Build the table of each verdict, then the tables of each method family by family."""
     return [*(table_of(verdict, budget) for verdict in verdicts), *own_families(verdicts, budget)]
 
 
 def table_of(verdict: Verdict, budget: int) -> Table:
-    """Return the verdict as a table: a row a method, and what is shown against it."""
+    """Build the table of a verdict: a row for each method, and the comparison with it."""
     field = verdict.field
     against = {comparison.rival: comparison for comparison in verdict.against}
     shown = ("difference", "95 %", "effect", "p", "shows from", "verdict", "changes without")
@@ -57,7 +64,7 @@ def table_of(verdict: Verdict, budget: int) -> Table:
 
 
 def sentence(verdict: Verdict, budget: int) -> str:
-    """Return the verdict in words: whether anything could be shown, what is, and what it hangs on."""
+    """Format a verdict in words: the power of the test, what is shown, and which families decide it."""
     field = verdict.field
     parts = []
     for kind, words in KINDS.items():
@@ -69,23 +76,25 @@ def sentence(verdict: Verdict, budget: int) -> str:
 
 
 def _within(verdict: Verdict, budget: int) -> str:
-    """Return the protocol, of serving, in brackets."""
+    """Format the protocol in brackets, which only serving has."""
     field = verdict.field
     return "" if field.question is CLUSTERING else f" ({words_of(field.protocol, budget)})"
 
 
 def _rivals(verdict: Verdict) -> str:
+    """Count the rivals in words."""
     count = len(verdict.against)
     return f"{count} rival{'s' * (count > 1)}"
 
 
 def _names(names: Sequence[str]) -> str:
+    """List names, at most `NAMED` of them, and the number of the others."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{', '.join(names[:NAMED])}{more}"
 
 
 def _power(verdict: Verdict) -> str:
-    """Return what these families can show."""
+    """Describe the differences that these families can show."""
     field = verdict.field
     if verdict.shows_nothing:
         return (
@@ -101,7 +110,7 @@ def _power(verdict: Verdict) -> str:
 
 
 def _changes(verdict: Verdict) -> str:
-    """Return which verdicts change when one family is left out."""
+    """Describe which verdicts change when one family is left out."""
     labels = verdict.field.labels
     changed = [
         f"{against.rival} ({against.verdict}) without {_names([labels[block] for block in against.without])}"
@@ -114,7 +123,7 @@ def _changes(verdict: Verdict) -> str:
 
 
 def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
-    """Return the verdict for programs; None stands for a number that there is none of."""
+    """Convert a verdict to a dictionary for programs; None stands for a number that there is none of."""
     labels = verdict.field.labels
     return {
         "question": verdict.field.question.name,
@@ -140,6 +149,7 @@ def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
 
 
 def _caption(verdict: Verdict) -> str:
+    """Format the caption of a verdict's table: power, question, and the meaning of the columns."""
     field = verdict.field
     friedman_p = field.comparison.friedman_p
     tested = "" if friedman_p is None else f" Friedman's test of all methods: p {p_text(friedman_p, 'is ')}."
@@ -160,6 +170,7 @@ def _caption(verdict: Verdict) -> str:
 
 
 def _against_cells(against: Against | None, labels: dict[Block, str]) -> list[Cell]:
+    """Build the cells of the comparison with one rival; dashes for a method that is no rival."""
     if against is None:
         return [Cell(NONE)] * 7
     low, high = (signed(bound, 3) for bound in against.interval)
@@ -175,7 +186,7 @@ def _against_cells(against: Against | None, labels: dict[Block, str]) -> list[Ce
 
 
 def own_families(verdicts: Sequence[Verdict], budget: int) -> Iterator[Table]:
-    """Yield a table for each verdict on serving: the method family by family, and what failed there."""
+    """Build a table for each verdict on serving: the method family by family, and its failures there."""
     for verdict in verdicts:
         if verdict.field.question is SERVING:
             groups = next(
@@ -190,6 +201,7 @@ def own_families(verdicts: Sequence[Verdict], budget: int) -> Iterator[Table]:
 
 
 def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: int) -> Table:
+    """Build the table of one method family by family."""
     field, method = verdict.field, verdict.method
     places = by_family(field, method)
     rows = []
@@ -198,6 +210,7 @@ def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: i
         rivals = {name: field.scores[name][block] for name in field.ranks if name != method}
         best = max(rivals, key=lambda name: rivals[name])
         rank = 1 + sum(score > own for score in rivals.values())
+        # From the difference, which is NaN where the baseline has no result in one of the seeds.
         bnc = own - places[block].above[BNC]
         cells = (
             Cell(fixed(own, 3), own),
@@ -218,6 +231,7 @@ def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: i
 
 
 def _failures(place: InFamily, groups: InFamily | None) -> Iterator[str]:
+    """List the failures of a method in a family: groups not found, a false split, or worse than FedAvg."""
     if groups is not None and groups.right < groups.seeds:
         what = "groups not found" if groups.has_groups else "false split"
         yield f"{what} in {groups.seeds - groups.right} of {groups.seeds}"
