@@ -2,6 +2,20 @@
 
 They use their own settings and no pyplot, so that the same records give the same bytes; `style_context`
 draws them in a style of the user's.
+
+Example:
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import fedgrid
+    >>> train_KL, test_KL = np.array([[9, 1], [2, 8]]), np.array([[3, 0], [1, 2]])
+    >>> figure = fedgrid.figures.class_counts(train_KL, test_KL, groups_K=np.array([0, 1]))
+    >>> [axes.get_title() for axes in figure.axes]
+    ['training images, at most 9 of a class', 'test images, at most 3 of a class']
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fedgrid.figures.save(figure, Path(folder, "classes.svg"))
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['classes.svg']
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Scores over the values of an axis of the grid: a line an algorithm, or a line a value of a second axis.
+"""Scores over the values of an axis of the grid: a line for each algorithm, or value of another axis.
 
 Shapes: V values of the axis.
 """
@@ -46,7 +46,7 @@ COLUMNS = 2
 
 @checked()
 def over_axis(study: Study, axis: str) -> Figure:
-    """Draw the scores of `measures.SWEPT` over the values of an axis, a line an algorithm.
+    """Draw the scores of `measures.SWEPT` over the values of an axis, with a line for each algorithm.
 
     Lines are means over scenarios, each of which counts alike; bands reach from the least to the greatest
     mean of a seed. Values that are no numbers stand side by side in the order of the runs.
@@ -71,7 +71,7 @@ def over_axis(study: Study, axis: str) -> Figure:
 
 @checked()
 def over_epsilon(study: Study) -> Figure:
-    """Draw accuracy and ARI over epsilon, a line an algorithm, a point for each of the grid's settings.
+    """Draw accuracy and ARI over epsilon: a line for each algorithm, a point for each of the grid's settings.
 
     Runs without noise stand at the right edge. An algorithm whose clients send nothing has epsilon 0, and is
     a level line. Runs with noise whose epsilon is infinite are left out.
@@ -83,6 +83,7 @@ def over_epsilon(study: Study) -> Figure:
         epsilons = measures.scores_by_seed(own, measures.EPSILON).values()
         points[name].append((max(epsilons, default=np.nan), own))
     finite = [x for line in points.values() for x, _ in line if 0 < x < inf]
+    # Infinity has no place on a logarithmic axis: it stands a decade above the largest epsilon.
     edge = 10 * max(finite, default=1.0)
     with paper_style():
         style = styles(study.algorithms)
@@ -113,7 +114,7 @@ def over_epsilon(study: Study) -> Figure:
 
 @checked()
 def sweep(study: Study, axis: str, by: str) -> Figure:
-    """Draw the scores over the values of an axis, a line a value of the axis `by`, a row an algorithm.
+    """Draw scores over an axis: a line for each value of the axis `by`, a row for each algorithm.
 
     Lines, bands and values are as in `over_axis`. Source: Figure 2 of FLIS (accuracy over the threshold,
     lines for local epochs); Figure 3 of Bettinelli et al. (scores over the resolution, lines for majorities).
@@ -163,6 +164,7 @@ def _draw(
     for position, (name, parts) in enumerate(lines.items()):
         _line(axes, name, places_V, parts, measure, style[name], 1 - position / len(lines))
     _level_ticks(axes)
+    # Values that span a decade, such as 0.01, 0.1 and 1, would crowd at the left of a linear axis.
     if numbers and min(numbers) > 0 and max(numbers) >= 10 * min(numbers):
         axes.set_xscale("log")
         axes.minorticks_off()
@@ -181,8 +183,10 @@ def _line(
     style: Style,
     size: float,
 ) -> None:
-    """Draw one line, a study for every place; the smaller `size`, the thinner, so that lines show that
-    coincide."""
+    """Draw one line, with a study for every place.
+
+    The smaller `size`, the thinner the line, so that lines which coincide stay visible.
+    """
     mean_V, low_V, high_V = np.array([_summary(part, measure) for part in parts]).reshape(-1, 3).T
     there_V = ~np.isnan(mean_V)
     if not there_V.any():
@@ -194,7 +198,7 @@ def _line(
 
 
 def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
-    """Return the mean over scenarios, and the least and greatest mean of one seed; NaN without a score."""
+    """Compute the mean over scenarios, and the least and greatest mean of one seed; NaN without a score."""
     scores = measures.scores_by_seed(study, measure)
     if not scores:
         return (np.nan,) * 3

@@ -44,10 +44,10 @@ class PanelRow:
 
 @dataclass(frozen=True)
 class FigureKind:
-    """A figure by round."""
+    """A kind of figure by round: its rows of panels and its words in a report."""
 
     label: str
-    """Its name beside its alternatives in a report."""
+    """Its name among the alternatives in a report."""
     title: str
     caption: str
     rows: tuple[PanelRow, ...]
@@ -159,7 +159,7 @@ KINDS: Mapping[str, FigureKind] = {
 
 @checked()
 def per_round(study: Study, kind: str) -> Figure:
-    """Draw scores by round, a row of panels a score, one panel per split.
+    """Draw scores by round, with a row of panels for each score and a panel for each split.
 
     Lines are means over the seeds; bands reach one standard deviation (n - 1) of the seeds to either side. A
     row that no run recorded is left out.
@@ -206,25 +206,27 @@ def per_round(study: Study, kind: str) -> Figure:
 
 
 def deviation(values_SR: Array) -> Array:
-    """Return the standard deviation (n - 1) of each column without its NaNs, 0 of fewer than two values."""
+    """Compute the standard deviation (n - 1) of each column without its NaNs, 0 of fewer than two values."""
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     squares_R = np.nansum((values_SR - mean(values_SR.T)) ** 2, axis=0)
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
 
 
 def _draw(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style]) -> None:
+    """Draw the lines of one panel: means over seeds, with a band of their deviation."""
     for position, (algorithm, own_style) in enumerate(style.items()):
         results = [run for run in study.of(algorithm=algorithm).finished if score.curve in run.curves]
         if not results:
             continue
         round_R, values_SR = by_round(results, score.curve)
+        # A loss can be infinite in a run that diverges; one such value would hide all others of the panel.
         values_SR = np.where(np.isfinite(values_SR), values_SR, np.nan)
         there_R = ~np.isnan(values_SR).all(axis=0)
         if not there_R.any():
             continue
         round_R, values_SR = round_R[there_R], values_SR[:, there_R]
         mean_R, deviation_R = mean(values_SR.T), deviation(values_SR)
-        # Markers of coinciding lines alternate.
+        # Lines of algorithms that equal FedAvg coincide: their markers alternate, so that each stays visible.
         step = max(len(style), len(round_R) // 4)
         first = (position * step // len(style)) % len(round_R)
         axes.plot(round_R, mean_R, label=algorithm, markevery=(first, step), **own_style.of_line)
@@ -237,7 +239,10 @@ def _draw(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style])
 
 
 def _scale(row: Sequence[Axes], score: PanelRow, clients: int) -> None:
-    """Give a row a common y axis. A band ends where the scores end: at 0, at 1, at the number of clients."""
+    """Give a row a common y axis, which ends at 1, at the number of clients, or above the largest value.
+
+    Deviations may reach beyond these ends, where there are no scores; there a band is cut off.
+    """
     drawn = [axes for axes in row if axes.lines]
     ticks: Sequence[float] = FIFTHS
     high = 1.03
@@ -264,8 +269,13 @@ NORMS = {
 def update_norms(epochs: Mapping[str, Array], *, epsilon_1: float, epsilon_2: float, cooldown: int) -> Figure:
     """Draw the loss, the norm of the update, and the number published in its place, by epoch.
 
-    `epochs` has the columns of `NORMS`, each of shape (E,). The two norms have unrelated scales, so that the
-    epsilons are drawn in only one panel.
+    The two norms have unrelated scales, so that the epsilons are drawn in only one panel.
+
+    Args:
+        epochs: the columns of `NORMS`, each of shape (E,).
+        epsilon_1: the first threshold of Sattler's test, drawn as a line.
+        epsilon_2: the second threshold.
+        cooldown: epoch in which the loss has converged, drawn as a line.
     """
     epoch_E = np.arange(1, len(epochs["loss"]) + 1)
     with paper_style():

@@ -37,26 +37,28 @@ PANELS_A_ROW = 4
 NAMED_GROUPS = 6
 """Largest number of hidden groups with room for their names."""
 SHORT = 9
-"""Letters of a group's name in a line beside a map."""
+"""Largest number of letters of a group's name in a line next to a map."""
 
 
 @checked()
 def cluster_maps(study: Study) -> Figure:
-    """Draw the maps of a scenario's first seed, one panel per algorithm, with the ARI of the last partition,
-    or its clusters if there are no hidden groups.
+    """Draw the maps of a scenario's first seed, with one panel for each algorithm.
 
-    Colours are those of `draw_map`, so that equal partitions have equal colours.
+    The title has the ARI of the last partition, or its clusters if there are no hidden groups. Colours are
+    those of `draw_map`, so that equal partitions have equal colours.
 
     Raises:
         ValueError: if the study has several scenarios.
     """
 
     def draw(axes: Axes, run: Run, *, is_first: bool) -> None:
+        """Draw the map of one run."""
         draw_map(axes, run.labels_RK, run.truth_K, run.round_R)
         if is_first:
             name_groups(axes, run.truth_K, run.group_names)
 
     def score(run: Run) -> str:
+        """Format the ARI of the last partition, or its number of clusters."""
         ari = run.last("ari")
         return f"{run.last('clusters'):.0f} clusters" if np.isnan(ari) else f"ARI {ari:.2f}"
 
@@ -75,11 +77,13 @@ def client_curves(study: Study) -> Figure:
     """
 
     def lowest(run: Run) -> str:
+        """Format the client that ends lowest, and its accuracy."""
         last_K = run.accuracy_RK[-1]
         client = int(np.nanargmin(last_K)) if not np.isnan(last_K).all() else 0
         return f"lowest: client {run.client_K[client]}, {last_K[client]:.2f}"
 
     def draw(axes: Axes, run: Run, *, is_first: bool) -> None:
+        """Draw a line for each client of one run."""
         for accuracy_R, group in zip(run.accuracy_RK.T, run.truth_K, strict=True):
             there_R = ~np.isnan(accuracy_R)
             hue = _hue(np.array([group]), run.truth_K)
@@ -98,8 +102,12 @@ def _by_algorithm(
 ) -> Figure:
     """Draw a panel for each algorithm, of its run with the first seed.
 
-    `words` are below its name; `of_group` is before a group's name in the legend, which has the mixed ones
-    too then.
+    Args:
+        study: runs of one scenario.
+        words: formats the line below an algorithm's name.
+        draw: draws a panel.
+        of_group: stands before a group's name in the legend, which then has the mixed clusters too; empty by
+            default.
     """
     require_one(study, "dataset", "clients", "split")
     algorithms = study.algorithms
@@ -137,6 +145,12 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
 
     A cluster has the hue of the hidden group of the majority of its clients, grey without a majority, and a
     shade of its own.
+
+    Args:
+        axes: the panel.
+        labels_RK: the cluster of each client in each round.
+        truth_K: the hidden groups.
+        round_R: the numbers of the rounds.
     """
     order_K = by_group(truth_K)
     last = len(truth_K) - 0.5
@@ -157,7 +171,7 @@ def rule_groups(axes: Axes, truth_K: Array) -> None:
 
 
 def name_groups(axes: Axes, truth_K: Array, given: Mapping[int, str]) -> None:
-    """Label the hidden groups on the y axis; `given` has what the data set calls them, if it has any."""
+    """Label the hidden groups on the y axis; `given` has the data set's names of them, if it has any."""
     edges = _edges(truth_K)
     if len(edges) - 1 <= NAMED_GROUPS:
         names = [fill(group_name(truth, given), SHORT) for truth in np.unique(truth_K).tolist()]
@@ -166,12 +180,13 @@ def name_groups(axes: Axes, truth_K: Array, given: Mapping[int, str]) -> None:
 
 
 def group_name(group: int, given: Mapping[int, str]) -> str:
-    """Return what a hidden group is called: `photo`, or `group 3` where it has a number only."""
+    """Format the name of a hidden group: `photo`, or `group 3` where it has a number only."""
     name = given.get(group, str(group))
     return f"group {name}" if name.isdigit() else name
 
 
 def _legend(run: Run, of_group: str) -> list[Patch]:
+    """Build the entries of the hidden groups, none if they are too many to name."""
     groups = np.unique(run.truth_K).tolist()
     if len(groups) > NAMED_GROUPS:
         return []
@@ -183,21 +198,23 @@ def _legend(run: Run, of_group: str) -> list[Patch]:
 
 
 def by_group(truth_K: Array) -> Array:
-    """Return the clients in the order of maps: by hidden group."""
+    """Order the clients as maps do: by hidden group."""
     return np.argsort(truth_K, kind="stable")
 
 
 def _edges(truth_K: Array) -> Array:
-    """Return the first place of each group in the order of `by_group`, then K."""
+    """Find the first place of each group in the order of `by_group`, then K."""
     return np.concatenate([[0], np.cumsum(np.unique(truth_K, return_counts=True)[1])])
 
 
 def _colour_clusters(labels_KR: Array, truth_K: Array) -> Array:
-    """Return the picture: red, green and blue from 0 to 1, shape (K, R, 3)."""
+    """Colour the clusters: red, green and blue from 0 to 1, shape (K, R, 3)."""
     picture = np.empty((*labels_KR.shape, 3))
+    # Kept over the rounds: a cluster keeps its shade as long as it has the same number and hue.
     shades: dict[str, dict[int, int]] = {}
     for column in range(labels_KR.shape[1]):
         labels_K = labels_KR[:, column]
+        # Most rounds keep the partition of the round before; a thousand clients in each would take seconds.
         if column and np.array_equal(labels_K, labels_KR[:, column - 1]):
             picture[:, column] = picture[:, column - 1]
             continue
@@ -211,6 +228,7 @@ def _colour_clusters(labels_KR: Array, truth_K: Array) -> Array:
 
 
 def _hue(members: Array, truth_K: Array) -> str:
+    """Choose the hue of the group that most members are of, grey without a majority."""
     groups, counts = np.unique(members, return_counts=True)
     if 2 * counts.max() <= len(members):
         return MIXED
@@ -218,7 +236,7 @@ def _hue(members: Array, truth_K: Array) -> str:
 
 
 def lighter(colour: str, share: float | Array) -> Array:
-    """Return a colour, mixed with a share of white: red, green and blue from 0 to 1, shape (3,).
+    """Mix a colour with a share of white: red, green and blue from 0 to 1, shape (3,).
 
     For shares of shape (L, 1) the colours have shape (L, 3).
     """
@@ -233,7 +251,7 @@ def class_counts(
     classes: Sequence[str] = (),
     group_names: Mapping[int, str] = MappingProxyType({}),
 ) -> Figure:
-    """Draw the images of each class at each client, by hidden group; the hue says which group.
+    """Draw the images of each class at each client, by hidden group, which the hue shows.
 
     The more images, the deeper the colour; the deepest is the largest number in the panel.
 
@@ -263,6 +281,7 @@ def class_counts(
 
 
 def _draw_holdings(axes: Axes, counts_KL: Array, groups_K: Array, names: Sequence[str]) -> None:
+    """Draw the numbers of images of one panel, with the classes along the x axis."""
     order_K, upright = by_group(groups_K), max(map(len, names)) > 2
     num_clients, num_classes = counts_KL.shape
     axes.imshow(_picture(counts_KL, groups_K)[order_K], aspect="auto", interpolation="none")
@@ -277,7 +296,7 @@ def _draw_holdings(axes: Axes, counts_KL: Array, groups_K: Array, names: Sequenc
 
 
 def _picture(counts_KL: Array, groups_K: Array) -> Array:
-    """Return red, green and blue from 0 to 1, shape (K, L, 3)."""
+    """Colour the counts by group and size: red, green and blue from 0 to 1, shape (K, L, 3)."""
     # A single image has a depth of at least 0.12; none is white.
     depth_KL = np.where(counts_KL > 0, 0.12 + (1 - 0.12) * (counts_KL / max(1, counts_KL.max())), 0)
     places_K = np.unique(groups_K, return_inverse=True)[1]

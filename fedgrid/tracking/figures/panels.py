@@ -43,7 +43,7 @@ class Margins:
     left: float = 0.5
     right: float = 0.1
     head: float = 0.34
-    """For the two lines of a title."""
+    """Height above the panels, for the two lines of a title."""
     foot: float = 0.36
     gap: float = 0.14
     row_gap: float = 0.14
@@ -57,11 +57,17 @@ def panels(
     margins: Margins = Margins(),
     legend: Sequence[Artist] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its panels, row by row, the legend above them; `height`, or that of each row, in
-    inches.
+    """Create a figure and its panels, row by row, with the legend above them.
 
-    There is at least one panel, to say why it is empty. A figure of one column of panels is as wide as a
-    column of a paper, others are as wide as a page.
+    There is at least one panel, with the reason why it is empty. A figure of one column of panels is as wide
+    as a column of a paper, others are as wide as a page.
+
+    Args:
+        count: number of panels.
+        columns: largest number of panels side by side.
+        height: of a panel in inches, or of each row.
+        margins: space around the panels and between them, in inches.
+        legend: its entries, none by default.
     """
     count = max(1, count)
     columns = max(1, min(columns, count))
@@ -98,17 +104,17 @@ def panels(
 
 
 def _legend_height(legend: Sequence[Artist], width: float) -> float:
+    """Compute the height of the legend in inches."""
     if not legend:
         return 0.0
     heights = [LINE * (str(entry.get_label()).count("\n") + 1) + 0.04 for entry in legend]
-    # matplotlib distributes the entries over columns like this.
+    # matplotlib distributes the entries over columns like this: the first columns have one more.
     columns = np.array_split(np.array(heights), _entries_a_line(legend, width))
     return 0.03 + float(max(column.sum() for column in columns))
 
 
 def _entries_a_line(legend: Sequence[Artist], width: float) -> int:
-    """Return the number of entries in a line: all if they fit, else as many as columns of the longest
-    entry."""
+    """Count the entries in a line: all if they fit, else as many as columns of the longest entry."""
     lengths = [max(map(len, str(entry.get_label()).split("\n"))) for entry in legend]
     if sum(HANDLE + LETTER * length for length in lengths) <= width:
         return len(legend)
@@ -116,12 +122,12 @@ def _entries_a_line(legend: Sequence[Artist], width: float) -> int:
 
 
 def entries(styles: Mapping[str, Style]) -> list[Line2D]:
-    """Return the legend's entries: an algorithm's line with its marker."""
+    """Build the legend's entries: an algorithm's line with its marker."""
     return [Line2D([], [], label=fill(name, LONG), **style.of_line) for name, style in styles.items()]
 
 
 def name_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
-    """Return the names, wrapped; their width and the height of a row, in inches."""
+    """Wrap names, and compute their width and the height of a row in inches."""
     labels = [fill(name, LONG) for name in names]
     longest = max((len(line) for label in labels for line in label.split("\n")), default=0)
     num_lines = max((label.count("\n") + 1 for label in labels), default=1)
@@ -129,7 +135,7 @@ def name_rows(names: Sequence[str]) -> tuple[list[str], float, float]:
 
 
 def say(axes: Axes, reason: str) -> None:
-    """Write into an empty panel why it is empty."""
+    """Write the reason why a panel is empty into it."""
     axes.set_xticks([])
     axes.set_xlabel("")
     note: dict[str, Any] = {"ha": "center", "va": "center", "color": FAINT, "backgroundcolor": "white"}
@@ -137,7 +143,7 @@ def say(axes: Axes, reason: str) -> None:
 
 
 def title(axes: Axes, split: str) -> None:
-    """Set the split as title of a panel, in two lines to fit a quarter of a page."""
+    """Set the split as the title of a panel, in two lines to fit a quarter of a page."""
     axes.set_title(split_name(split).replace(" ", "\n"))
 
 
@@ -154,7 +160,14 @@ def number_rounds(axes: Axes, round_R: Array) -> None:
 
 
 def share_y(row: Sequence[Axes], high: float, ticks: Sequence[float], label: str) -> None:
-    """Give a row of panels a common y axis from 0, drawn at the first panel, and grid lines in all."""
+    """Give a row of panels a common y axis from 0, drawn at the first panel, and grid lines in all.
+
+    Args:
+        row: the panels.
+        high: end of the axis.
+        ticks: places of ticks and grid lines.
+        label: of the axis.
+    """
     for axes in row:
         axes.set_ylim(0, high)
         axes.yaxis.set_visible(False)
@@ -184,6 +197,14 @@ def scale_y(axes: Axes, largest: float) -> None:
 
 
 def band(axes: Axes, round_R: Array, low_R: Array, high_R: Array, colour: str) -> None:
-    """Shade the area between two curves."""
+    """Shade the area between two curves.
+
+    Args:
+        axes: the panel.
+        round_R: rounds, or other places on the x axis.
+        low_R: the lower curve.
+        high_R: the upper curve.
+        colour: of the area, which is pale.
+    """
     around = np.concatenate([round_R, round_R[::-1]]), np.concatenate([low_R, high_R[::-1]])
     axes.add_patch(Polygon(np.column_stack(around), facecolor=colour, alpha=0.12, linewidth=0))

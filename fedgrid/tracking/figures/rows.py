@@ -1,4 +1,4 @@
-"""Figures with a row an algorithm: cost of a target, critical differences, segments between two scores.
+"""Figures with a row for each algorithm: cost of a target, critical differences, segments between scores.
 
 The critical-difference diagram has average ranks, and groups without a significant difference. Shapes: S
 runs, E = 2 ends of a segment.
@@ -58,11 +58,11 @@ def cost_to_target(study: Study, target: Target = DEFAULT) -> Figure:
     target = adapt_target(study, target)
     by_algorithm = costs(study, target)
     every_cost = [cost for of_algorithm in by_algorithm.values() for cost in of_algorithm]
-    name, size = scale(every_cost, target.unit)
-    axis = {"rounds": {of: [cost.rounds for cost in of_runs] for of, of_runs in by_algorithm.items()}}
+    unit, size = scale(every_cost, target.unit)
+    axis = {"rounds": {name: [cost.rounds for cost in own] for name, own in by_algorithm.items()}}
     if every_cost and not any(np.isnan(cost.bytes) for cost in every_cost):
-        axis[f"sent up and down, {name}"] = {
-            of: [cost.sent(target.unit) / size for cost in of_runs] for of, of_runs in by_algorithm.items()
+        axis[f"sent up and down, {unit}"] = {
+            name: [cost.sent(target.unit) / size for cost in own] for name, own in by_algorithm.items()
         }
     with paper_style():
         labels, left, height = name_rows(study.algorithms)
@@ -80,6 +80,7 @@ def cost_to_target(study: Study, target: Target = DEFAULT) -> Figure:
 
 
 def _draw_runs(axes: Axes, values: Mapping[str, Sequence[float]], style: Mapping[str, Style]) -> None:
+    """Draw a dot for each run, a bar at the median, and the number of runs that never reach the target."""
     axes.set_ylim(max(1, len(values)) - 0.5, -0.5)
     axes.set_yticks([])
     axes.grid(axis="x", color=GRID, linewidth=0.6)
@@ -105,8 +106,13 @@ def critical_difference(
 ) -> Figure:
     """Draw average ranks on a line, and bars that join algorithms without a significant difference.
 
-    `first` says what rank 1 is. An algorithm whose rank is NaN is left out. Source: Demsar, Statistical
-    comparisons of classifiers over multiple data sets, JMLR 7, 2006, Figure 1.
+    Source: Demsar, Statistical comparisons of classifiers over multiple data sets, JMLR 7, 2006, Figure 1.
+
+    Args:
+        ranks: algorithm -> average rank; one whose rank is NaN is left out.
+        cliques: groups of algorithms that a bar joins.
+        num_scenarios: number of scenarios that the ranks are averaged over.
+        first: the meaning of rank 1, `1 is best` by default.
     """
     ordered = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
     bars = _levels([[ordered[name] for name in clique if name in ordered] for clique in cliques])
@@ -136,6 +142,7 @@ def critical_difference(
             axes.plot(ends, [y, y], color=INK, linewidth=2.4, solid_capstyle="butt")
         style = styles(list(ranks))
         for position, (name, rank) in enumerate(ordered.items()):
+            # Names of the better half hang at the left, the others at the right, the extremes at the top.
             row = min(position, len(ordered) - 1 - position)
             edge = side if position == row else PAGE - side
             x, y = side + inches * (rank - 1), names_from + step * row
@@ -147,10 +154,11 @@ def critical_difference(
 
 
 def _levels(cliques: Sequence[Sequence[float]]) -> list[tuple[int, float, float]]:
-    """Return level, least and greatest rank of each clique of two or more; bars of a level do not overlap."""
+    """Stack the bars of cliques: level, least and greatest rank of each; bars of a level do not overlap."""
     bars: list[tuple[int, float, float]] = []
     for low, high in sorted((min(ranks), max(ranks)) for ranks in cliques if len(ranks) > 1):
         taken = {level for level, _, end in bars if end >= low}
+        # The lowest free level, as bars are sorted by their start: the fewest levels in all.
         bars.append((next(level for level in count() if level not in taken), low, high))
     return bars
 
@@ -196,7 +204,7 @@ def communities(study: Study, *, server: bool = False) -> Figure:
 
 
 def _segments(study: Study, ends: Mapping[str, str], of: Callable[[Run, str], float], label: str) -> Figure:
-    """Draw a segment between two curves, each a number of a run by `of`."""
+    """Draw a segment between two curves, of which `of` reads a number of a run."""
     require_one(study, "dataset")
     with paper_style():
         style, splits = styles(study.algorithms), study.splits
@@ -236,6 +244,7 @@ def _draw_segments(
     of: Callable[[Run, str], float],
     label: str,
 ) -> None:
+    """Draw the segments of one panel, with pale bars over the range of the seeds."""
     axes.set(xlim=(-0.03, 1.03), ylim=(len(style) - 0.5, -0.5), xticks=[], yticks=[])
     rule(axes, FIFTHS, upright=True)
     ranges: list[tuple[tuple[float, int], tuple[float, int]]] = []

@@ -29,11 +29,10 @@ TALLEST = 8.0
 
 @checked()
 def cluster_map(records: Records) -> Figure:
-    """Draw the cluster of each client by round, with the clusters' numbers and lines between the hidden
-    groups.
+    """Draw the cluster of each client by round, with the clusters' numbers.
 
     A cluster has the hue of the hidden group of the majority of its clients, grey without a majority, and a
-    shade of its own.
+    shade of its own. Lines separate the hidden groups.
     """
     with paper_style():
         figure, [axes] = panels(1, 1, _height(records), margins=Margins(head=HEAD))
@@ -76,10 +75,12 @@ def write(run_folder: Path | str, to: Path | str) -> Path:
 
 
 def _height(records: Records) -> float:
+    """Compute the height of a map in inches, within its limits."""
     return min(TALLEST, max(1.0, ROW * len(records.truth_K)))
 
 
 def _draw_temperature(axes: Axes, records: Records) -> None:
+    """Draw the temperature of each round."""
     temperature_R = records.rounds["temperature"]
     axes.set_ylabel("temperature")
     axes.plot(records.round_R, temperature_R, color=HUES[0], marker="o", markersize=2.8)
@@ -91,6 +92,7 @@ def _draw_temperature(axes: Axes, records: Records) -> None:
 
 
 def _draw_clusters(axes: Axes, records: Records) -> None:
+    """Draw the map of clusters, with at most ten clients labelled."""
     truth_K, labels_RK = records.truth_K, records.clients["cluster"]
     num_clients = len(truth_K)
     draw_map(axes, labels_RK, truth_K, records.round_R)
@@ -119,6 +121,7 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
             # A number is 0.04 times as wide as the map.
             if is_too_low or (start, label) in above or stop - start < 0.04 * len(labels_R):
                 continue
+            # The weights of red, green and blue in perceived brightness (ITU-R BT.601).
             brightness = picture[row, start] @ np.array([0.299, 0.587, 0.114])
             axes.annotate(
                 str(label),
@@ -133,13 +136,14 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
 
 
 def _mark_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
+    """Draw a line at the round of the first clustering, if there is one."""
     number = _round_of_clustering(records)
     if number is not None:
         axes.axvline(number + shift, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1.5)
 
 
 def _name_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> None:
-    """Write above the panel in which round the clients were clustered."""
+    """Write the round of the first clustering above the panel."""
     number = _round_of_clustering(records)
     if number is None:
         return
@@ -156,4 +160,5 @@ def _name_clustering(axes: Axes, records: Records, *, shift: float = 0.0) -> Non
 
 
 def _round_of_clustering(records: Records) -> int | None:
+    """Find the round of the first clustering, None if there is none."""
     return clustering_round(records.clients["cluster"], records.rounds["clustered"])

@@ -31,7 +31,7 @@ RING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Tried:
-    """A finished trial."""
+    """A finished trial of a search: its settings and scores."""
 
     params: Mapping[str, Any]
     scores: Mapping[str, float]
@@ -40,7 +40,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Axis:
-    """A numeric setting."""
+    """A numeric setting of a search, with its range."""
 
     name: str
     low: float
@@ -50,7 +50,7 @@ class Axis:
 
 
 Panels = Mapping[str, tuple[float, float] | None]
-"""Title of a panel -> the range that it shows at least; None: the range of the trials."""
+"""Title of a panel -> the smallest range that it shows; None: the range of the trials."""
 
 
 def score_curves(
@@ -58,8 +58,13 @@ def score_curves(
 ) -> Figure:
     """Draw each score (a row) over each setting (a column), one marker per trial, the best with a ring.
 
-    `choice` is a setting that is not a number: its values have colours. If the trials differ in only one
-    setting, a line joins them.
+    If the trials differ in only one setting, a line joins them.
+
+    Args:
+        tried: the finished trials.
+        axes: the settings that are numbers.
+        scores: the panels.
+        choice: a setting that is not a number, whose values have colours; None (default): no such setting.
     """
     values = sorted({trial.params[choice] for trial in tried}, key=str) if choice else []
     series = {value: SERIES[number % len(SERIES)] for number, value in enumerate(values)}
@@ -105,6 +110,12 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure
 
     Of trials at the same place, which differ in other settings, the best covers the others. The best of all
     has a ring.
+
+    Args:
+        tried: the finished trials.
+        x: the setting of the x axis.
+        y: the setting of the y axis.
+        scores: the panels.
     """
     margins = Margins(left=0.5, right=0.55, head=0.26, gap=0.85)
     with paper_style():
@@ -119,6 +130,7 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure
             _lay(panel, "y", y)
             low, high = _range(trials, score, least)
             look: dict[str, Any] = {"s": 60, "cmap": "viridis", "vmin": low, "vmax": high, "clip_on": False}
+            # Matplotlib draws dots in their order, so that the best one at a place is on top.
             upwards = sorted(trials, key=lambda trial: trial.scores[score])
             along_x, along_y = ([trial.params[axis.name] for trial in upwards] for axis in (x, y))
             dots = panel.scatter(along_x, along_y, c=[trial.scores[score] for trial in upwards], **look)
@@ -130,6 +142,7 @@ def heat_map(tried: Sequence[Tried], x: Axis, y: Axis, scores: Panels) -> Figure
 
 
 def _say_none(panel: Axes) -> None:
+    """Write that no trial has the score of a panel."""
     panel.set_yticks([])
     say(panel, "no trial has this score")
 
@@ -145,10 +158,12 @@ def _lay(panel: Axes, name: Literal["x", "y"], axis: Axis) -> None:
 
 
 def _range(trials: Sequence[Tried], score: str, least: tuple[float, float] | None) -> tuple[float, float]:
+    """Find the least and greatest score, with room around a single value."""
     values = [*(trial.scores[score] for trial in trials), *(least or ())]
     low, high = min(values), max(values)
     return (low, high) if low < high else (low - 0.05, high + 0.05)
 
 
 def _best_entry() -> Line2D:
+    """Build the legend's entry of the ring."""
     return Line2D([], [], label="the best", **RING)

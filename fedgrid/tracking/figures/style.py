@@ -69,12 +69,12 @@ ALWAYS = {
 }
 """Settings that a style of the user's does not change: panels are laid out for text of this size."""
 OwnStyle: TypeAlias = str | Path | Mapping[str, Any]
-"""A style of matplotlib's by name, a file (`.mplstyle`, matplotlibrc), or settings."""
+"""Name of a style of matplotlib's, a file (`.mplstyle`, matplotlibrc), or settings."""
 _own: ContextVar[tuple[OwnStyle, ...]] = ContextVar("own styles", default=())
 _in_use: ContextVar[tuple[OwnStyle, ...] | None] = ContextVar("own styles in use", default=None)
 DASHED = (0, (3.5, 1.5))
 HUES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""Of hidden groups, and of a single line."""
+"""Colours of hidden groups, and of a single line."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Style:
 
     @property
     def of_line(self) -> dict[str, Any]:
-        """Arguments of `Axes.plot`."""
+        """Arguments of `Axes.plot` for a line with markers."""
         return {"color": self.colour, "linestyle": self.line, **self.of_marker}
 
     @property
@@ -121,7 +121,7 @@ OTHER_MARKERS = "<>h*p"
 
 
 def styles(algorithms: Sequence[str]) -> dict[str, Style]:
-    """Return algorithm -> style: fixed for the papers' and for references, dashed if as published."""
+    """Choose the style of each algorithm: fixed for the papers' and references, dashed if as published."""
     plain = dict.fromkeys(name.removesuffix(SUFFIX) for name in algorithms)
     fixed = PUBLISHED | REFERENCES
     others = [name for name in plain if name not in fixed]
@@ -139,6 +139,7 @@ class PaperFigure(Figure):
     """A figure that does not depend on the user's matplotlib settings, but for those of `style_context`."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
+        """Create an empty figure, with the styles of the current `style_context`."""
         super().__init__(*arguments, **settings)
         self.own_styles = _own.get()
 
@@ -148,7 +149,7 @@ class PaperFigure(Figure):
             super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
-        """Return the figure for a cell of a notebook, which shows only pyplot's figures by itself."""
+        """Format the figure for a cell of a notebook, which shows only pyplot's figures by itself."""
         with paper_style(self), BytesIO() as file:
             self.savefig(file, format="png", dpi=125)
             return file.getvalue()
@@ -159,8 +160,9 @@ def style_context(*styles: OwnStyle) -> Iterator[None]:
     """Draw the figures of this block with styles of the user's, on top of ours.
 
     Args:
-        styles: as of `matplotlib.style.use`; none: what `matplotlib.rcParams` have beside the defaults. Sizes
-            of figures and of text stay, the colours of algorithms too, and text is never LaTeX.
+        styles: as of `matplotlib.style.use`; none: the settings in which `matplotlib.rcParams` differ from
+            the defaults. Sizes of figures and of text stay, the colours of algorithms too, and text is never
+            LaTeX.
 
     Raises:
         OSError: there is no such style.
@@ -175,7 +177,8 @@ def style_context(*styles: OwnStyle) -> Iterator[None]:
 
 
 def _changed_settings() -> dict[str, Any]:
-    # No style are settings of windows, and the figure's size, which a figure has itself.
+    """Collect the settings of `matplotlib.rcParams` that differ from the defaults."""
+    # Settings of windows belong to no style, and a figure has its own size.
     no_style = (
         *("backend", "date.epoch", "docstring", "figure.", "interactive", "keymap", "savefig.directory"),
         *("timezone", "tk.", "toolbar", "webagg"),
@@ -194,10 +197,12 @@ def paper_style(figure: Figure | None = None) -> Iterator[None]:
     On top of them are the styles that a `figure` was made with, without one those of `style_context`.
     """
     own = _own.get() if figure is None else getattr(figure, "own_styles", ())
-    if _in_use.get() == own:  # Setting them again takes milliseconds.
+    # Setting them again takes milliseconds, and a report enters here several times for each figure.
+    if _in_use.get() == own:
         yield
         return
     before = _in_use.set(own)
+    # `save` has set the salt around this block, and the defaults below would reset it.
     salt = {"svg.hashsalt": matplotlib.rcParams["svg.hashsalt"]}
     try:
         settings = ["default", SETTINGS, *own, ALWAYS, salt]
@@ -230,7 +235,7 @@ def save(figure: Figure, path: Path | str) -> None:
 
 
 def encode_figure(figure: Figure, name: str) -> bytes:
-    """Return the bytes of a figure in a file of this name, whose suffix is SVG, PDF or PNG, as of `save`.
+    """Encode a figure as a file of this name, whose suffix is SVG, PDF or PNG, as `save` writes it.
 
     Raises:
         ArgumentError: no format has that suffix.
@@ -238,6 +243,7 @@ def encode_figure(figure: Figure, name: str) -> bytes:
     suffix = Path(name).suffix.lower()
     kind = suffix.removeprefix(".")
     check_choice("format of a figure", kind, figure.canvas.get_supported_filetypes())
+    # Dates and versions in the files would make equal figures differ in their bytes.
     without_dates = {
         ".pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
         ".png": {"Software": None},

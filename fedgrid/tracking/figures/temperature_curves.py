@@ -31,7 +31,7 @@ from fedgrid.tracking.scoring.study import Study, by_round, require_one
 
 UNKNOWN = "no temperature was recorded"
 RESAMPLES = 1000
-"""Of the bootstrap of an interval."""
+"""Number of resamples in the bootstrap of an interval."""
 FAMILY = "ocfl-"
 DASHES = (0, (3, 2))
 
@@ -120,6 +120,7 @@ def _finish(axes: Axes) -> None:
 
 
 def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalised: bool) -> None:
+    """Draw the mean temperature of one panel, its interval, and the mean clustering rounds."""
     results, least = _choose_runs(study.finished)
     if not results:
         _empty(axes, UNKNOWN if study.finished else NO_RUN)
@@ -149,20 +150,21 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
 
 
 def _parts(study: Study) -> dict[str, Study]:
-    """Return title -> study: by data set, or by number of clients if there is one data set."""
+    """Split a study by data set, or by number of clients if it has one data set; titles -> studies."""
     if len(study.datasets) > 1:
         return {dataset: study.of(dataset=dataset) for dataset in study.datasets}
     return {f"{name}, {clients} clients": study.of(clients=clients) for name, clients in study.blocks}
 
 
 def _choose_runs(results: Sequence[Run]) -> tuple[list[Run], float]:
-    """Return the runs to average, and the share of them that a round must have to be drawn.
+    """Choose the runs to average, and the share of them that a round must have to be drawn.
 
     Of runs that never cluster one per scenario and seed, as they are equal, in the rounds that all have.
     """
     measured = [result for result in results if result.has("temperature")]
     whole = {
         (result.scenario, result.seed): result
+        # Reversed, so that the first algorithm's run is left of those that are equal.
         for result in reversed(measured)
         if result.scores["clustering_round"] is None and not np.isnan(result.curves["temperature"]).any()
     }
@@ -179,12 +181,14 @@ def _scale_runs(values_SR: Array) -> Array:
 
 
 def _interval(values_SR: Array) -> Array:
-    """Return the 2.5 % and 97.5 % quantiles of the means of resampled runs, shape (2, R).
+    """Compute the 2.5 % and 97.5 % quantiles of the means of resampled runs, shape (2, R).
 
     Resampling is seeded. A resample without a value in a round is left out of its quantiles.
     """
     generator = np.random.default_rng(0)
     chosen_BS = generator.integers(len(values_SR), size=(RESAMPLES, len(values_SR)))
+    # As counts, all means of resamples are two matrix products; as indices they would take S times the
+    # memory.
     counts_BS = np.stack([np.bincount(row, minlength=len(values_SR)) for row in chosen_BS]).astype(float)
     known_SR = ~np.isnan(values_SR)
     weight_BR = counts_BS @ known_SR
@@ -194,5 +198,6 @@ def _interval(values_SR: Array) -> Array:
 
 
 def _empty(axes: Axes, reason: str) -> None:
+    """Write the reason why a panel is empty, without ticks."""
     axes.set_yticks([])
     say(axes, reason)

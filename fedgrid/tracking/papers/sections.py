@@ -1,4 +1,4 @@
-"""The sections of a report on the papers: our numbers beside theirs, and their claims."""
+"""The sections of a report on the papers: our numbers next to theirs, and their claims."""
 
 from collections.abc import Iterator, Sequence
 
@@ -31,7 +31,7 @@ CAPTION = (
 
 
 def paper_sections(study: Study) -> list[PageSection]:
-    """Return the claims that a study has the runs for, and our numbers beside the printed ones, by paper.
+    """Build the table of claims that a study has the runs for, and our numbers next to the printed ones.
 
     Without any such numbers a section says so.
     """
@@ -44,6 +44,7 @@ def paper_sections(study: Study) -> list[PageSection]:
 
 
 def _paper_sections(paper: Paper, study: Study) -> Iterator[PageSection]:
+    """Yield the sections of one paper, one for each setting if it is compared by setting."""
     for setting in study.settings if paper.by_setting else [()]:
         if tables := paper.beside(runs_of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
@@ -53,7 +54,7 @@ def _paper_sections(paper: Paper, study: Study) -> Iterator[PageSection]:
 
 
 def claims(study: Study) -> Table | None:
-    """Return the table of the claims that a study has the runs for, None if there are none."""
+    """Build the table of the claims that a study has the runs for, None if there are none."""
     rows = []
     for paper in PAPERS:
         for claim in paper.claims:
@@ -75,6 +76,7 @@ def claims(study: Study) -> Table | None:
 
 
 def _cells(claim: Claim, checks: Sequence[Check]) -> tuple[Cell, ...]:
+    """Build the cells of a claim: our number, the claimed interval, the verdict and its basis."""
     means = [check.mean for check in checks]
     mean = sum(means) / len(means)
     span = f" ({fixed(min(means), 3)} to {fixed(max(means), 3)})" if len(means) > 1 else ""

@@ -37,11 +37,11 @@ fewer runs than the grid has shows their number; a cell without any result is em
 CLUSTERS = "of the clusters' models"
 """Label of the convention that is not `AS_PUBLISHED`."""
 MOST_CURVES = 40
-"""Clients that have a curve each."""
+"""Largest number of clients with a curve each."""
 R2 = "personalised_r2"
 """A curve of runs that predict numbers alone."""
 OF_CLASSES = ("accuracy", "f1", "fairness")
-"""Figures that those have not."""
+"""Figures that runs which predict numbers do not have."""
 TEMPERATURE = "temperature"
 FIGURES = {
     **KINDS,
@@ -70,12 +70,12 @@ def report_page(
     papers: Sequence[PageSection] = (),
     analyses: Sequence[PageSection] = (),
 ) -> Page:
-    """Return the report of a grid.
+    """Build the report of a grid.
 
     Args:
         study: the grid.
-        other: another grid that it is compared with.
-        published: whether figures and tables have the published numbers beside ours.
+        other: another grid that it is compared with; None by default.
+        published: whether figures and tables have the published numbers too (default False).
         target: the score whose cost is shown.
         papers: sections on papers, shown at the beginning.
         analyses: sections on analyses of the runs.
@@ -104,6 +104,7 @@ def report_page(
 
 
 def _facts(study: Study) -> tuple[tuple[str, str], ...]:
+    """List the facts for the head of the page."""
     seeds = sorted({run.seed for run in study.runs})
     rounds = sorted({run.rounds for run in study.runs})
     return (
@@ -124,6 +125,7 @@ def _facts(study: Study) -> tuple[tuple[str, str], ...]:
 
 
 def _overview(study: Study) -> PageSection:
+    """Build the overview: the main scores, then ranks, p-values and effects if there are tests."""
     personalised, generalised = measures.last_f1(study)
     scores = (personalised, measures.FINAL_ARI, measures.MEAN_ARI, generalised)
     compared = [(measure.name, statistics.compare(study, measure)) for measure in scores]
@@ -164,7 +166,7 @@ def _axes(study: Study) -> Iterator[PageSection]:
 
 
 def _privacy(study: Study) -> Iterator[PageSection]:
-    """Yield a section on what privacy costs, if any run has noise."""
+    """Yield a section on the cost of privacy, if any run has noise."""
     if measures.choose_recorded(study, (measures.EPSILON,)):
         plate = Plate(
             "over-epsilon",
@@ -191,7 +193,7 @@ def _harm(study: Study) -> Iterator[PageSection]:
 
 
 def _sweeps(study: Study) -> Iterator[Choice]:
-    """Yield figures and tables over two axes, for each data set and pair: either may be the one along."""
+    """Yield figures and tables over two axes, for each data set and pair, in both orders."""
     for dataset in study.datasets:
         part = study.of(dataset=dataset)
         for pair in combinations(axes_of(part), 2):
@@ -216,6 +218,7 @@ def _sweeps(study: Study) -> Iterator[Choice]:
 
 
 def _lacking(study: Study) -> PageSection:
+    """Build the section of the runs without a result, and their states."""
     rows = tuple(
         Row(run.name, tuple(map(Cell, (run.algorithm, str(run.seed), run.lacking))))
         for run in study.unfinished
@@ -232,10 +235,12 @@ def _lacking(study: Study) -> PageSection:
 
 
 def _comparison(one: Study, other: Study) -> PageSection:
+    """Build the section that compares two grids."""
     return PageSection("beside", f"{one.name} beside {other.name}", items=comparison.compare(one, other))
 
 
 def _temperature(study: Study) -> PageSection:
+    """Build the section of mean temperatures over scenarios."""
     kinds = [("raw", "as recorded", False, False), ("normalised", "each run scaled to 0..1", True, False)]
     if len(study.datasets) > 1:
         kinds.append(("all", "all data sets, each run scaled to 0..1", True, True))
@@ -253,7 +258,7 @@ def _temperature(study: Study) -> PageSection:
 
 
 def _dataset_section(study: Study, target: Target = DEFAULT, *, published: bool = False) -> PageSection:
-    """Return the section of a study of one data set; `target` is the score whose cost is shown.
+    """Build the section of a study of one data set; `target` is the score whose cost is shown.
 
     With `published` the published conventions come first where there are others too.
     """
@@ -267,7 +272,7 @@ def _dataset_section(study: Study, target: Target = DEFAULT, *, published: bool 
 
 
 def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table | Plate | Choice]:
-    """Yield what all numbers of clients have together."""
+    """Yield the tables and figures of all numbers of clients together."""
     rounds = {"first and last": clustering.rounds(study), AS_PUBLISHED: clustering.published_rounds(study)}
     yield _order_options(rounds, published)
     yield from _communities(study, dataset)
@@ -289,6 +294,7 @@ def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table
 
 
 def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
+    """Yield the figures of segments, in both conventions, with their labels."""
     for label, published in (("drawn", False), (f"drawn, {AS_PUBLISHED}", True)):
         conventions = "in the published conventions (Figure 2)." if published else "of the clusters' models."
         plate = Plate(
@@ -301,7 +307,7 @@ def _segments(study: Study, dataset: str) -> Iterator[tuple[str, Plate]]:
 
 
 def _communities(study: Study, dataset: str) -> Iterator[Choice]:
-    """Yield the figure of communities beside the global model, if there is one."""
+    """Yield the figure of communities against the global model, if there is one."""
     plates = {
         label: Plate(
             f"communities-{'server-' if server else ''}{dataset}",
@@ -317,6 +323,7 @@ def _communities(study: Study, dataset: str) -> Iterator[Choice]:
 
 
 def _block(study: Study, target: Target, published: bool) -> PageSection:
+    """Build the section of one data set and number of clients."""
     ((dataset, clients),) = study.blocks
     name, title = f"{dataset}-{clients}", f"{dataset}, {clients} clients"
     tables = {
@@ -344,12 +351,12 @@ def _block(study: Study, target: Target, published: bool) -> PageSection:
 
 
 def _order_options(options: Mapping[str, Table], published: bool) -> Choice:
-    """Return a choice that begins with the published conventions if the report is beside such numbers."""
+    """Build a choice, with the published conventions first if the report has published numbers."""
     return Choice(tuple(sorted(options.items(), key=lambda one: published and one[0] != AS_PUBLISHED)))
 
 
 def _curves(study: Study, kinds: Sequence[str], name: str, title: str) -> Choice:
-    """Return the kinds that the runs have numbers for."""
+    """Build a choice of the kinds of curves that the runs have numbers for."""
     left_out = OF_CLASSES if study.has(R2) else ()
     shown = {kind: FIGURES[kind] for kind in kinds if kind not in left_out}
     return Choice(
@@ -373,6 +380,7 @@ def _own_curves(study: Study, name: str, title: str) -> Iterator[tuple[str, Plat
 
 
 def _plate_by_round(study: Study, kind: str, name: str, title: str, caption: str) -> Plate:
+    """Build the figure of one kind of curves, with what its lines are in the caption."""
     draw = partial(figures.per_round, study, kind)
     if kind == TEMPERATURE:
         draw = partial(figures.temperatures, study)
@@ -384,7 +392,7 @@ def _plate_by_round(study: Study, kind: str, name: str, title: str, caption: str
 
 
 def _maps(study: Study, name: str, title: str) -> tuple[tuple[str, Plate], ...]:
-    """Return the map of clusters of each split, then, of a few clients, the curve of each."""
+    """Build the map of clusters of each split, then, of a few clients, the curve of each."""
     maps, curves = [], []
     for split in study.splits:
         part, words = study.of(split=split), split_name(split)

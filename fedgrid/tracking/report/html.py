@@ -38,7 +38,7 @@ class _Column:
     """Characters of the longest `± 0.02 (2/3)` after a number; a fixed width aligns the numbers."""
 
     def width(self, *, stacked: bool) -> int:
-        """Return its width in characters with the tails below the numbers (`stacked`) or beside them."""
+        """Compute its width in characters with the tails below the numbers (`stacked`) or after them."""
         widths = (self.number, self.tail) if stacked else (self.number + self.tail,)
         return max(*map(len, self.name.split(" ")), *widths) + GAP
 
@@ -54,12 +54,13 @@ class _View:
 
     @property
     def columns(self) -> tuple[_Column, ...]:
+        """All columns, without their groups."""
         return tuple(column for _, columns in self.groups for column in columns)
 
     @property
     def is_dense(self) -> bool:
         """Whether the tails are below the numbers because the table would be too wide otherwise."""
-        # Beside the navigation 110 characters fit on a screen of 1280 pixels.
+        # Next to the navigation 110 characters fit on a screen of 1280 pixels.
         return any(column.tail for column in self.columns) and self.width(stacked=False) > 110
 
     @property
@@ -68,12 +69,15 @@ class _View:
         return self.width(stacked=self.is_dense)
 
     def width(self, *, stacked: bool) -> int:
+        """Compute the width of the table in characters."""
         names = max((len(row.name) for _, rows in self.parts for row in rows), default=0)
         return names + GAP + sum(column.width(stacked=stacked) for column in self.columns)
 
 
 @dataclass(frozen=True)
 class _Image:
+    """A figure inside the document, with its size."""
+
     source: str
     width: int
     """Pixels."""
@@ -92,11 +96,13 @@ def render(page: Page, folder: Path, drawing: Drawing) -> Iterator[str]:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # Jinja2 has no isinstance.
     environment.tests |= {
         "choice": lambda item: isinstance(item, Choice),
         "plate": lambda item: isinstance(item, Plate),
     }
     drawn = {plate.name for plate in page.plates(every=drawing.every)}
+    # A generator, so that the figures of a large report are never all in memory.
     return environment.get_template("report.html.j2").generate(
         page=page,
         drawn=drawn,
@@ -112,10 +118,12 @@ def render(page: Page, folder: Path, drawing: Drawing) -> Iterator[str]:
 
 
 def _asset(name: str) -> Markup:
+    """Read a file of this folder that goes into the document as it is."""
     return Markup((ASSETS / name).read_text(encoding="utf-8"))
 
 
 def _image(svg: bytes) -> _Image:
+    """Encode an SVG as a data URL, with its size in pixels."""
     size = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert size, "an SVG by matplotlib has a viewBox in points"
     # Figures are designed for paper: a screen is read from farther away.
@@ -124,7 +132,7 @@ def _image(svg: bytes) -> _Image:
 
 
 def _view_of(table: Table) -> _View:
-    """Return a table with columns by group and rows by section."""
+    """Build the view of a table: columns by group, rows by section, and a legend of its colours."""
     cells = [cell for row in table.rows for cell in row.cells]
     kinds = {"empty" if not cell.text else cell.tone for cell in cells}
     legend = {
@@ -141,6 +149,7 @@ def _view_of(table: Table) -> _View:
 
 
 def _groups(table: Table) -> Iterator[tuple[str, tuple[_Column, ...]]]:
+    """Yield the columns by group, with the widths that their cells need."""
     numbered = enumerate(table.columns, start=1)
     for name, members in groupby(numbered, key=lambda member: member[1].group):
         columns: list[_Column] = []

@@ -17,14 +17,14 @@ FORMATS = (SVG, "png", "pdf")
 
 @dataclass(frozen=True)
 class Drawing:
-    """Which figures of a page are drawn, and how."""
+    """Options of drawing: which figures of a page are drawn, in which formats and styles."""
 
     every: bool = False
-    """All of them; else only those that `Page.plates` returns without `every`."""
+    """Whether all are drawn; else only those that `Page.plates` yields without `every`."""
     formats: tuple[str, ...] = (SVG,)
-    """Of `FORMATS`."""
+    """Formats of each figure, of `FORMATS`."""
     styles: tuple[OwnStyle, ...] = ()
-    """The user's, as of `figures.style_context`."""
+    """Styles of the user's, as of `figures.style_context`."""
 
 
 USUAL = Drawing()
@@ -48,12 +48,12 @@ class Choice:
 
     options: tuple[tuple[str, Table | Plate], ...]
     num_drawn: int = 1
-    """Figures among the options after this many are drawn only if all figures are asked for."""
+    """Number of options whose figures are drawn in any case; later ones only with all figures."""
 
 
 @dataclass(frozen=True)
 class PageSection:
-    """A part of a page."""
+    """A part of a page: text, tables and figures, then sections below it."""
 
     name: str
     """Its anchor, as `mnist`."""
@@ -66,7 +66,7 @@ class PageSection:
 
 @dataclass(frozen=True)
 class Page:
-    """A report."""
+    """A report: its title, facts for its head, and sections."""
 
     title: str
     facts: tuple[tuple[str, str], ...]
@@ -83,24 +83,28 @@ class Page:
 
 
 def _items(sections: tuple[PageSection, ...], *, every: bool = True) -> Iterator[Table | Plate]:
+    """Yield the tables and figures of sections in order; without `every` the first ones of each choice."""
     for section in sections:
         for item in section.items:
             options = item.options if isinstance(item, Choice) else (("", item),)
+            # A page shows one option at a time, and drawing the others would take most of a report's time.
             count = len(options) if every or not isinstance(item, Choice) else item.num_drawn
             yield from (option for _, option in options[:count])
         yield from _items(section.sections, every=every)
 
 
 def add_words(section: PageSection, words: Sequence[str]) -> PageSection:
-    """Return a section with words, as of a setting, in all names and titles: each is in a report once."""
+    """Add words, as of a setting, to all names and titles of a section: each is in a report once."""
     if not words:
         return section
     name, title = plain("-".join(["", *(word.replace(" ", "-") for word in words)])), ", ".join(["", *words])
 
     def named(item: Table | Plate) -> Table | Plate:
+        """Add the words to the name and title of a table or figure."""
         return replace(item, name=f"{item.name}{name}", title=f"{item.title}{title}")
 
     def inner(item: Table | Plate | Choice) -> Table | Plate | Choice:
+        """Add the words to an item, or to all options of a choice."""
         if isinstance(item, Choice):
             return replace(item, options=tuple((label, named(option)) for label, option in item.options))
         return named(item)

@@ -9,7 +9,7 @@ from fedgrid.tracking.scoring.statistics import Comparison
 
 
 def diagram(name: str, result: Comparison, first: str = "1 is best") -> Plate:
-    """Return the diagram of a comparison by the measure `name`; `first` says what rank 1 is."""
+    """Build the diagram of a comparison by the measure `name`; `first` is the meaning of rank 1."""
     ranks = dict(zip(result.algorithms, result.ranks, strict=True))
     words = [f"Average ranks {result.where}; {first}."]
     if result.pairs:

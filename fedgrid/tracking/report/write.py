@@ -31,7 +31,7 @@ class Written:
     removed: tuple[str, ...]
     """Files of the earlier report that this one no longer has."""
     figures: int
-    """How many are drawn."""
+    """Number of figures that are drawn."""
 
 
 def write(
@@ -63,8 +63,10 @@ def write(
         *(f"figures/{plate.name}.{suffix}" for plate in plates for suffix in drawing.formats),
     )
     folder.mkdir(parents=True, exist_ok=True)
+    # A writer that was killed leaves its temporary folder; there is one writer at a time.
     for leftover in folder.glob(f"{TEMPORARY}*"):
         shutil.rmtree(leftover)
+    # Within the folder itself, because a file is replaced atomically on one file system only.
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
         temporary = Path(name)
         (temporary / "figures").mkdir()
@@ -77,8 +79,11 @@ def write(
                 _write_text(temporary / "tables" / f"{table.name}.{suffix}", [text_of(table)])
         _write_text(temporary / INDEX, html.render(page, temporary, drawing))
         removed = tuple(sorted(_list_files(folder / INDEX) - set(files)))
+        # Only files that our own document names: the folder may have others of the user's.
         for file in removed:
             (folder / file).unlink(missing_ok=True)
+        # The document is the first of the files and is replaced last: a reader of it never follows a link to
+        # a file that is not there yet.
         for file in reversed(files):
             (folder / file).parent.mkdir(exist_ok=True)
             (temporary / file).replace(folder / file)
@@ -86,7 +91,7 @@ def write(
 
 
 def draw_plate(plate: Plate, folder: Path, drawing: Drawing) -> None:
-    """Write a figure into a folder, a file `<name>.<format>` of each format."""
+    """Draw a figure into a folder, a file `<name>.<format>` of each format."""
     try:
         with figures.style_context(*drawing.styles) if drawing.styles else nullcontext():
             figure = plate.draw()
@@ -98,6 +103,7 @@ def draw_plate(plate: Plate, folder: Path, drawing: Drawing) -> None:
 
 
 def _check_names(page: Page) -> None:
+    """Check that names of tables, figures and sections are distinct and file names; a ValueError if not."""
     kinds = {
         "tables": [table.name for table in page.tables()],
         "figures": [plate.name for plate in page.plates()],
@@ -114,17 +120,19 @@ def _check_names(page: Page) -> None:
 
 
 def _all(sections: tuple[PageSection, ...]) -> Iterator[PageSection]:
+    """Yield sections and all sections below them."""
     for section in sections:
         yield section
         yield from _all(section.sections)
 
 
 def _list_files(index: Path) -> set[str]:
-    """Return the files of an earlier report, which its document links to."""
+    """List the files of an earlier report, which its document links to."""
     return set(LISTED.findall(index.read_text("utf-8", "replace"))) if index.exists() else set()
 
 
 def _write_text(path: Path, pieces: Iterable[str]) -> None:
+    """Write a text file piece by piece."""
     # Fixed line ends and encoding: the same bytes on every platform.
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(pieces)

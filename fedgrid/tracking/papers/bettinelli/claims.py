@@ -43,12 +43,14 @@ RESOLUTION, MAJORITY, RATE = "algorithm.resolution", "split.majority", "particip
 LIKE = 0.02
 """Accuracies closer than this are alike."""
 TIE = -1e-9
+"""Lower end of an interval that has 0 itself: differences of equal scores are 0 but for rounding."""
 
 
 def variant(name: str) -> Callable[[Run], bool]:
-    """Return whether a run starts its rounds in a way of the paper: `avg`, `1nn`, `wnn` or `late`."""
+    """Build a check whether a run starts its rounds in a way of the paper: `avg`, `1nn`, `wnn` or `late`."""
 
     def fits(run: Run) -> bool:
+        """Check whether a run is of this variant."""
         is_late = run.keys.get("algorithm.late", "null") != "null"
         own = "late" if is_late else run.keys.get("algorithm.attribution")
         return COMMUNITIES(run) and own == name
@@ -57,6 +59,7 @@ def variant(name: str) -> Callable[[Run], bool]:
 
 
 def _score_variant(study: Study, measure: Measure, name: str, *, rate: str | None = None) -> ScoreBySeed:
+    """Compute a measure of the runs of a variant, or of IFCA, at one rate of participation or at all."""
     fits = has_name(name) if name == "IFCA" else variant(name)
     return scores(study, measure.of, fits if rate is None else has_value(RATE, rate, fits))
 
@@ -64,7 +67,7 @@ def _score_variant(study: Study, measure: Measure, name: str, *, rate: str | Non
 def _compare_values(
     study: Study, key: str, value: str, measures: tuple[Measure, ...], low: float, high: float = np.inf
 ) -> Iterator[Check]:
-    """Yield checks of one value of a key against each other."""
+    """Yield checks of one value of a key against each other one."""
     for measure in measures:
         mine = scores(study, measure.of, has_value(key, value, COMMUNITIES), key)
         for other in values_of(study, key, COMMUNITIES):
@@ -85,26 +88,31 @@ def _differences(
 
 
 def _depends_on_majority(study: Study) -> Iterator[Check]:
+    """Yield checks that accuracy at the least and greatest majority differ, in either direction."""
     if chosen := ends(study, GA_LAST.of, MAJORITY, COMMUNITIES):
         (least, one), (most, other) = chosen
         for check in check_differences(f"majority {least} - {most}", one, other, low=0.05):
+            # The claim has no direction: each scenario is turned so that its mean difference is positive.
             turned = tuple(np.sign(check.mean) * value for value in check.values)
             yield Check(check.what, check.scenario, turned, check.low)
 
 
 def _finds_groups(study: Study) -> Iterator[Check]:
+    """Yield checks of the ARI of three variants with all clients at majority 0.7."""
     for name in ("avg", "late", "1nn"):
         where = has_value(MAJORITY, "0.7", has_value(RATE, "1", variant(name)))
         yield from check_scores(f"ARI of {name}", scores(study, FINAL_ARI.of, where), low=0.999)
 
 
 def _lost_at_half(study: Study) -> Iterator[Check]:
+    """Yield checks of the ARI of 1NN with half of the clients."""
     yield from check_scores(
         "ARI of 1nn", _score_variant(study, FINAL_ARI, "1nn", rate="0.5"), low=-0.2, high=0.2
     )
 
 
 def _beats_global(study: Study) -> Iterator[Check]:
+    """Yield checks of the communities' models against the global one on their members' images."""
     one, other = (scores(study, measure.of, COMMUNITIES) for measure in (PA_LAST, GLOBAL_OWN_LAST))
     yield from check_differences("communities - global", one, other)
 
@@ -117,6 +125,7 @@ def _smoother(study: Study) -> Iterator[Check]:
 
 
 def _deviations(aris: ScoreBySeed) -> ScoreBySeed:
+    """Compute the distance of each ARI from its scenario's median over seeds."""
     places = group_by(aris, itemgetter(0))
     middle = {scenario: float(np.median([aris[at] for at in own])) for scenario, own in places.items()}
     return {(scenario, seed): abs(ari - middle[scenario]) for (scenario, seed), ari in aris.items()}

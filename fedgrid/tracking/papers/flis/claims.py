@@ -32,6 +32,7 @@ SKEWED = ("label-skew", "dirichlet")
 
 
 def _accuracies(study: Study, *titles: str, splits: tuple[str, ...] = SKEWED) -> ScoreBySeed:
+    """Read the paper's accuracy of algorithms on some splits, by scenario and seed."""
     return scores(study, accuracy, lambda run: has_name(*titles)(run) and run.split in splits)
 
 
@@ -44,23 +45,26 @@ def _compare(
     low: float = 0.0,
     high: float = inf,
 ) -> Iterator[Check]:
+    """Yield checks of one algorithm's accuracy against each of the others."""
     for other in others:
         mine, theirs = _accuracies(study, one, splits=splits), _accuracies(study, other, splits=splits)
         yield from check_differences(f"{one} - {other}", mine, theirs, low=low, high=high)
 
 
 def _up_to(study: Study, others: tuple[str, ...], splits: tuple[str, ...], low: float) -> tuple[Check, ...]:
+    """Find the largest gain of FLIS-DC over the others."""
     return largest(_compare(study, "FLIS-DC", others, splits=splits, low=low))
 
 
 def _rounds(study: Study, *titles: str) -> ScoreBySeed:
-    """Return rounds to the paper's target, on other data to 95 % of the best; one more than all if never."""
+    """Count rounds to the paper's target, on other data to 95 % of the best; one more than all if never."""
     best: dict[tuple[str, str], float] = {}
     for result in study.finished:
         place = (result.dataset, str(result.scenario))
         best[place] = max(best.get(place, 0.0), 0.95 * accuracy(result))
 
     def rounds(result: Run) -> float:
+        """Count the rounds of one run."""
         goal = TARGETS.get(result.dataset, best[result.dataset, str(result.scenario)])
         return min(cost(result, curve_of(result), goal).rounds, float(result.rounds + 1))
 
@@ -68,12 +72,15 @@ def _rounds(study: Study, *titles: str) -> ScoreBySeed:
 
 
 def _fewest(study: Study) -> Iterator[Check]:
+    """Yield checks that each other algorithm needs as many rounds as FLIS-HC or more."""
     fewest = _rounds(study, "FLIS-HC")
     for other in (*GLOBAL, *PERSONAL):
+        # Rounds are whole numbers: a tie lies within the interval only if this begins below 0.
         yield from check_differences(f"{other} - FLIS-HC", _rounds(study, other), fewest, low=-0.5)
 
 
 def _four_times(study: Study) -> Iterator[Check]:
+    """Yield checks of the ratio of rounds of Per-FedAvg and FLIS-HC on CIFAR-100."""
     part = study.of(dataset="cifar100")
     one, other = _rounds(part, "Per-FedAvg"), _rounds(part, "FLIS-HC")
     ratios = {key: one[key] / other[key] for key in one if key in other}
@@ -81,6 +88,7 @@ def _four_times(study: Study) -> Iterator[Check]:
 
 
 def _end_of_beta(study: Study, value: str, title: str, near: float) -> Iterator[Check]:
+    """Yield checks that FLIS-DC at an end of beta's range is as accurate as another algorithm."""
     flis = scores(study, PA_LAST.of, has_value("algorithm.beta", value, has_name("FLIS-DC")))
     yield from check_differences(
         f"FLIS-DC (beta {value}) - {title}",
@@ -92,6 +100,7 @@ def _end_of_beta(study: Study, value: str, title: str, near: float) -> Iterator[
 
 
 def _more_epochs(study: Study, titles: tuple[str, ...], *, help_: bool) -> Iterator[Check]:
+    """Yield checks of accuracy at most local epochs against fewest, or the other way around."""
     for title in titles:
         if chosen := ends(study, accuracy, "training.local_epochs", has_name(title)):
             (least, few), (most, many) = chosen

@@ -1,8 +1,8 @@
-"""Our numbers beside Tables 1 to 3 of FLIS (Morafah et al. 2022), in its own definition of accuracy.
+"""Our numbers next to Tables 1 to 3 of FLIS (Morafah et al. 2022), in its own definition of accuracy.
 
 FLIS's accuracy is of each client's last local model on all official test images of its labels, mean over the
 clients; of the global model where there is only one, which Per-FedAvg's clients adapt first. Compared are
-runs in its setting: 100 clients, a tenth of them asked, its splits, tested on official images.
+runs in its setting: 100 clients, a tenth of them in each round, its splits, tested on official images.
 
 `accuracy.csv` has Tables 1 and 2 in percent as printed, algorithms by their names here; the row of FLIS-HC at
 30 % is missing, because the text at hand has lost it. `cost.csv` has Table 3: rounds at 20 % label skew, and
@@ -12,7 +12,7 @@ megabits per client at 30 %, as many as the text at hand has.
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from pathlib import Path
 
 from fedgrid.tracking.papers.shared.paper import csv_rows, put_beside, table_beside
@@ -31,7 +31,7 @@ TARGETS = {"fmnist": 0.80, "cifar10": 0.70, "cifar100": 0.50, "svhn": 0.75}
 ROUNDS_OF, MBIT_OF = "label-skew 0.2", "label-skew 0.3"
 """Table 3 has the rounds of one skew and the traffic of the other."""
 FAR_POINTS = 5.0
-"""Of accuracy, between a number and the published one, from which a note says so."""
+"""Smallest difference in points of accuracy from the published number that gets a note."""
 GLOBAL = ("BNC", "FedProx", "FedNova", "SCAFFOLD")
 SERVED = (*GLOBAL, "Per-FedAvg")
 """Algorithms whose accuracy is of the model that a client is served, not of what it has trained last."""
@@ -63,9 +63,10 @@ OF_ROWS = {
 
 @cache
 def printed_accuracy() -> Mapping[tuple[str, str, str], tuple[str, str]]:
-    """Return (`label-skew 0.2`, data set, algorithm) -> mean and deviation as printed in Tables 1 and 2.
+    """Read mean and deviation as printed in Tables 1 and 2, by scenario, data set and algorithm.
 
-    Both are in percent; the deviation is empty if there is none.
+    A scenario is as in `label-skew 0.2`. Both numbers are in percent; the deviation is empty if there is
+    none.
     """
     return {
         (row["scenario"], row["dataset"], row["algorithm"]): (row["mean"], row["deviation"])
@@ -75,7 +76,7 @@ def printed_accuracy() -> Mapping[tuple[str, str, str], tuple[str, str]]:
 
 @cache
 def printed_cost() -> Mapping[tuple[str, str], tuple[str, str]]:
-    """Return (data set, algorithm) -> rounds and megabits of Table 3; empty: not reached."""
+    """Read rounds and megabits of Table 3, by data set and algorithm; empty: not reached."""
     return {
         (row["dataset"], row["algorithm"]): (row["rounds"], row["mbit"])
         for row in csv_rows(FOLDER / "cost.csv")
@@ -83,17 +84,18 @@ def printed_cost() -> Mapping[tuple[str, str], tuple[str, str]]:
 
 
 def curve_of(run: Run) -> str:
-    """Return the curve that is a run's accuracy: of the last local models, or of the one global model."""
+    """Choose the curve that is a run's accuracy: of the last local models, or of the one global model."""
     return "personalised_accuracy" if run.published in SERVED else "last_local_accuracy"
 
 
 def accuracy(result: Run) -> float:
-    """Return the paper's accuracy of a run, of its last round."""
+    """Read the paper's accuracy of a run, of its last round."""
     return result.last(curve_of(result))
 
 
 def against_flis(study: Study) -> tuple[Table, ...]:
-    """Return a table for each split of FLIS that the study has, and one of the cost of its targets."""
+    """Build a table for each split of FLIS that the study has, and one of the cost of its targets."""
+    # An algorithm without a printed number would be a row of dashes.
     compared = study.only(
         run for run in study.runs if (scenario_of(run), run.dataset, str(run.published)) in printed_accuracy()
     )
@@ -106,11 +108,12 @@ def against_flis(study: Study) -> tuple[Table, ...]:
 
 
 def _choose_scenario(study: Study, scenario: str) -> Study:
+    """Select the runs of one of FLIS's scenarios."""
     return study.only(run for run in study.runs if scenario_of(run) == scenario)
 
 
 def scenario_of(run: Run) -> str:
-    """Return FLIS's name of a run's split, `label-skew 0.2`; empty if it is in another setting."""
+    """Format FLIS's name of a run's split, `label-skew 0.2`; empty if it is in another setting."""
     share = SHARES.get(run.split)
     if share is None or any(run.keys.get(key) != value for key, value in SETTING.items()):
         return ""
@@ -118,7 +121,10 @@ def scenario_of(run: Run) -> str:
 
 
 def _accuracy(study: Study, scenario: str) -> Table:
+    """Build the table of accuracies of one scenario, with a column for each data set."""
+
     def cell(own: Study, dataset: str) -> Cell:
+        """Build the cell of one algorithm on one data set."""
         return _cell(own.of(dataset=dataset), scenario, dataset, str(own.runs[0].published))
 
     return table_beside(
@@ -136,6 +142,7 @@ def _accuracy(study: Study, scenario: str) -> Table:
 
 
 def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
+    """Build a cell of our accuracy and the printed one, with the notes that apply."""
     cell = over_seeds(study, Measure("accuracy, %", lambda result: 100 * accuracy(result), digits=2))
     if (scenario, dataset, published) not in printed_accuracy():
         return cell
@@ -152,12 +159,23 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
 
 
 def _cost(study: Study) -> Table:
-    """Return the rounds to the targets of Table 3, and the megabits per client, medians over seeds."""
+    """Build the table of rounds to the targets of Table 3, and megabits per client, medians over seeds."""
 
     def column(
         dataset: str, name: str, scenario: str, place: int, number: Callable[[Cost], float]
     ) -> StudyColumn:
+        """Build the column of one number of a data set.
+
+        Args:
+            dataset: its name.
+            name: heading of the column.
+            scenario: the split of the printed number.
+            place: of the number in Table 3: 0 rounds, 1 megabits.
+            number: reads the number of a cost.
+        """
+
         def cell(of_algorithm: Study) -> Cell:
+            """Build the cell of one algorithm."""
             printed = printed_cost().get((dataset, str(of_algorithm.runs[0].published)))
             own = _choose_scenario(of_algorithm.of(dataset=dataset), scenario)
             spent = [number(cost(run, curve_of(run), TARGETS[dataset])) for run in own.finished]
@@ -179,7 +197,7 @@ def _cost(study: Study) -> Table:
             if dataset in TARGETS
             for kind in (
                 ("rounds, 20 % skew", ROUNDS_OF, 0, attrgetter("rounds")),
-                ("Mbit a client, 30 % skew", MBIT_OF, 1, methodcaller("sent", "mbit-per-client")),
+                ("Mbit a client, 30 % skew", MBIT_OF, 1, lambda spent: spent.sent("mbit-per-client")),
             )
         ),
     )

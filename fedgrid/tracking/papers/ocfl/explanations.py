@@ -1,4 +1,4 @@
-"""Scores of explanations by algorithm and distribution of images, beside the published ones."""
+"""Scores of explanations by algorithm and distribution of images, next to the published ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -37,7 +37,7 @@ DIGITS = 3
 
 
 def scores(explained: Sequence[Explained]) -> Table:
-    """Return the table of insertion, deletion and gap, of scenarios with one number of clients."""
+    """Build the table of insertion, deletion and gap, of scenarios with one number of clients."""
     (clients,) = {model.scenario[1] for model in explained}
     published = {model.algorithm: model.published for model in explained}
     names = {algorithm: name_in_papers(algorithm, row) for algorithm, row in published.items()}
@@ -66,7 +66,7 @@ def scores(explained: Sequence[Explained]) -> Table:
 
 
 def ranks(explained: Sequence[Explained], on: str) -> Table:
-    """Return the table of average ranks on one distribution, in the right direction and as published."""
+    """Build the table of average ranks on one distribution, in the right direction and as published."""
     (clients,) = {model.scenario[1] for model in explained}
     compared = [compare_explanations(explained, on, score) for score in SCORES]
     right = [dict(zip(result.algorithms, result.ranks, strict=True)) for result in compared]
@@ -103,6 +103,7 @@ def ranks(explained: Sequence[Explained], on: str) -> Table:
 
 
 def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
+    """Yield the cells of an algorithm: each score on each distribution, with the published mean."""
     expected = len({model.scenario for model in explained if model.algorithm == algorithm})
     rows = {model.scenario: model.published for model in explained if model.algorithm == algorithm}
     for on in DISTRIBUTIONS:
@@ -116,7 +117,7 @@ def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
             cell = mean(value, None, count=len(by_scenario), expected=expected, seeds=1, digits=DIGITS)
             keys = [(scenario, rows[scenario], on) for scenario in by_scenario]
             printed = [numbers.explanations()[key] for key in keys if key in numbers.explanations()]
-            # Beside it stands the mean of the published scores, if there is one of every scenario.
+            # A published mean over fewer scenarios would not be comparable.
             if len(printed) == len(keys):
                 insertion, deletion = np.mean(printed, axis=0).tolist()
                 reference = {"insertion": insertion, "deletion": deletion}.get(

@@ -1,4 +1,4 @@
-"""The numbers of the OCFL papers, or what follows from the archived results of their authors.
+"""The numbers of the OCFL papers, as printed or as computed from their authors' archived results.
 
 `clustering.csv` has Tables 1 and 2 with the digits of the archive: recomputed in the conventions of its
 notebooks, rounded to five digits, then to four. The paper shows two. `personalisation.csv` has means over the
@@ -26,7 +26,7 @@ SCENARIOS = 8
 
 @cache
 def clustering() -> Mapping[tuple[Scenario, str], PublishedClustering]:
-    """Return (scenario, algorithm) -> its cells of Tables 1 and 2."""
+    """Read the cells of Tables 1 and 2, by scenario and algorithm."""
     return {
         (
             (row["dataset"], int(row["clients"]), f"{row['overlap']}-{row['balance']}"),
@@ -38,7 +38,7 @@ def clustering() -> Mapping[tuple[Scenario, str], PublishedClustering]:
 
 @cache
 def personalisation() -> Mapping[tuple[str, str], Mapping[str, float]]:
-    """Return (data set, algorithm) -> `pf1_mean`, `pf1_last` and so on, means over eight scenarios."""
+    """Read `pf1_mean`, `pf1_last` and so on, means over eight scenarios, by data set and algorithm."""
     return {
         (row["dataset"], row["algorithm"]): {
             name: float(value) for name, value in row.items() if name not in ("dataset", "algorithm")
@@ -49,7 +49,7 @@ def personalisation() -> Mapping[tuple[str, str], Mapping[str, float]]:
 
 @cache
 def explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
-    """Return (scenario, algorithm, distribution) -> insertion and deletion of its run."""
+    """Read insertion and deletion of a run, by scenario, algorithm and distribution."""
     return {
         (
             (row["dataset"], int(row["clients"]), f"{row['overlap']}-{row['balance']}"),
@@ -61,7 +61,7 @@ def explanations() -> Mapping[tuple[Scenario, str, str], tuple[float, float]]:
 
 
 def digits_of(value: float) -> float:
-    """Return a clustering score rounded like the published ones: 0.509855 to 0.50985, then to 0.5098."""
+    """Round a clustering score like the published ones: 0.509855 to 0.50985, then to 0.5098."""
     for digits in (5, 4):
         # numpy rounds halves to even, as was done for the published numbers.
         value = float(np.round(value, digits))

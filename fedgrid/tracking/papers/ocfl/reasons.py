@@ -1,7 +1,7 @@
 """Known reasons why our numbers differ from the published ones, and where each applies.
 
-Each says what is true of the published runs, which holds for runs of the authors' archive too, and then what
-differs in runs of one's own.
+Each first describes the published runs, which holds for runs of the authors' archive too, and then the
+difference in runs computed here.
 
 Source: differences between the authors' archive and code and the papers (docs/as-published.md).
 """
@@ -28,24 +28,24 @@ class Reason:
     """A footnote and the conditions under which it applies; an empty field is no condition."""
 
     text: str
-    """About the published runs."""
+    """Sentence about the published runs."""
     ours: str = ""
-    """About runs of one's own; empty if there is nothing to add."""
+    """Sentence about runs computed here; empty if there is nothing to add."""
     datasets: Collection[str] = ()
     algorithms: Collection[str] = ()
     """Rows of the published tables."""
     plain: bool = False
-    """Of runs of one's own it applies only to those that are not `as published`, which share the mistake."""
+    """Whether it does not apply to runs `as published` that are computed here: they share the mistake."""
     measures: Collection[str] = ()
     """Headings of columns."""
     scenario: tuple[str, int, str] | None = None
 
     def fits(self, dataset: str) -> bool:
-        """Return whether the reason applies to a data set."""
+        """Check whether the reason applies to a data set."""
         return not self.datasets or dataset in self.datasets
 
     def is_of_row(self, run: Run) -> bool:
-        """Return whether the reason applies to the algorithm and data set of a run."""
+        """Check whether the reason applies to the algorithm and data set of a run."""
         shares_the_mistake = run.is_as_published and not run.is_archived
         return (
             self.fits(run.dataset)
@@ -54,7 +54,7 @@ class Reason:
         )
 
     def words(self, *, archived: bool) -> str:
-        """Return the footnote in a table of runs of the archive, or else of runs of one's own."""
+        """Format the footnote for a table of runs of the archive, or of runs computed here."""
         return self.text if archived or not self.ours else f"{self.text} {self.ours}"
 
 
@@ -171,7 +171,7 @@ OF_CELLS = {
 
 
 def texts(far: str, *, archived: bool) -> Mapping[str, str]:
-    """Return the notes of a table by key; `far` is the text of `FAR`."""
+    """Format the notes of a table by key; `far` is the text of `FAR`."""
     notes = {**OF_ROWS, **OF_COLUMNS, **OF_CELLS}
     return {FAR: far, **{key: reason.words(archived=archived) for key, reason in notes.items()}}
 
@@ -182,17 +182,17 @@ def sentences(dataset: str, *keys: str, archived: bool) -> Iterator[str]:
 
 
 def row_notes(run: Run) -> tuple[str, ...]:
-    """Return the notes that apply to the algorithm and data set of a run."""
+    """Find the notes that apply to the algorithm and data set of a run."""
     return tuple(key for key, reason in OF_ROWS.items() if reason.is_of_row(run))
 
 
 def column_notes(measure: str) -> tuple[str, ...]:
-    """Return the notes of a measure."""
+    """Find the notes of a measure."""
     return tuple(key for key, reason in OF_COLUMNS.items() if measure in reason.measures)
 
 
 def note_cell(cell: Cell, run: Run, measure: str) -> Cell:
-    """Return a cell with the notes of its scenario, algorithm and measure."""
+    """Add the notes of its scenario, algorithm and measure to a cell."""
     notes = tuple(
         key
         for key, reason in OF_CELLS.items()

@@ -1,4 +1,4 @@
-"""Our numbers beside the published ones, in the published conventions, with known reasons as footnotes."""
+"""Our numbers next to the published ones, in the published conventions, with reasons as footnotes."""
 
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ MEASURES = {
 
 
 def against_published(study: Study) -> tuple[Table, ...]:
-    """Return Table 1, Table 2 and the personalisation of every data set with published numbers.
+    """Build Table 1, Table 2 and the personalisation of every data set with published numbers.
 
     An algorithm is compared with the row of `Run.published`; one without such a row is left out.
     """
@@ -44,6 +44,7 @@ def against_published(study: Study) -> tuple[Table, ...]:
 
 
 def _clustering(study: Study) -> Table:
+    """Build Table 1 of one data set and number of clients, next to the published one."""
     ((dataset, clients),) = study.blocks
     columns = (
         StudyColumn(
@@ -67,14 +68,14 @@ def _clustering(study: Study) -> Table:
 
 
 def _caption(study: Study, words: str, *keys: str) -> str:
-    """Return the conventions, words on a table, and the reasons that apply to all of it."""
+    """Format the conventions, words on a table, and the reasons that apply to all of it."""
     whose = "Archive" if study.is_archived else "Ours"
     sentences = reasons.sentences(study.datasets[0], *keys, archived=study.is_archived)
     return " ".join([f"{whose} / published, both in the published conventions.", words, *sentences])
 
 
 def _score(study: Study, heading: str) -> Cell:
-    """Return a cell of Table 1, rounded like the published one before printing."""
+    """Build a cell of Table 1, rounded like the published one before printing."""
     measure = PUBLISHED_CLUSTERING[heading]
     cell = published_cell(study, measure)
     if not study.runs:
@@ -84,12 +85,14 @@ def _score(study: Study, heading: str) -> Cell:
     row = numbers.clustering()[run.scenario, str(run.published)]
     scores = {"RAND": row.published_rand, "AMI": row.published_ami, "COM": row.published_com}
     text = fixed(scores[heading], measure.digits) if any(scores.values()) else NONE
+    # The value stays in full digits; only the text is rounded twice, as the authors did.
     cell = replace(cell, text=published_cell(study, printed).text)
     cell = put_beside(cell, scores[heading], text, far=FAR_SCORE)
     return reasons.note_cell(cell, run, heading) if cell.text else cell
 
 
 def _rounds(study: Study) -> Table:
+    """Build Table 2 of one data set, next to the published one."""
     columns = (
         StudyColumn(
             split_name(split), f"{clients} clients", cell=restrict(_round, clients=clients, split=split)
@@ -108,6 +111,7 @@ def _rounds(study: Study) -> Table:
 
 
 def _round(study: Study) -> Cell:
+    """Build a cell of Table 2 with the published round, a dash for round 1."""
     cell = published_round(study)
     if not study.runs:
         return cell
@@ -117,13 +121,16 @@ def _round(study: Study) -> Cell:
 
 
 def _personalisation(study: Study) -> Table:
+    """Build the personalisation of one data set, next to the published means."""
     (dataset,) = study.datasets
     expected = numbers.SCENARIOS * len({run.seed for run in study.runs})
 
     def column(key: str, span: str, heading: str) -> StudyColumn:
+        """Build the column of one measure."""
         measure = SPANS[span](heading, PUBLISHED[heading])
 
         def cell(own: Study) -> Cell:
+            """Build the cell of one algorithm."""
             printed = numbers.personalisation()[dataset, str(own.runs[0].published)][key]
             mean, text = over_scenarios(own, measure, expected=expected), fixed(printed, measure.digits)
             return put_beside(mean, printed, text, far=FAR_SCORE, highest=measure.highest)

@@ -1,8 +1,8 @@
-"""Our numbers beside Tables III to V and Figure 4 of Prigent et al. (2024), in their own definitions.
+"""Our numbers next to Tables III to V and Figure 4 of Prigent et al. (2024), in their own definitions.
 
-Accuracy is of a cluster's model on the test images of the clients that were asked, mean over them and over
-the last five rounds (FEMNIST: twenty). Traffic counts three models a client asked: down, up, and down again
-to be tested. Seconds are those of other machines, so that only ratios to FedAvg are compared.
+Accuracy is of a cluster's model on the test images of the clients that train in a round, mean over them and
+over the last five rounds (FEMNIST: twenty). Traffic counts three models for each such client: down, up, and
+down again to be tested. Seconds are those of other machines, so that only ratios to FedAvg are compared.
 
 `tables.csv` has Tables III, IV and V as printed, of the federated and the central (public) training of the
 encoder; empty: the target was not reached. `flips.csv` has the ARI by flip probability of the release's
@@ -49,13 +49,13 @@ OF_ROWS = {"IFCA": ("ifca",), "LADD": ("ladd",)}
 
 @cache
 def printed_tables() -> Mapping[tuple[str, str], Mapping[str, str]]:
-    """Return (data set, algorithm) -> `rounds`, `accuracy`, `gb` ... of Tables III to V."""
+    """Read `rounds`, `accuracy`, `gb` ... of Tables III to V, by data set and algorithm."""
     return {(row["dataset"], row["algorithm"]): row for row in csv_rows(FOLDER / "tables.csv")}
 
 
 @cache
 def printed_flips() -> Mapping[tuple[str, str, float], float]:
-    """Return (data set, `federated` or `central`, flip probability) -> ARI."""
+    """Read the ARI by data set, encoder (`federated` or `central`) and flip probability."""
     return {
         (row["dataset"], row["encoder"], float(row["flip"])): float(row["ari"])
         for row in csv_rows(FOLDER / "flips.csv")
@@ -63,8 +63,9 @@ def printed_flips() -> Mapping[tuple[str, str, float], float]:
 
 
 def against_prigent(study: Study) -> tuple[Table, ...]:
-    """Return a table for each data set of the paper that the study has in its setting, and one of flips."""
+    """Build a table for each data set of the paper that the study has in its setting, and one of flips."""
     compared = study.only(run for run in study.runs if is_in_setting(run))
+    # Clusters of messages are final before training, so a grid over flips has runs of a single round.
     trained = compared.only(run for run in compared.runs if run.rounds > 1)
     tables = [_costs(trained.of(dataset=dataset), dataset) for dataset in trained.datasets]
     if len({run.keys.get(FLIP) for run in compared.runs if encoder_of(run)} - {None}) > 1:
@@ -73,36 +74,50 @@ def against_prigent(study: Study) -> tuple[Table, ...]:
 
 
 def is_in_setting(run: Run) -> bool:
-    """Return whether a run is in the paper's setting for its data set, and has a row in its tables."""
+    """Check whether a run is in the paper's setting for its data set, and has a row in its tables."""
     setting = SETTINGS.get(run.dataset)
     return setting == (run.split, run.clients) and (run.dataset, _row_of(run)) in printed_tables()
 
 
 def _row_of(run: Run) -> str:
-    """Return the run's row of the published tables."""
+    """Format the name of a run's row in the published tables."""
     encoder = encoder_of(run)
     return f"Embeddings, {encoder}" if encoder else str(run.published)
 
 
 def encoder_of(run: Run) -> str:
-    """Return how the run's encoder is trained, `federated` or `central`; empty if it has none."""
+    """Name how the run's encoder is trained, `federated` or `central`; empty if it has none."""
     if run.published != "Embeddings":
         return ""
     return "central" if run.keys.get("algorithm.encoder.federated", "0") == "0" else "federated"
 
 
 def _costs(study: Study, dataset: str) -> Table:
+    """Build the table of rounds, accuracy, traffic and time of one data set."""
     target, last = TARGETS[dataset], LAST.get(dataset, 5)
     of_fedavg = [float(run.curves["seconds"][-1]) for run in study.finished if run.published == FEDAVG]
     fedavg = float(np.median(of_fedavg)) if of_fedavg else np.nan
 
     def until(run: Run) -> Cost:
+        """Compute the cost of a run until the target."""
         return cost(run, ACCURACY, target, "with-test")
 
     def column(name: str, key: str, digits: int, number: Callable[[Run], float]) -> StudyColumn:
+        """Build the column of one number.
+
+        Args:
+            name: heading of the column.
+            key: column of the printed tables.
+            digits: decimal digits of the text.
+            number: computes the number of a run.
+        """
+
         def cell(own: Study) -> Cell:
+            """Build the cell of one algorithm."""
             printed = printed_tables()[dataset, _row_of(own.runs[0])][key]
             if printed and key.startswith("seconds"):
+                # The authors' machines differ from any other, so times are compared as shares of FedAvg's
+                # whole run.
                 whole = printed_tables()[dataset, FEDAVG]["seconds"]
                 printed = fixed(float(printed) / float(whole), digits)
             return median([number(run) for run in own.finished], digits, printed)
@@ -110,6 +125,7 @@ def _costs(study: Study, dataset: str) -> Table:
         return StudyColumn(name, cell=cell)
 
     def notes_of(run: Run) -> tuple[str, ...]:
+        """Find the notes of a run's algorithm."""
         return ("sign", "flip") if encoder_of(run) else OF_ROWS.get(str(run.published), ())
 
     of_all = {"mnist": ("bytes", "softmax"), "femnist": ("bytes", "femnist")}.get(dataset, ("bytes",))
@@ -135,7 +151,7 @@ def _costs(study: Study, dataset: str) -> Table:
 
 
 def _flips(study: Study, dataset: str) -> Table:
-    """Return the ARI by flip probability, a row a probability, a column an encoder."""
+    """Build the table of the ARI by flip probability, with a column for each encoder."""
     embedding = study.only(run for run in study.runs if encoder_of(run))
     encoders = dict.fromkeys(encoder_of(run) for run in embedding.runs)
     flips = sorted({float(run.keys[FLIP]) for run in embedding.runs})
@@ -166,7 +182,7 @@ def _flips(study: Study, dataset: str) -> Table:
 
 
 def against_attack(errors: Mapping[str, Sequence[float]]) -> Table | None:
-    """Return Table II beside our errors, None if none of its levels is among ours.
+    """Build the table of our errors and Table II, None if none of its levels is among ours.
 
     Args:
         errors: level, `none` or the flip probability -> mean squared errors of pixels, one a run.

@@ -1,1 +1,1 @@
-"""What all papers have: the interface, claims and verdicts, cells beside a published number."""
+"""Shared parts of the papers: their interface, claims and verdicts, cells with a published number."""

@@ -1,7 +1,7 @@
 """A claim, the numbers of our runs that it is about, and the verdict over seeds and scenarios.
 
-A claim says in which interval a number lies, mostly a difference of two algorithms, paired by scenario and
-seed. In one scenario it holds if the 95 % interval of the mean over seeds (Student's t) lies within the
+A claim is an interval in which a number should lie, mostly a difference of two algorithms, paired by scenario
+and seed. In one scenario it holds if the 95 % interval of the mean over seeds (Student's t) lies within the
 claimed one, and does not if it lies outside; otherwise, or with one seed, it cannot be said. It holds as a
 whole if it does in all scenarios, and does not if it fails in one.
 """
@@ -21,7 +21,7 @@ from fedgrid.tracking.scoring.study import Study
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot be said"]
 ScoreBySeed: TypeAlias = Mapping[tuple[str, int], float]
-"""By scenario, in words, and seed."""
+"""Number of a run by scenario, in words, and seed."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Check:
     """As `FLIS-DC - IFCA`."""
     scenario: str
     values: tuple[float, ...]
-    """One a seed."""
+    """The number of each seed."""
     low: float = 0.0
     high: float = inf
 
@@ -59,17 +59,17 @@ class Claim:
 
     text: str
     evidence: str
-    """The paper's own numbers, or where it shows them."""
+    """The paper's own numbers, or the place where it shows them."""
     ours: str
     """The number of ours, in words: `FLIS-DC - IFCA, accuracy`."""
     claimed: str
     """The interval in words: `above 0`."""
     checks: Callable[[Study], Iterable[Check]]
-    """None if the study lacks the runs."""
+    """Function that yields the checks of a study; none if it lacks the runs."""
 
 
 def verdict(checks: Iterable[Check]) -> Verdict:
-    """Return the verdict over all scenarios and comparisons of a claim."""
+    """Combine the verdicts of all scenarios and comparisons of a claim."""
     verdicts = {check.verdict for check in checks}
     if "does not hold" in verdicts:
         return "does not hold"
@@ -79,9 +79,13 @@ def verdict(checks: Iterable[Check]) -> Verdict:
 def scores(
     study: Study, of: Callable[[Run], float], where: Callable[[Run], bool], without: str = ""
 ) -> ScoreBySeed:
-    """Return a number of the runs that fit, by scenario and seed; of several variants in one, the mean.
+    """Compute a number of the runs that fit, by scenario and seed; the mean of several variants in one.
 
-    `without` is an axis that is no part of the scenario, because its values are compared.
+    Args:
+        study: the runs.
+        of: computes the number of a run, NaN if it has none.
+        where: whether a run fits.
+        without: an axis that is no part of the scenario, because its values are compared; empty for none.
     """
     scored = (result for result in study.finished if where(result) and not isnan(of(result)))
     by_seed = group_by(scored, lambda result: (_words(result, without), result.seed))
@@ -89,7 +93,7 @@ def scores(
 
 
 def _words(run: Run, without: str) -> str:
-    """Return a run's scenario in words, without one of the grid's axes."""
+    """Format a run's scenario in words, without one of the grid's axes."""
     parts = {"dataset": run.dataset, "clients": f"{run.clients} clients", "split": run.split}
     parts |= {key: f"{key} {value}" for key, value in run.setting}
     return ", ".join(text for key, text in parts.items() if key != without)
@@ -98,7 +102,15 @@ def _words(run: Run, without: str) -> str:
 def check_differences(
     what: str, one: ScoreBySeed, other: ScoreBySeed, *, low: float = 0.0, high: float = inf
 ) -> Iterator[Check]:
-    """Yield a check of `one - other` for each scenario that both have, over the seeds that both have."""
+    """Yield a check of `one - other` for each scenario that both have, over the seeds that both have.
+
+    Args:
+        what: the difference in words.
+        one: numbers by scenario and seed.
+        other: numbers to subtract.
+        low: lower end of the claimed interval, 0 by default.
+        high: upper end, infinite by default.
+    """
     for scenario in dict.fromkeys(scenario for scenario, _ in one):
         seeds = sorted(seed for place, seed in one if place == scenario and (place, seed) in other)
         if seeds:
@@ -107,29 +119,37 @@ def check_differences(
 
 
 def check_scores(what: str, one: ScoreBySeed, *, low: float, high: float = inf) -> Iterator[Check]:
-    """Yield a check of the numbers themselves for each scenario."""
+    """Yield a check of the numbers themselves for each scenario.
+
+    Args:
+        what: the number in words.
+        one: numbers by scenario and seed.
+        low: lower end of the claimed interval.
+        high: upper end, infinite by default.
+    """
     yield from check_differences(what, one, dict.fromkeys(one, 0.0), low=low, high=high)
 
 
 def largest(checks: Iterable[Check]) -> tuple[Check, ...]:
-    """Return the check with the largest mean, for claims of the kind 'by up to'."""
+    """Select the check with the largest mean, for claims of the kind 'by up to'."""
     return tuple(sorted(checks, key=lambda check: check.mean)[-1:])
 
 
 def has_name(*titles: str) -> Callable[[Run], bool]:
-    """Return whether a run is of one of these algorithms, by their names in tables, but not as published."""
+    """Build a check whether a run is of one of these algorithms, by names in tables, not as published."""
     return lambda run: run.published in titles and not run.is_as_published
 
 
 def has_value(key: str, value: str, where: Callable[[Run], bool]) -> Callable[[Run], bool]:
-    """Return whether a run fits, and has a value of a key."""
+    """Build a check whether a run fits, and has a value of a key."""
     return lambda run: run.keys.get(key) == value and where(run)
 
 
 def values_of(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str, ...]:
-    """Return the values that the runs which fit have of a key, numbers by size."""
+    """List the values of a key among the runs that fit, numbers by size."""
 
     def size(value: str) -> tuple[float, str]:
+        """Build the sort key of a value: numbers first."""
         number = number_of(value)
         return inf if number is None else number, value
 
@@ -139,9 +159,13 @@ def values_of(study: Study, key: str, where: Callable[[Run], bool]) -> tuple[str
 def ends(
     study: Study, of: Callable[[Run], float], key: str, where: Callable[[Run], bool]
 ) -> list[tuple[str, ScoreBySeed]]:
-    """Return the least and the greatest value of a key, each with the `scores` of the runs that have it.
+    """Compute `scores` at the least and at the greatest value of a key; nothing with a single value.
 
-    None if there is but one value.
+    Args:
+        study: the runs.
+        of: computes the number of a run.
+        key: of the configuration.
+        where: whether a run fits.
     """
     values = values_of(study, key, where)
     chosen = (values[0], values[-1]) if len(values) > 1 else ()

@@ -1,4 +1,4 @@
-"""What a paper's folder provides, and reads and prints alike; `sections.PAPERS` lists them all."""
+"""Interface of a paper's folder, and its printed numbers in cells and tables; `sections.PAPERS` lists all."""
 
 import csv
 from collections.abc import Callable, Iterable, Mapping
@@ -15,33 +15,41 @@ from fedgrid.tracking.tables.table import ABSENT, FAR, Cell, Row, Table, Tone, l
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper whose numbers or claims a report can have beside ours."""
+    """A paper whose numbers or claims a report can have next to ours."""
 
     name: str
-    """As in the anchor of its section: `flis`."""
+    """Its name in the anchor of its section: `flis`."""
     title: str
     beside: Callable[[Study], tuple[Table, ...]] = lambda study: ()
-    """Our numbers beside the printed ones: no table if a study has no runs in the paper's setting."""
+    """Builds tables of our numbers and the printed ones: none without runs in the paper's setting."""
     by_setting: bool = False
     """Whether `beside` takes one combination of a grid's further axes at a time."""
     claims: tuple[Claim, ...] = ()
-    """What the paper says, as our runs can tell."""
+    """Claims of the paper that our runs can test."""
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:
-    """Return a row for each line of a csv file of printed numbers, by the names of its columns."""
+    """Read a row for each line of a csv file of printed numbers, by the names of its columns."""
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
 def put_beside(cell: Cell, reference: float, text: str, *, far: float, highest: bool | None = True) -> Cell:
-    """Return a cell with its reference, which is printed as `text`; an empty cell stays empty.
+    """Add a reference to a cell, which is printed as `text`; an empty cell stays empty.
 
     The cell is better or worse if the printed numbers differ. It has the note `FAR` if they differ by more
     than `far`.
+
+    Args:
+        cell: our number.
+        reference: the published number.
+        text: the published number as printed.
+        far: largest difference without a note.
+        highest: whether more is better, True by default; None: neither.
     """
     if not cell.text or cell.text == ABSENT:
         return replace(cell, reference=reference)
+    # Rounded, so that a difference of exactly `far` in printed digits is not above it in binary.
     difference = 0.0 if cell.value is None else round(cell.value - reference, 4)
     is_equal = cell.text.split(" ")[0] == text or highest is None or not difference
     tone: Tone = "" if is_equal else "better" if (difference > 0) == highest else "worse"
@@ -63,9 +71,18 @@ def table_beside(
     notes: Mapping[str, str] | None = None,
     notes_of: Callable[[Run], tuple[str, ...]] = lambda run: (),
 ) -> Table:
-    """Return a row an algorithm, with the keys of those `notes` that apply to its runs by `notes_of`.
+    """Build a table with a row for each algorithm, of our numbers and the printed ones.
 
-    Rows have the papers' names, and the caption says what they are called here.
+    Rows have the papers' names, and the caption has the algorithms' ids.
+
+    Args:
+        study: the runs.
+        name: of the table's files.
+        title: of the table.
+        caption: the content of the cells.
+        columns: the columns with the functions of their cells.
+        notes: footnotes by key; None (default): none.
+        notes_of: finds the keys of the notes that apply to a run's algorithm; none by default.
     """
     columns = tuple(columns)
     rows = []
