@@ -158,6 +158,11 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
     return replace(cell, notes=(*cell.notes, *notes))
 
 
+def _read_megabits(spent: Cost) -> float:
+    """Read the megabits sent per client."""
+    return spent.sent("mbit-per-client")
+
+
 def _cost(study: Study) -> Table:
     """Build the table of rounds to the targets of Table 3, and megabits per client, medians over seeds."""
 
@@ -197,7 +202,7 @@ def _cost(study: Study) -> Table:
             if dataset in TARGETS
             for kind in (
                 ("rounds, 20 % skew", ROUNDS_OF, 0, attrgetter("rounds")),
-                ("Mbit a client, 30 % skew", MBIT_OF, 1, lambda spent: spent.sent("mbit-per-client")),
+                ("Mbit a client, 30 % skew", MBIT_OF, 1, _read_megabits),
             )
         ),
     )

@@ -5,7 +5,7 @@ from functools import partial
 
 from fedgrid.tracking.papers.ocfl import numbers, reasons
 from fedgrid.tracking.papers.shared.paper import Paper, put_beside, table_beside
-from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING
+from fedgrid.tracking.scoring.measures import PUBLISHED_CLUSTERING, Measure
 from fedgrid.tracking.scoring.study import Study, split_name
 from fedgrid.tracking.tables.cells import StudyColumn, over_scenarios, restrict
 from fedgrid.tracking.tables.clustering import published_cell, published_round
@@ -80,7 +80,9 @@ def _score(study: Study, heading: str) -> Cell:
     cell = published_cell(study, measure)
     if not study.runs:
         return cell
-    printed = replace(measure, of=lambda result: numbers.digits_of(measure.of(result)))
+    printed = Measure(
+        measure.name, lambda result: numbers.digits_of(measure.of(result)), measure.highest, measure.digits
+    )
     run = study.runs[0]
     row = numbers.clustering()[run.scenario, str(run.published)]
     scores = {"RAND": row.published_rand, "AMI": row.published_ami, "COM": row.published_com}
