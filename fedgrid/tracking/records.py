@@ -138,6 +138,7 @@ def read_records(run_folder: Path) -> Records:
     if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
         raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
     names = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
+    # Columns of words have no place among curves.
     numbers = {name: rounds[name].to_numpy() for name in names}
     group_names = _group_names(clients.slice(0, shape[1]))
     by_name = dict(zip(clients.column_names, clients.columns, strict=True))
@@ -179,6 +180,7 @@ def _group_names(clients: pa.Table) -> dict[int, str]:
 def _sort_rows(clients: pa.Table) -> pa.Table:
     """Sort the rows by round and client, unless they are in order already: a copy may take a gigabyte."""
     rounds, numbers = clients["round"].to_numpy(), clients["client"].to_numpy()
+    # Checked before sorting: the rows are mostly written in this order.
     steps = np.diff(rounds)
     if ((steps > 0) | ((steps == 0) & (np.diff(numbers) > 0))).all():
         return clients

@@ -77,6 +77,8 @@ class GridDefinition:
             edited: digests of plugins of which another version is launched.
         """
         digest = requested.digest if requested else self.digest
+        # An edited file replaces the definition; the same file with other seeds or another `--where`
+        # extends it.
         is_edited = self.source == source and self.digest not in ("", digest)
         current = set() if is_edited else {run.run_id for run in self.runs}
         if requested:
@@ -108,6 +110,7 @@ def superseded_words(count: int) -> str:
 
 def list_grids(storage: Storage) -> list[str]:
     """List the names of a storage's grids in alphabetical order; a folder like `mine (copy)` is no grid."""
+    # A copy made in a file manager has the same runs and would be listed as a second grid.
     names = (path.parent.name for path in (storage.root / GRIDS).glob(f"*/{RUNS}"))
     return sorted(name for name in names if PLAIN_NAME.fullmatch(name))
 

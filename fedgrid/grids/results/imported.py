@@ -37,6 +37,7 @@ def import_lines(folders: Iterable[Path]) -> list[str]:
     by_grid: dict[str, list[str]] = defaultdict(list)
     for folder in folders:
         if (grid := grid_of(folder)) is not None:
+            # The id at the end of a folder's name says nothing to a reader.
             by_grid[grid].append(folder.name.removesuffix(f"-{run_id_of(folder)}"))
     return [
         f"imported as {grid}, and not computed here: {len(names)} runs, the first {names[0]}"

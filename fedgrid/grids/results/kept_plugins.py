@@ -110,6 +110,7 @@ def find_other_versions(folder: Path, runs: Iterable[RunConfig]) -> set[str]:
 
 def _plain_name(name: str) -> str:
     """Drop the folder of a plugin's file, or the version of its package."""
+    # A package is named with its version, as `package 1.2`.
     return Path(name).name if name.endswith(".py") else name.rpartition(" ")[0] or name
 
 

@@ -115,6 +115,7 @@ def read_scores(folder: Path, run_id: str) -> dict[str, Any]:
         OtherVersion: another fedgrid wrote them.
         RecordsError: they are to be computed again, and there are no records.
     """
+    # Records stay as they are when a score changes, so that old runs need no new training.
     version, scores = _stored_scores(folder, run_id)
     if version == VERSION:
         return scores

@@ -67,6 +67,7 @@ def describe(
             run_id=config.run_id,
             name=name_of(config, naming),
             folder=folder,
+            # Names of files and anchors are made from it.
             dataset=plain(config.short_dataset),
             split=config.split.kind,
             clients=config.clients,
@@ -94,6 +95,7 @@ def read_run(run: Run, config: RunConfig, storage: Storage) -> Run:
     Raises:
         OtherVersion: another fedgrid wrote it.
     """
+    # The scores are read only after the check of all files: those of a damaged run are not shown.
     how, cause, times = state(storage, config)
     if how != FINISHED:
         return replace(run, state=how, cause=cause)

@@ -60,6 +60,7 @@ def load(
     """
     store = storage if isinstance(storage, Storage) else Storage.of(storage)
     store.pull_marks()
+    # Both are names: the usual error would send the user to look for the grid in a wrong folder.
     if not GridFolder(store, grid).is_there and _is_swapped(grid, store):
         raise ConfigError(f"no grid {grid} in {store}: the name comes first, then the storage; swap them")
     stored = GridFolder(store, grid).read()
@@ -149,6 +150,7 @@ def _training_notes(runs: Iterable[Run]) -> Iterator[str]:
                 values.setdefault(value, []).append(run.algorithm)
     differing: dict[str, dict[str, dict[str, None]]] = {}
     for (key, _), values in by_scenario.items():
+        # Only within a scenario: that grids of several scenarios differ in their training is their purpose.
         for value, names in values.items() if len(values) > 1 else ():
             differing.setdefault(key, {}).setdefault(value, {}).update(dict.fromkeys(names))
     for key, names_of in differing.items():

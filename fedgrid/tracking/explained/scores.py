@@ -111,6 +111,8 @@ def run_means(explained: Sequence[Explained], on: str, score: ExplanationScore) 
     shown = (model for model in explained if model.on == on)
     runs = group_by(shown, attrgetter("algorithm", "scenario", "seed"))
     for (algorithm, *place), models in runs.items():
+        # A run whose models have no score, as without images of others, must not make its scenario NaN for
+        # all.
         if not isnan(mean := _mean(models, score)):
             means[algorithm][tuple(place)] = mean
     return means

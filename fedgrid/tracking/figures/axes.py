@@ -93,6 +93,7 @@ def over_epsilon(study: Study) -> Figure:
             axes.set_title(TITLES[measure])
             axes.set_xscale("log")
             for position, (name, line) in enumerate(points.items()):
+                # Epsilon 0 has no place on a logarithmic axis either.
                 if any(x == 0 for x, _ in line):
                     level, _, _ = _summary(study.of(algorithm=name), measure)
                     axes.axhline(level, label=name, **{**style[name].of_line, "marker": ""})
@@ -141,6 +142,7 @@ def sweep(study: Study, axis: str, by: str) -> Figure:
             }
             for axes, measure in zip(row, shown, strict=True):
                 if start == 0:
+                    # Three panels side by side have no room for a title in one line.
                     axes.set_title(TITLES[measure].replace(", ", "\n").replace(" of the ", "\nof the "))
                 is_last = start == len(algorithms) - 1
                 axes.set_xlabel(axis if is_last else "")
@@ -208,6 +210,7 @@ def _summary(study: Study, measure: Measure) -> tuple[float, float, float]:
 
 def _level_ticks(axes: Axes) -> None:
     """Set up the y axis for scores, which may be a little below 0."""
+    # An ARI below that of chance is negative.
     low = min(0.0, axes.dataLim.y0 - 0.03) if axes.lines else 0.0
     axes.set_ylim(low, 1.03)
     axes.set_yticks(FIFTHS)

@@ -182,7 +182,9 @@ def per_round(study: Study, kind: str) -> Figure:
     rows = [row for row in every if study.has(row.curve)]
     if kind == "f1" and not rows:
         rows = [row for row in KINDS["f1-published"].rows if study.has(row.curve)]
+    # One empty row stays, with the reason why it is empty.
     rows = rows or [*every[:1]]
+    # The second row would be a line at 0.
     if kind == "sizes" and not any((result.curves["clients_alone"] > 0).any() for result in study.finished):
         rows = rows[:1]
     splits = study.splits
@@ -209,6 +211,7 @@ def deviation(values_SR: Array) -> Array:
     """Compute the standard deviation (n - 1) of each column without its NaNs, 0 of fewer than two values."""
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     squares_R = np.nansum((values_SR - mean(values_SR.T)) ** 2, axis=0)
+    # One value has squares of 0: the divisor only must not be 0 too.
     return np.asarray(np.sqrt(squares_R / np.maximum(count_R - 1, 1)))
 
 
@@ -224,6 +227,7 @@ def _draw(axes: Axes, study: Study, score: PanelRow, style: Mapping[str, Style])
         there_R = ~np.isnan(values_SR).all(axis=0)
         if not there_R.any():
             continue
+        # Tests may be every few rounds only: the line joins the rounds that have one.
         round_R, values_SR = round_R[there_R], values_SR[:, there_R]
         mean_R, deviation_R = mean(values_SR.T), deviation(values_SR)
         # Lines of algorithms that equal FedAvg coincide: their markers alternate, so that each stays visible.
@@ -244,6 +248,7 @@ def _scale(row: Sequence[Axes], score: PanelRow, clients: int) -> None:
     Deviations may reach beyond these ends, where there are no scores; there a band is cut off.
     """
     drawn = [axes for axes in row if axes.lines]
+    # A little above the end of the scale, so that a line at the limit is not cut in half.
     ticks: Sequence[float] = FIFTHS
     high = 1.03
     if score.kind != "share":

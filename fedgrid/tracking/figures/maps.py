@@ -111,6 +111,7 @@ def _by_algorithm(
     """
     require_one(study, "dataset", "clients", "split")
     algorithms = study.algorithms
+    # One seed: the numbers of clusters, and the clients of a group, mean something else in each.
     first_seed = [result for result in study.finished if result.seed == study.runs[0].seed]
     results = {result.algorithm: result for result in first_seed}
     below = {name: f"\n{words(result)}" for name, result in results.items()}
@@ -153,6 +154,7 @@ def draw_map(axes: Axes, labels_RK: Array, truth_K: Array, round_R: Array) -> No
         round_R: the numbers of the rounds.
     """
     order_K = by_group(truth_K)
+    # Half a client beyond the first and last row: matplotlib puts a pixel's centre at its number.
     last = len(truth_K) - 0.5
     axes.imshow(
         _colour_clusters(labels_RK[:, order_K].T, truth_K[order_K]),
@@ -230,6 +232,7 @@ def _colour_clusters(labels_KR: Array, truth_K: Array) -> Array:
 def _hue(members: Array, truth_K: Array) -> str:
     """Choose the hue of the group that most members are of, grey without a majority."""
     groups, counts = np.unique(members, return_counts=True)
+    # Half of the clients is no majority: the hue of two groups of one size would be that of the first.
     if 2 * counts.max() <= len(members):
         return MIXED
     return HUES[int(np.searchsorted(np.unique(truth_K), groups[counts.argmax()])) % len(HUES)]
@@ -273,6 +276,7 @@ def class_counts(
             axes.set_title(f"{name}, at most {counts_KL.max()} of a class")
             _draw_holdings(axes, counts_KL, groups_K, names)
         places[0].set_ylabel("client")
+        # Groups of single clients, as in natural splits, would have a line between any two rows.
         if 1 < len(np.unique(groups_K)) <= len(groups_K) / 2:
             name_groups(places[0], groups_K, group_names)
             for axes in places:

@@ -170,6 +170,7 @@ def share_y(row: Sequence[Axes], high: float, ticks: Sequence[float], label: str
     """
     for axes in row:
         axes.set_ylim(0, high)
+        # Ticks that nobody sees would still be laid out in every panel.
         axes.yaxis.set_visible(False)
         rule(axes, ticks)
     row[0].yaxis.set_visible(True)
@@ -182,6 +183,7 @@ def rule(axes: Axes, places: Iterable[float], *, upright: bool = False, **own_st
     lines = [((at, 0), (at, 1)) if upright else ((0, at), (1, at)) for at in places]
     transform = axes.get_xaxis_transform() if upright else axes.get_yaxis_transform()
     style = {"colors": GRID, "linewidths": 0.6, "zorder": 0, **own_style}
+    # Lines across the panel must not widen its limits.
     axes.add_collection(LineCollection(lines, transform=transform, **style), autolim=False)
 
 

@@ -114,9 +114,11 @@ def critical_difference(
         num_scenarios: number of scenarios that the ranks are averaged over.
         first: the meaning of rank 1, `1 is best` by default.
     """
+    # NaN is not equal to itself.
     ordered = {name: rank for name, rank in sorted(ranks.items(), key=lambda item: item[1]) if rank == rank}
     bars = _levels([[ordered[name] for name in clique if name in ordered] for clique in cliques])
     labels, width, step = name_rows([f"{name}  {rank:.2f}" for name, rank in ordered.items()])
+    # The names begin below the lowest bar, however many levels of bars there are.
     names_from = AXIS + 0.2 + BAR * (1 + max((level for level, _, _ in bars), default=-1))
     height = names_from + step * max(1, -(-len(ordered) // 2))
     side = width + 0.1

@@ -132,6 +132,7 @@ def _number_clusters(axes: Axes, labels_KR: Array, round_R: Array, *, least: int
                 va="center_baseline",
                 color="black" if brightness > 0.45 else "white",
             )
+        # A cluster of many neighbours that enter it together is numbered once, at the first of them.
         above = {(start, int(labels_R[start])) for start in edges[:-1]}
 
 

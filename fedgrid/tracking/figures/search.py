@@ -18,6 +18,7 @@ from fedgrid.tracking.figures.panels import Margins, panels, say
 from fedgrid.tracking.figures.style import FAINT, GRID, PUBLISHED, paper_style
 
 SERIES = [(style.colour, style.marker) for name, style in PUBLISHED.items() if name != "fedavg"]
+# Searches end at the bounds of a range, where the axes would cut a marker in half.
 RING: dict[str, Any] = {
     "linestyle": "none",
     "marker": "o",
@@ -66,6 +67,7 @@ def score_curves(
         scores: the panels.
         choice: a setting that is not a number, whose values have colours; None (default): no such setting.
     """
+    # As text: a choice may have values of several types, such as None and a number.
     values = sorted({trial.params[choice] for trial in tried}, key=str) if choice else []
     series = {value: SERIES[number % len(SERIES)] for number, value in enumerate(values)}
     legend = [
@@ -90,6 +92,7 @@ def score_curves(
                 _say_none(panel)
                 continue
             points = [(float(trial.params[axis.name]), trial.scores[score]) for trial in trials]
+            # Otherwise the line would join trials that differ in other settings too.
             if alone:
                 panel.plot(*zip(*sorted(points), strict=True), color=FAINT, linewidth=0.8, zorder=1)
             for trial, point in zip(trials, points, strict=True):
@@ -161,6 +164,7 @@ def _range(trials: Sequence[Tried], score: str, least: tuple[float, float] | Non
     """Find the least and greatest score, with room around a single value."""
     values = [*(trial.scores[score] for trial in trials), *(least or ())]
     low, high = min(values), max(values)
+    # A range without width has no middle colour, and no axis.
     return (low, high) if low < high else (low - 0.05, high + 0.05)
 
 

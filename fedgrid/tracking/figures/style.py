@@ -124,6 +124,7 @@ def styles(algorithms: Sequence[str]) -> dict[str, Style]:
     """Choose the style of each algorithm: fixed for the papers' and references, dashed if as published."""
     plain = dict.fromkeys(name.removesuffix(SUFFIX) for name in algorithms)
     fixed = PUBLISHED | REFERENCES
+    # A method and its variant as published share a colour: the line says which is which.
     others = [name for name in plain if name not in fixed]
     pairs = zip(others, cycle(OTHER_COLOURS), cycle(OTHER_MARKERS), strict=False)
     by_name = fixed | {name: Style(colour, marker) for name, colour, marker in pairs}
@@ -249,6 +250,7 @@ def encode_figure(figure: Figure, name: str) -> bytes:
         ".png": {"Software": None},
         ".svg": {"Creator": None, "Date": None},
     }
+    # The salt makes the ids in an SVG the same each time, and different between figures of one page.
     with paper_style(figure), matplotlib.rc_context({"svg.hashsalt": name}), BytesIO() as file:
         figure.savefig(file, format=kind, metadata=without_dates.get(suffix))
         return file.getvalue()

@@ -127,12 +127,14 @@ def _draw_band(axes: Axes, study: Study, style: Mapping[str, Style], *, normalis
         return
     round_R, values_SR = by_round(results, "temperature")
     if normalised:
+        # Before rounds are left out, so that each run's range is that of all its rounds.
         values_SR = _scale_runs(values_SR)
     # A mean over the few runs that recorded it longest would not be one of all runs.
     count_R = (~np.isnan(values_SR)).sum(axis=0)
     there_R = count_R >= least * count_R.max()
     round_R, values_SR = round_R[there_R], values_SR[:, there_R]
     axes.plot(round_R, mean(values_SR.T), color=INK)
+    # A single run has no interval: all of its resamples are itself.
     if len(results) > 1:
         low_R, high_R = _interval(values_SR)
         band(axes, round_R, low_R, high_R, INK)

@@ -46,6 +46,7 @@ def paper_sections(study: Study) -> list[PageSection]:
 def _paper_sections(paper: Paper, study: Study) -> Iterator[PageSection]:
     """Yield the sections of one paper, one for each setting if it is compared by setting."""
     for setting in study.settings if paper.by_setting else [()]:
+        # A printed number is of one setting: a mean over several of ours would be comparable with none.
         if tables := paper.beside(runs_of_setting(study, setting) if setting else study):
             title = f"Beside the published numbers: {paper.title}"
             yield add_words(

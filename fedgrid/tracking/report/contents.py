@@ -81,6 +81,7 @@ def report_page(
         analyses: sections on analyses of the runs.
     """
     section_of = partial(_dataset_section, target=target, published=published or study.is_archived)
+    # From the whole grid to single scenarios: a reader who stops after the overview has the main result.
     sections = [
         _overview(study),
         *_axes(study),
@@ -91,6 +92,8 @@ def report_page(
         *papers,
         *([_comparison(study, other)] if other else []),
         *(
+            # A section for each combination of the further axes, whose values go into all names: two files
+            # of one name would overwrite each other.
             add_words(section_of(runs_of_setting(part, setting)), setting_words(setting))
             for part in (study.of(dataset=dataset) for dataset in study.datasets)
             for setting in part.settings
@@ -132,6 +135,7 @@ def _overview(study: Study) -> PageSection:
     tested = [(name, result) for name, result in compared if result.pairs]
     tables = [scenarios.overview(study)]
     if len(study.datasets) > 1:
+        # With one data set the overview's own column has these numbers.
         tables.append(clustering.exactly_right(study))
     if not tested:
         # Ranks over a few scenarios are no more than the table's own.
@@ -199,6 +203,7 @@ def _sweeps(study: Study) -> Iterator[Choice]:
         for pair in combinations(axes_of(part), 2):
             orders = [
                 (axis, by)
+                # A setting that only some algorithms have may leave the other axis with a single value.
                 for axis, by in (pair, pair[::-1])
                 if axes_of(runs_along(runs_along(part, axis), by))
             ]
@@ -243,6 +248,8 @@ def _temperature(study: Study) -> PageSection:
     """Build the section of mean temperatures over scenarios."""
     kinds = [("raw", "as recorded", False, False), ("normalised", "each run scaled to 0..1", True, False)]
     if len(study.datasets) > 1:
+        # Temperatures of different models have different scales: only scaled ones have a mean over data
+        # sets.
         kinds.append(("all", "all data sets, each run scaled to 0..1", True, True))
     plates = {
         label: Plate(
@@ -277,6 +284,7 @@ def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table
     yield _order_options(rounds, published)
     yield from _communities(study, dataset)
     if study.has(R2):
+        # Runs that predict numbers have none of the scores below.
         yield personalisation.predicted(study)
         return
     scores: dict[str, Table | Plate] = {
@@ -286,6 +294,7 @@ def _over_clients(study: Study, dataset: str, published: bool) -> Iterator[Table
     }
     if study.has("personalised_auc"):
         scores["AUC and calibration"] = personalisation.probabilities(study)
+    # A single definition would repeat a score of the other tables.
     if len((definitions := personalisation.definitions(study)).columns) > 1:
         scores["by each paper's definition"] = definitions
     yield Choice((*scores.items(), *_segments(study, dataset)))
@@ -342,6 +351,8 @@ def _block(study: Study, target: Target, published: bool) -> PageSection:
     items = (
         *(_curves(study, kinds, name, title) for kinds in BY_ROUND),
         *([Choice(own)] if (own := tuple(_own_curves(study, name, title))) else []),
+        # The maps of clusters come first, one for each split; curves of single clients are drawn only with
+        # all figures.
         Choice(maps, len(study.splits)) if len(maps) > 1 else maps[0][1],
         Choice((("cost of a target score", spent), ("as a table", cost(study, target)))),
         *([before_training(study)] if has_messages(study) else []),
@@ -357,6 +368,7 @@ def _order_options(options: Mapping[str, Table], published: bool) -> Choice:
 
 def _curves(study: Study, kinds: Sequence[str], name: str, title: str) -> Choice:
     """Build a choice of the kinds of curves that the runs have numbers for."""
+    # Without classes there is no accuracy, of which fairness is a function too.
     left_out = OF_CLASSES if study.has(R2) else ()
     shown = {kind: FIGURES[kind] for kind in kinds if kind not in left_out}
     return Choice(

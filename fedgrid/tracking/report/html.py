@@ -143,6 +143,7 @@ def _view_of(table: Table) -> _View:
     }
     return _View(
         groups=tuple(_groups(table)),
+        # A group of `groupby` is empty once the next one has begun.
         parts=tuple((part, tuple(rows)) for part, rows in groupby(table.rows, key=lambda row: row.section)),
         legend=tuple((kind, words) for kind, words in legend.items() if kind in kinds),
     )
@@ -156,6 +157,7 @@ def _groups(table: Table) -> Iterator[tuple[str, tuple[_Column, ...]]]:
         for index, column in members:
             cells = [row.cells[index - 1] for row in table.rows]
             has_words = any(cell.text not in ("", NONE) for cell in cells)
+            # A column of dashes alone is a column of numbers that are missing, and is aligned like numbers.
             is_text = has_words and all(cell.value is None for cell in cells)
             halves = [(cell.text, "", "") if is_text else cell.text.partition(" ") for cell in cells]
             columns.append(

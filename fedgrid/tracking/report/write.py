@@ -55,6 +55,7 @@ def write(
         OSError: if it cannot be written; the earlier report is unchanged.
         ValueError: if two tables, figures or sections have the same name, or a name is no file name.
     """
+    # Before anything is drawn: with two figures of one name the second would replace the first in silence.
     _check_names(page)
     tables, plates = tuple(page.tables()), tuple(page.plates(every=drawing.every))
     files = (
@@ -98,6 +99,7 @@ def draw_plate(plate: Plate, folder: Path, drawing: Drawing) -> None:
         for suffix in drawing.formats:
             figures.save(figure, folder / f"{plate.name}.{suffix}")
     except Exception as error:
+        # Matplotlib's errors do not say which of a hundred figures they come from.
         error.add_note(f"while drawing {plate.name}")
         raise
 

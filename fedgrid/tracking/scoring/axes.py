@@ -62,6 +62,7 @@ def runs_at(study: Study, axis: str, value: str) -> Study:
 def runs_of_setting(study: Study, setting: tuple[AxisValue, ...]) -> Study:
     """Select the runs of one combination of the further axes' values, as if the grid had no such axes."""
     return study.only(
+        # The setting is in the section's title: repeated in each scenario it would make all names longer.
         replace(run, axes=tuple(pair for pair in run.axes if pair not in setting))
         for run in study.runs
         if run.setting == setting

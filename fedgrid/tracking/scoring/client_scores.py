@@ -37,6 +37,7 @@ def lowest_tenth(values: ArrayLike) -> Array:
     """
     # NumPy sorts NaNs to the end, so the lowest tenth of the numbers comes first.
     values = np.sort(np.asarray(values, np.float64), axis=-1)
+    # Rounded up, so that fewer than ten clients have one in their lowest tenth.
     count = np.ceil((~np.isnan(values)).sum(axis=-1, keepdims=True) / 10)
     return mean(np.where(np.arange(values.shape[-1]) < count, values, np.nan))
 
@@ -324,6 +325,7 @@ def latest(values_RK: ArrayLike) -> Array:
     """Carry each client's last value forward to later rounds, shape (R, K), NaN before its first."""
     values_RK = np.asarray(values_RK, np.float64)
     # The index of the last round with a value so far; -1 before the first one.
+    # A client that does not train in a round keeps the model of its last training.
     rounds_RK = np.where(np.isnan(values_RK), -1, np.arange(len(values_RK))[:, None])
     last_RK = np.maximum.accumulate(rounds_RK, axis=0)
     return np.asarray(np.where(last_RK < 0, np.nan, np.take_along_axis(values_RK, last_RK, axis=0)))

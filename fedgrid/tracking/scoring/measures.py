@@ -221,6 +221,7 @@ def add_harm(runs: Sequence[Run]) -> tuple[Run, ...]:
 
     They are None where the grid has no other run to compare with; of several, the first one counts.
     """
+    # The last test of each client: not every round tests every client.
     last = {run.run_id: latest(run.accuracy_RK)[-1] for run in runs if run.is_finished}
     rivals = {
         (run.method, run.scenario, run.seed): run.run_id

@@ -213,6 +213,7 @@ def compare_pairs(algorithms: Sequence[str], losses_SA: Array, losses_DA: Array)
     tests = [signed_ranks(-losses_SA[:, one], -losses_SA[:, other]) for one, other in places]
     # Pairs too alike to be tested count in the correction too, which keeps it conservative.
     corrected = holm([test.p for test in tests])
+    # A second test over data sets, because scenarios of one data set are not independent.
     of_datasets = [_paired_t(losses_DA[:, one] - losses_DA[:, other]) for one, other in places]
     corrected_datasets = iter(holm([p for p in of_datasets if p is not None]))
     return tuple(

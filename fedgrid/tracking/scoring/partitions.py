@@ -32,6 +32,7 @@ def _against_truth(name: str) -> Callable[[Labels, Labels], float]:
 
     def compute(truth_K: Labels, groups_K: Labels) -> float:
         """Compute the score, NaN for a single hidden group."""
+        # scikit-learn gives such a partition a score of 1 or 0, as if there were groups to find.
         if len(set(truth_K)) == 1:
             return nan
         # Importing scikit-learn takes a second; commands that only show stored scores do without it.
@@ -139,6 +140,7 @@ def score_partitions(labels_RK: ArrayLike, truth: ArrayLike) -> list[Mapping[str
     labels_RK = np.asarray(labels_RK)
     truth_RK = np.broadcast_to(np.asarray(truth), labels_RK.shape)
     same_RK = (labels_RK[1:] == labels_RK[:-1]) & (truth_RK[1:] == truth_RK[:-1])
+    # Scoring a partition takes milliseconds, and most of a thousand rounds repeat the one before.
     is_new_R = np.append(True, ~same_RK.all(axis=1))
     scored = [score_partition(*rows) for rows in zip(labels_RK[is_new_R], truth_RK[is_new_R], strict=True)]
     return [scored[place] for place in np.cumsum(is_new_R) - 1]

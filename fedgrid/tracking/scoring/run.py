@@ -184,6 +184,7 @@ class Run:
         """
         own = (self.name, self.run_id, self.state, self.is_superseded, self.place, self.variant)
         identity = dict(zip(IDENTITY, (*own, self.folder.name), strict=True))
+        # The order decides which one a name means, if a key and a score share it.
         for columns in (identity, self.scores, self.notes, self.times, self.values):
             if column in columns:
                 return columns[column]
@@ -224,6 +225,7 @@ class Run:
     def config(self) -> dict[str, Any]:
         """Its configuration, as `fedgrid.run` takes it: what can be set of its file `config.json`."""
         values: dict[str, Any] = json.loads((self.folder / "config.json").read_bytes())
+        # Both are set by fedgrid itself when it writes the file.
         return {key: value for key, value in values.items() if key not in ("format", "plugin_digests")}
 
     @checked()
@@ -247,6 +249,7 @@ class Run:
             raise ArgumentError(f"mean: last = {last}: expected a number of rounds, 0 for all")
         if last:
             at_end = values_R[-last:]
+            # Tests may be rarer than these last rounds.
             return self.last(curve) if np.isnan(at_end).all() else float(np.nanmean(at_end))
         measured = values_R[~np.isnan(values_R)]
         # `score_run` leaves out a published mean of local models that were tested in some rounds only.
@@ -373,6 +376,8 @@ def values_on(run: Run, column: str) -> list[Any]:
 
 def _no_run_has(column: str, value: object, present: Sequence[Sequence[Any]]) -> str:
     """Explain that no run has a value: name the nearest one, and at most 20 that there are."""
+    # The first value of a run is its configuration's; synonyms come after it, and only the suggestion may
+    # be one.
     ids = list(dict.fromkeys(str(one) for values in present for one in values[:1] if one is not None))
     every = [*ids, *(str(one) for values in present for one in values if one is not None)]
     near = get_close_matches(str(value), list(dict.fromkeys(every)), 1)

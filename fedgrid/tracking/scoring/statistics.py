@@ -124,6 +124,8 @@ def compare_scores(
     scored = dict.fromkeys(scenario for own in scores.values() for scenario, _ in own)
     asked = len(scored) if num_scenarios is None else num_scenarios
     counts = {name: len({scenario for scenario, _ in own}) for name, own in scores.items()}
+    # Counted over all scenarios of the grid: an algorithm that has just begun must not shrink the
+    # comparison.
     compared = {name: own for name, own in scores.items() if own and 2 * counts[name] >= asked}
     if len(compared) < 2:
         remark = f"Nothing to compare: fewer than two algorithms have a score in half of {asked} scenarios."

@@ -97,6 +97,7 @@ class Study:
 
         if not by_round:
             return DataFrame([_identity(run) | _last_scores(run) for run in self.finished])
+        # Curves that only some algorithms record become NaN for the others when the frames are joined.
         parts = [DataFrame({**_identity(run), "round": run.round_R, **run.curves}) for run in self.finished]
         return concat(parts, ignore_index=True) if parts else DataFrame()
 
@@ -125,6 +126,7 @@ class Study:
     def _facts(self) -> list[tuple[str, str]]:
         """List names and values that describe the runs: data sets, clients, axes, and missing results."""
         axes = dict.fromkeys(key for run in self.runs for key, _ in run.axes)
+        # A study in a notebook should not look finished if some of its runs failed.
         lacking = "; ".join(f"{run.name}: {run.lacking}" for run in self.unfinished)
         facts: dict[str, Iterable[object]] = {
             "data sets": self.datasets,
@@ -148,6 +150,7 @@ class Study:
         means.insert(0, "runs", runs.size())
         # `groupby` sorts by name; the study's order has the references last.
         names = [name for name in self.algorithms if name in means.index]
+        # A score that no run has, as the ARI of splits without groups, would be an empty column.
         return means.loc[names].dropna(axis="columns", how="all").rename_axis(index=None, columns="mean")
 
     def _shown(self) -> "DataFrame":
@@ -184,6 +187,7 @@ class Study:
     @checked()
     def only(self, runs: Iterable[Run]) -> "Study":
         """Build the study of some of its runs, without duplicates."""
+        # A run that is listed twice would count twice in every mean.
         return replace(self, runs=tuple({run.run_id: run for run in runs}.values()))
 
     @property
@@ -296,6 +300,7 @@ def require_one(study: Study, *parts: str) -> tuple[Any, ...]:
 def by_round(results: Sequence[Run], curve: str) -> tuple[Array, Array]:
     """Stack a curve of all runs: rounds, shape (R,), and values, (S, R), NaN in rounds that a run lacks."""
     round_R = np.unique(np.concatenate([result.round_R for result in results]))
+    # Runs may stop at different rounds: their curves are padded instead of cut to the shortest.
     values_SR = np.full((len(results), len(round_R)), np.nan)
     for values_R, result in zip(values_SR, results, strict=True):
         values_R[np.searchsorted(round_R, result.round_R)] = result.curves[curve]

@@ -41,6 +41,7 @@ def sweep(study: Study, axis: str, by: str) -> Table:
         for own in [runs_at(part.of(algorithm=name), by, other)]
     ]
     table = Table(
+        # A report has one such table for each data set.
         f"sweep-{plain(axis)}-by-{plain(by)}-{'-'.join(part.datasets)}",
         f"Scores by {axis} and {by}: {', '.join(part.datasets)}",
         f"Scores for each value of {axis}, a row for each of {by}. {SCORES}",

@@ -132,6 +132,7 @@ def _layout(study: Study, rows: Sequence[str], columns: Sequence[str]) -> TableA
     above = tuple(dict.fromkeys(find_axis(study.runs, name) for name in columns))
     if twice := set(left) & set(above):
         raise ValueError(f"{min(twice)} is both in rows and in columns: name it once")
+    # Axes that no side names are averaged, unless a side is empty: it gets all of them.
     others = tuple(axis for axis in _scenario_axes(study) if axis not in (*left, *above))
     if not left:
         left = (ALGORITHM,) if ALGORITHM not in above else others or AXES[:1]
@@ -181,6 +182,7 @@ def _cells(
             if rival is not None:
                 tests = _tests({at: parts[at] for at in competing}, rival, measure)
                 for at, (difference, p) in tests.items():
+                    # The sign says better or worse, not larger or smaller: less of a loss is a plus.
                     mark = "+" if (difference > 0) == measure.highest else "-"
                     cells[at] = replace(cells[at], p=p, notes=(mark,) if p < ALPHA else ())
                 num_tests += len(tests)

@@ -140,6 +140,7 @@ def explain_cells(table: Table, study: Study) -> Table:
         table.caption,
         f"{count[0].upper()}{count[1:]}{': mean ± standard deviation (n - 1)' if is_mean else ''}.",
     ]
+    # A share such as 31/38 of 40 is partial too, and explains itself.
     if any(cell.tone == "partial" and "(" in cell.text for cell in cells):
         words.append("In brackets: number of runs, if a mean is not over all of them.")
     if any(cell.text == ABSENT for cell in cells):

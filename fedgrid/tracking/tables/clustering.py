@@ -90,6 +90,7 @@ def published_round(study: Study) -> Cell:
     # In the published convention round 1 stands for labels that never change, as with FedAvg.
     if not rounds or set(rounds) == {1.0}:
         return _dash(study, 1.0)
+    # Round 1 stands for labels that never change, and would pull the mean of the others towards the start.
     changed = [number if number > 1 else np.nan for number in rounds]
     return number(changed, expected=len(study.runs), digits=_digits(study))
 

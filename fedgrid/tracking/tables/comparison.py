@@ -64,6 +64,8 @@ class GridPair:
         seeds_of = [{run.seed for run in study.finished} for study in (one, other)]
         if one.is_archived != other.is_archived:
             return cls(scenario, algorithm, one.only(one.finished), other.only(other.finished))
+        # A seed is a split and an initial model: means over different seeds differ without any difference
+        # of code.
         both = seeds_of[0] & seeds_of[1]
         left_out = (
             f"seed {seed} of {study.name}"
@@ -130,6 +132,7 @@ def _pairs(one: Study, other: Study) -> tuple[list[GridPair], list[str]]:
             title = algorithm if algorithm == partner else f"{algorithm} / {partner}"
             if mine and theirs and (pair := GridPair.of(scenario, title, mine, theirs)).one.runs:
                 pairs.append(pair)
+                # What is left at the end has no partner in the first grid.
                 del others[scenario, partner]
             elif mine:
                 unpaired.append(f"{scenario_words(scenario)} {algorithm} ({one.name})")
@@ -171,8 +174,11 @@ def _differing(pairs: Sequence[GridPair]) -> list[str]:
     for pair in pairs:
         one, other = pair.one.runs[0], pair.other.runs[0]
         for key in one.keys.keys() | other.keys.keys():
+            # Runs are paired by seed or averaged over seeds, and another algorithm's settings have no
+            # counterpart.
             if key == "seed" or (key.startswith(SETTING_OF_ALGORITHM) and one.method != other.method):
                 continue
+            # An older grid lacks the keys of newer versions, which is a difference too.
             values = one.keys.get(key, "none"), other.keys.get(key, "none")
             if values[0] != values[1]:
                 differences.setdefault(key, {})[" against ".join(values)] = None
@@ -216,6 +222,8 @@ def _cells(pairs: Sequence[GridPair], measure: Measure) -> tuple[Cell, ...]:
     test = signed_ranks(scores_S2[:, 0], scores_S2[:, 1])
     return (
         count,
+        # One study of all pairs' runs, so that the spread is that of means over scenarios, not of single
+        # cells.
         over_scenarios(both[0].one.only(run for pair in both for run in pair.one.runs), measure),
         over_scenarios(both[0].other.only(run for pair in both for run in pair.other.runs), measure),
         Cell(signed(difference, measure.digits), difference, tone=_tone(difference, measure)),
@@ -255,6 +263,7 @@ def _both(mine: Cell, theirs: Cell, measure: Measure) -> Cell:
         mine.spread,
         mine.count,
         mine.seeds,
+        # By the printed text: means that a reader sees as equal have no colour.
         tone=_tone(difference, measure) if mine.text.split(" ")[0] != theirs.text.split(" ")[0] else "",
         reference=theirs.value,
     )

@@ -157,6 +157,7 @@ def last_sent(epsilon_R: Array) -> int:
     # An infinite epsilon has no budget that could end, so every round is sent.
     if np.isinf(epsilon_R[-1]):
         return len(epsilon_R)
+    # Epsilon starts at 0 before the first round, which may have a cost of its own.
     return int(np.flatnonzero(np.diff(epsilon_R, prepend=0.0)).max(initial=-1)) + 1
 
 
@@ -189,6 +190,7 @@ def over_epsilon(study: Study) -> Table:
 
 def _sends_until(study: Study) -> Cell:
     """Build the cell of the last round that any client could pay for."""
+    # A run without noise has NaN for epsilon, and no budget.
     epsilons = [result.curves["epsilon"] for result in study.finished]
     rounds = [last_sent(epsilon_R) for epsilon_R in epsilons if not np.isnan(epsilon_R).any()]
     return Cell(str(max(rounds)), max(rounds), count=len(rounds)) if rounds else Cell(NONE)

@@ -35,6 +35,7 @@ def epochs_table(name: str, epochs: Mapping[str, Array], most: int | None = None
         # Without buffers, as in models without batch normalisation, both norms are the same column.
         del shown["update_l2_state"]
     last = len(epochs["epoch"]) - 1
+    # The last epoch is always a row, so the others share what is left of `most`.
     step = 1 if most is None else max(1, ceil(last / (most - 1)))
     rows = tuple(
         Row(

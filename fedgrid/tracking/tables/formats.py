@@ -37,6 +37,7 @@ def to_markdown(table: Table) -> str:
         for row in rows:
             name = _add_marks(in_markdown(row.name), row.notes, _raise)
             lines.append([name, *(_markdown_cell(cell) for cell in row.cells)])
+    # A rule of Markdown has three dashes at least.
     widths = [max(3, *(len(line[index]) for line in [heading, *lines])) for index in range(len(heading))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     grid = "\n".join(

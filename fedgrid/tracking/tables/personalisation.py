@@ -13,6 +13,7 @@ from fedgrid.tracking.scoring.study import Study, require_one
 from fedgrid.tracking.tables.cells import StudyColumn, algorithms_table, coverage, measure_column
 from fedgrid.tracking.tables.table import Table
 
+# The headings of Figure 2 and of the text; PBA is in the authors' results only.
 PUBLISHED = {
     "PF1": "published_pf1",
     "GF1": "published_gf1",
@@ -111,6 +112,7 @@ def untested(study: Study) -> str:
     """Describe which runs lack the tests behind the published GF1, GA and gap; empty without any."""
     runs = study.finished
     untested = sum(isnan(result.last(PUBLISHED["GF1"])) for result in runs)
+    # Such a run has last values, but no published means, which are over all rounds.
     tested_once = sum(isnan(result.mean(PUBLISHED["GF1"])) for result in runs) - untested
     return " ".join(
         f"No {what} of {count} of {len(runs)} finished runs: they {why} (set evaluation.local_server: true)."
@@ -126,6 +128,7 @@ def _table(study: Study, curves: Mapping[str, str], name: str, title: str, capti
     """Build a table of curves with a section for each data set, and one for all if there are several."""
     parts = {dataset: study.of(dataset=dataset) for dataset in study.datasets}
     if len(parts) > 1:
+        # With one data set this would repeat the section above it.
         parts["all scenarios"] = study
     name = f"{name}-{study.datasets[0]}" if len(parts) == 1 else name
     return algorithms_table(study, name, title, caption, _span_columns(curves), parts)
@@ -159,6 +162,8 @@ def fairness(study: Study) -> Table:
         "partition: its clusters, the clients of the smallest, and the clients whose cluster has no other. "
         "Means over scenarios; best of a column in bold.",
         (
+            # The worst of many clients is worse by chance alone: grids of different sizes are compared by a
+            # tenth.
             *_span_columns({"worst tenth": "worst_tenth_accuracy", **FAIRNESS}),
             measure_column(measures.CLUSTERS, "clusters", "last partition"),
             measure_column(measures.SMALLEST_CLUSTER, "smallest", "last partition"),
@@ -170,6 +175,7 @@ def fairness(study: Study) -> Table:
 DEFINITIONS: Mapping[str, tuple[Measure, ...]] = {
     "OCFL": (last_round("last round", "personalised_accuracy"),),
     "FLIS": (last_round("last local model", "last_local_accuracy"),),
+    # The paper averages over 5 rounds on MNIST and CIFAR-10, and over 20 on FEMNIST.
     "Prigent": (
         mean_over_rounds("asked, last 5", "asked_accuracy", last=5),
         mean_over_rounds("asked, last 20", "asked_accuracy", last=20),
@@ -245,6 +251,7 @@ def disturbances(study: Study) -> Table | None:
         for clients, own_scores in DISTURBANCES.items()
         for measure in measures.choose_recorded(study, own_scores)
     ]
+    # Before the check for one data set: a grid without such clients may have several.
     if not columns:
         return None
     (dataset,) = require_one(study, "dataset")

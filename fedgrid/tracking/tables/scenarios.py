@@ -26,6 +26,7 @@ def overview(study: Study) -> Table:
     pf1, gf1 = measures.last_f1(study)
     comparison = compare(study, pf1)
     score = "R2" if pf1 is measures.PR2_LAST else "F1"
+    # The comparison leaves out algorithms with few scores: they are in the table without a rank.
     ranks = dict(zip(comparison.algorithms, comparison.ranks, strict=True))
     ranked = f"mean rank by {pf1.name}, 1 is best, {comparison.where}" if ranks else "no ranks yet"
 
@@ -89,6 +90,7 @@ def _measures(study: Study) -> Mapping[tuple[str, str], Measure]:
     """List the measures of all scores by group and heading."""
     published = {**measures.PUBLISHED_CLUSTERING, "round": measures.ROUND_PUBLISHED}
     columns = {("as published", name): measure for name, measure in published.items()}
+    # Headings repeat between groups, as `mean ari` and `ARI`: the group is a part of the key.
     columns |= {("clustering", measure.name): measure for measure in measures.CLUSTERING}
     groups = {
         "as published": personalisation.PUBLISHED,
@@ -126,6 +128,7 @@ def harm(study: Study) -> Table | None:
     It has a row for each algorithm, and is None if the grid has no run to compare with.
     """
     recorded = measures.choose_recorded(study, measures.WORSE.values())
+    # Without runs of solo or fine-tuned there is nothing to compare with.
     if not recorded:
         return None
 

@@ -24,6 +24,7 @@ def significance(comparison: Comparison) -> Table:
 
     The better of each pair is marked.
     """
+    # A pair is tested once, and is in the rows of both algorithms.
     pairs = {frozenset((pair.one, pair.other)): pair for pair in comparison.pairs}
     # Without tests the ranks alone remain, and the columns of pairs would all be dashes.
     names = comparison.algorithms if pairs else ()

@@ -160,6 +160,8 @@ def median(values: Sequence[float], digits: int, printed: str | None = None, *, 
         never: the text if half of the runs have infinity, a dash by default.
     """
     numbers = [value for value in values if not np.isnan(value)]
+    # Infinity counts as a large number: a median over the runs that reach the target alone would hide the
+    # others.
     middle = float(np.median(numbers)) if numbers else np.inf
     text = never if numbers else NONE
     if np.isfinite(middle):
@@ -217,6 +219,7 @@ def bold_best(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]
             cells if column.highest is None else embolden(cells, highest=column.highest)
             for cells, column in zip(by_column, columns, strict=bool(compared))
         ]
+        # References are not compared, but stay in their places between the other rows.
         cells = iter(zip(*chosen, strict=True))
         bold += [row if row.is_reference else replace(row, cells=tuple(next(cells))) for row in members]
     return tuple(bold)
@@ -235,6 +238,7 @@ def letter_notes(table: Table) -> Table:
         )
         for key in keys
     )
+    # A note on a number far from its reference comes first: `*` sorts before all letters.
     letters = iter(ascii_lowercase)
     names = {key: key if key == FAR else next(letters) for key in mentioned}
 

@@ -93,6 +93,7 @@ def within_budget(field: Field, method: str, share: float, *, of_rounds: bool) -
         bnc = field.baselines[BNC].get(outcome.place)
         if not bnc or not bnc.tested:
             return nan
+        # Of the same block and seed: federations of different sizes send different amounts.
         budget = SLACK * share * bnc.tested[-1][column]
         return next((test[1] for test in reversed(outcome.tested) if test[column] <= budget), nan)
 

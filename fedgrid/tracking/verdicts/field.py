@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 
 from fedgrid.tracking.arrays import Array, group_by, mean
+from fedgrid.tracking.scoring.paired_tests import average_ranks
 from fedgrid.tracking.scoring.statistics import Comparison, compare_scores
 from fedgrid.tracking.verdicts.outcomes import Block, Outcome, Place, Protocol, Told
 
@@ -124,6 +125,7 @@ def field_of(
         told: the class that competes: what its methods get of the hidden groups, nothing by default.
     """
     outcomes = tuple(outcomes)
+    # By the runs of all families: a method that leaves some family whole still competes there.
     clustering = clustering_methods(outcomes)
     asked = [
         outcome
@@ -145,6 +147,7 @@ def field_of(
     by_method = group_by_method(one for one in scored if one.place in shared)
     beside = [name for name in by_method if name not in comparison.algorithms]
     score = attrgetter(question.score)
+    # By class of rows, then the best score first.
     beside.sort(key=lambda name: (by_method[name][0].is_reference, -np.mean([*map(score, by_method[name])])))
     order = [*comparison.algorithms, *beside]
     without_groups = group_by_method(
@@ -153,6 +156,8 @@ def field_of(
     in_order = {name: by_method[name] for name in order}
     of_baseline: dict[str, tuple[str, Protocol]] = {
         **{BNC: (BNC, protocol), SOLO: (SOLO, protocol)},
+        # Under its own protocol in every field: the best that clients get without clusters, which harm is
+        # measured by.
         FINE_TUNED: (BNC, "fine-tuned"),
     }
     baselines = {
@@ -169,6 +174,7 @@ def _in_common_datasets(rivals: Sequence[Outcome]) -> list[Outcome]:
     """
     datasets = {method: {one.dataset for one in own} for method, own in group_by_method(rivals).items()}
     counts = Counter(chain.from_iterable(datasets.values()))
+    # A method that works on images alone would otherwise cost all others the data sets of tables.
     common = {dataset for dataset, count in counts.items() if 2 * count > len(datasets)}
     return [one for one in rivals if datasets[one.method] >= common]
 
@@ -207,7 +213,6 @@ def labels_of(blocks: Iterable[Block]) -> dict[Block, str]:
 
 def ranks_without(field: Field) -> dict[str, dict[str, float]]:
     """Compute the competitors' mean ranks without each data set; empty if there is one data set."""
-    from fedgrid.tracking.scoring.paired_tests import average_ranks
 
     datasets = np.array([dataset for dataset, _ in field.blocks])
     losses_SA = -np.stack([field.scores_of(name) for name in field.ranks], axis=1)

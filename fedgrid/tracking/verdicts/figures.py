@@ -42,6 +42,7 @@ def front(points: Points) -> list[str]:
 
     One beats another if it is at least as accurate for no more bytes, and better in one of them.
     """
+    # A reference that knows the groups would dominate every competitor.
     competing = {name: point for name, point in points.items() if not point.is_reference}
     ahead = [
         name
@@ -67,6 +68,7 @@ def pareto(points: Mapping[str, Points]) -> Figure:
         legend = entries(style)
         for entry, name in zip(legend, names, strict=True):
             sends = any(own[name].megabytes > 0 for own in points.values() if name in own)
+            # The legend shows what the panels have: points without a line of their own, or a dotted line.
             entry.set(linestyle="none") if sends else entry.set(linestyle=":", marker="")
         figure, places = panels(
             len(points), 2, 2.3, margins=Margins(left=0.62, head=0.24, gap=0.45), legend=legend

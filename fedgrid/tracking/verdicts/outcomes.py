@@ -129,6 +129,7 @@ def outcome_of(
     tested: list[tuple[int, float, float]] = []
     clients: list[float] = []
     if has_diverged(run):
+        # A score that the scenario does not have stays missing, whatever has become of the run.
         missing = [] if has_held_out else ["held_out_accuracy"]
         missing += ["clusters", "megabytes", *(() if row.has_groups else ("ari", "exactly_right"))]
         numbers: dict[str, Any] = {name: nan if name in missing else 0.0 for name in SCORES}
@@ -142,6 +143,7 @@ def outcome_of(
             (int(run.round_R[at]), _rounded(accuracy_R[at]), _rounded(sent_R[at]))
             for at in np.flatnonzero(~np.isnan(accuracy_R)).tolist()
         ]
+        # Four digits tell two clients apart, and keep the line of a thousand clients short.
         clients = [_rounded(accuracy, 4) for accuracy in latest(run.accuracy_RK)[-1]]
     return Outcome(
         **asdict(row),
@@ -178,10 +180,12 @@ def from_csv(text: str, name: str) -> tuple[Outcome, ...]:
         ValueError: it is no such file; names the file, and the line or column.
     """
     lines = csv.DictReader(io.StringIO(text))
+    # Exactly these columns: a verdict over a file of another version would mix different scores.
     if tuple(lines.fieldnames or ()) != HEADINGS:
         missing = [heading for heading in HEADINGS if heading not in (lines.fieldnames or ())]
         raise ValueError(f"{name} has other columns than outcomes of this version: {missing} are missing")
     outcomes = []
+    # Line 1 has the headings.
     for number, line in enumerate(lines, start=2):
         try:
             outcomes.append(_read(line))
@@ -216,6 +220,7 @@ def _cells(outcome: Outcome) -> list[str]:
 def _cell(value: Any) -> str:
     """Format one value: numbers with six digits, NaN empty, booleans as 1 or 0."""
     if isinstance(value, float):
+        # As many digits as `outcome_of` rounds to: an outcome that is read equals the one that was written.
         return "" if isnan(value) else f"{value:.6g}"
     return str(int(value)) if isinstance(value, bool) else str(value)
 
@@ -233,6 +238,7 @@ def _read(line: Mapping[str, str]) -> Outcome:
         raise ValueError(f"told {line['told']!r}: expected one of {', '.join(map(repr, TOLD))}")
     texts = ("method", "title", "settings", "protocol", "dataset", "family", "run_id", "told")
     values: dict[str, Any] = {name: line[name] for name in texts}
+    # An empty cell is a number that the run does not have.
     values |= {name: float(line[name]) if line[name] else nan for name in SCORES}
     values |= {name: line[name] == "1" for name in ("is_reference", "has_groups")}
     return Outcome(

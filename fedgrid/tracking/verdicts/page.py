@@ -79,6 +79,7 @@ def results(outcomes: Iterable[Outcome], budget: int) -> tuple[PageSection, ...]
     if clustering:
         sections.append(_question(clustering, "clustering", "Clustering: are the hidden groups found?"))
     for words, fields in serving.items():
+        # The columns are explained once, in the first section on serving.
         name, explained = f"serving-{fields[0].protocol}", words != next(iter(serving))
         sections.append(_question(fields, name, f"Serving: {words}", explained=explained))
     if serving:

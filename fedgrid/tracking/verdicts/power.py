@@ -23,6 +23,7 @@ def judge(differences_PN: Array) -> list[Word]:
     """Judge the first of each pair against the second, after Holm's correction for all pairs."""
     ranks_PN, signs_PN = _signed_ranks(differences_PN)
     sums_P = (signs_PN * ranks_PN).sum(axis=1)
+    # One table of tails for each pair, looked up at its own sum: no sampling, and no loop over pairs.
     p_P = np.take_along_axis(_tails(ranks_PN), np.abs(sums_P)[:, None], axis=1)[:, 0]
     return [
         "not shown" if p >= ALPHA else "better" if total > 0 else "worse"

@@ -58,6 +58,7 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
         explained: another table on the page explains the columns (default False).
     """
     first = fields[0]
+    # FedAvg competes in serving alone: it never has two clusters.
     tests = ("better than", "worse than", *([f"against {BNC}"] if BNC in first.ranks else []))
     rows: list[Row] = []
     sentences = [*map(_cannot, fields), f"Means over {first.where}."]
@@ -146,6 +147,7 @@ def score_columns(field: Field) -> tuple[Column, Column]:
 def score_cells(field: Field, method: str) -> list[Cell]:
     """Build the cells of a method's mean rank, or the reason for none, and its mean score."""
     own, rank = field.outcomes[method][0], field.ranks.get(method)
+    # A rank among methods with another hint would compare unequal problems.
     other = NONE if own.is_reference else RANK_OF_OTHERS[own.told]
     score = field.mean(method, attrgetter(field.question.score))
     return [Cell(other) if rank is None else Cell(fixed(rank, 1), rank), _number(score)]
@@ -233,10 +235,12 @@ def _counts(method: str, shown: Sequence[Shown], columns: Sequence[str]) -> list
 
     With a third column there is also the comparison with BNC.
     """
+    # With the number of verdicts that no single family decides, which is what a reader can rely on.
     better = {pair.loser: pair.stays for pair in shown if pair.winner == method}
     worse = {pair.winner: pair.stays for pair in shown if pair.loser == method}
     texts = [f"{len(others)} ({sum(others.values())})" if others else "0" for others in (better, worse)]
     against = "better" if BNC in better else "worse" if BNC in worse else NONE
+    # The third column is there only if FedAvg competes.
     return [*map(Cell, texts), Cell(against)][: len(columns)]
 
 
@@ -265,6 +269,7 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
         # Means over other families are not compared: such a method is not marked as the best.
         is_apart = first.is_reference(method) or name != method
         rows.append(Row(name, (Cell(f"{sent:.3g}", sent), *by_bytes), is_reference=is_apart))
+        # Most methods send as much in a round as FedAvg, and their second row would repeat the first.
         if by_rounds != by_bytes:
             rows.append(Row(f"{method}, by rounds", (Cell(NONE), *by_rounds), is_reference=True))
     columns = (

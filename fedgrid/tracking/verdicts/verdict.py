@@ -119,6 +119,7 @@ def against_all(
             words[place],
             {
                 block: without[place]
+                # With a single block there is none to leave out, and `left_out` is empty.
                 for block, without in zip(blocks, left_out, strict=False)
                 if without[place] != words[place]
             },
@@ -152,6 +153,7 @@ def shown_pairs(field: Field) -> tuple[list[Shown], Counter[str]]:
         if word != "not shown"
     ]
     changes: Counter[str] = Counter()
+    # Empty with a single block, as in `against_all`.
     for label, without in zip(field.labels.values(), left_out, strict=False):
         changes[label] = sum(now != before for now, before in zip(without, words, strict=True))
     # The plus drops families without any change.

@@ -67,6 +67,7 @@ def sentence(verdict: Verdict, budget: int) -> str:
     """Format a verdict in words: the power of the test, what is shown, and which families decide it."""
     field = verdict.field
     parts = []
+    # Undecided rivals are named too: a list of wins alone would hide what could not be shown.
     for kind, words in KINDS.items():
         if rivals := [against.rival for against in verdict.against if against.verdict == kind]:
             parts.append(f"{words} {len(rivals)} of {_rivals(verdict)} ({_names(rivals)})")
@@ -103,6 +104,7 @@ def _power(verdict: Verdict) -> str:
             "some favour the other."
         )
     shown = sorted((one.least, one.rival) for one in verdict.against if not isinf(one.least))
+    # The easiest and the hardest rival; one of them if they need the same difference.
     ends = dict.fromkeys(f"{fixed(least, 3)} (from {rival})" for least, rival in (shown[0], shown[-1]))
     none = [against.rival for against in verdict.against if isinf(against.least)]
     none_words = f"; from {_names(none)} none, however large" if none else ""
@@ -139,6 +141,7 @@ def as_dict(verdict: Verdict, budget: int) -> dict[str, Any]:
                 "interval": against.interval,
                 "effect": against.effect,
                 "p": against.p,
+                # JSON has no infinity.
                 "shows_from": None if isinf(against.least) else against.least,
                 "verdict": against.verdict,
                 "without": {labels[block]: word for block, word in against.without.items()},
@@ -209,6 +212,7 @@ def _family_by_family(verdict: Verdict, groups: dict[Block, InFamily], budget: i
         own = field.scores[method][block]
         rivals = {name: field.scores[name][block] for name in field.ranks if name != method}
         best = max(rivals, key=lambda name: rivals[name])
+        # Equal scores share the better rank.
         rank = 1 + sum(score > own for score in rivals.values())
         # From the difference, which is NaN where the baseline has no result in one of the seeds.
         bnc = own - places[block].above[BNC]

@@ -165,7 +165,7 @@ def test_unknown_grid_names_the_known_ones(storage):
     assert list_grids(storage) == ["a grid", "paper"]
 
 
-def refused(folder, *words):
+def refused(folder: GridFolder, *words):
     """Check that every use of a grid is refused in one line that has these words, and changes nothing."""
     before = (folder.path / "runs.jsonl").read_bytes()
     for use in (folder.runs, folder.read, lambda: folder.keep(runs(1), "")):

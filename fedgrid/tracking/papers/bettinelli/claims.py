@@ -69,6 +69,7 @@ def _compare_values(
 ) -> Iterator[Check]:
     """Yield checks of one value of a key against each other one."""
     for measure in measures:
+        # Without this key in the scenario, and with all others: runs that differ in it alone are compared.
         mine = scores(study, measure.of, has_value(key, value, COMMUNITIES), key)
         for other in values_of(study, key, COMMUNITIES):
             if other != value:
@@ -100,12 +101,15 @@ def _depends_on_majority(study: Study) -> Iterator[Check]:
 def _finds_groups(study: Study) -> Iterator[Check]:
     """Yield checks of the ARI of three variants with all clients at majority 0.7."""
     for name in ("avg", "late", "1nn"):
+        # The setting of Figures 4b and 5c.
         where = has_value(MAJORITY, "0.7", has_value(RATE, "1", variant(name)))
+        # Below 1, because the ends of a claimed interval are not within it.
         yield from check_scores(f"ARI of {name}", scores(study, FINAL_ARI.of, where), low=0.999)
 
 
 def _lost_at_half(study: Study) -> Iterator[Check]:
     """Yield checks of the ARI of 1NN with half of the clients."""
+    # The paper gives no width to "about 0"; this one is ours.
     yield from check_scores(
         "ARI of 1nn", _score_variant(study, FINAL_ARI, "1nn", rate="0.5"), low=-0.2, high=0.2
     )

@@ -65,7 +65,9 @@ def _rounds(study: Study, *titles: str) -> ScoreBySeed:
 
     def rounds(result: Run) -> float:
         """Count the rounds of one run."""
+        # The paper has targets for its own data sets only.
         goal = TARGETS.get(result.dataset, best[result.dataset, str(result.scenario)])
+        # A run that never reaches the target counts as slower than all that do.
         return min(cost(result, curve_of(result), goal).rounds, float(result.rounds + 1))
 
     return scores(study, rounds, lambda run: has_name(*titles)(run) and run.split in SKEWED)

@@ -148,9 +148,12 @@ def _cell(study: Study, scenario: str, dataset: str, published: str) -> Cell:
         return cell
     printed, deviation = printed_accuracy()[scenario, dataset, published]
     notes = []
+    # The three data sets on which the rows of global models have one decimal, as another benchmark prints
+    # them.
     one_decimal = dataset in ("fmnist", "cifar10", "svhn")
     if published in GLOBAL and scenario.startswith("label-skew") and one_decimal:
         notes.append("other setting")
+    # 10 % is chance on ten classes.
     if published == "SCAFFOLD" and float(printed) == 10.0:
         notes.append("collapse")
     text = f"{printed} ± {deviation}" if deviation else printed
@@ -184,6 +187,7 @@ def _cost(study: Study) -> Table:
             printed = printed_cost().get((dataset, str(of_algorithm.runs[0].published)))
             own = _choose_scenario(of_algorithm.of(dataset=dataset), scenario)
             spent = [number(cost(run, curve_of(run), TARGETS[dataset])) for run in own.finished]
+            # Rounds are whole numbers, megabits have two decimals.
             return median(spent, 2 * place, printed[place] if printed else None) if own.runs else Cell(ABSENT)
 
         return StudyColumn(name, dataset, cell=cell)

@@ -110,6 +110,7 @@ def _cells(explained: Sequence[Explained], algorithm: str) -> Iterator[Cell]:
         for score in SCORES:
             by_scenario = scenario_means(run_means(explained, on, score)[algorithm])
             if not by_scenario:
+                # A dash: this algorithm has no score there. A dot: these images were not explained at all.
                 is_there = any(model.on == on for model in explained)
                 yield dash(expected=expected, finished=0) if is_there else Cell(ABSENT)
                 continue

@@ -46,6 +46,8 @@ class Reason:
 
     def is_of_row(self, run: Run) -> bool:
         """Check whether the reason applies to the algorithm and data set of a run."""
+        # A run as published needs no excuse for a mistake that it shares. The archive's runs are the
+        # published ones, which the reason is about.
         shares_the_mistake = run.is_as_published and not run.is_archived
         return (
             self.fits(run.dataset)
@@ -196,6 +198,7 @@ def note_cell(cell: Cell, run: Run, measure: str) -> Cell:
     notes = tuple(
         key
         for key, reason in OF_CELLS.items()
+        # A reason without a scenario applies in all of them.
         if reason.is_of_row(run) and measure in reason.measures and reason.scenario in (None, run.scenario)
     )
     return replace(cell, notes=cell.notes + notes)

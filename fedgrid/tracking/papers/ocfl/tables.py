@@ -119,12 +119,14 @@ def _round(study: Study) -> Cell:
         return cell
     run = study.runs[0]
     number = numbers.clustering()[run.scenario, str(run.published)].published_round
+    # A round is no better for being early.
     return put_beside(cell, number, str(number) if number > 1 else NONE, far=FAR_ROUNDS, highest=None)
 
 
 def _personalisation(study: Study) -> Table:
     """Build the personalisation of one data set, next to the published means."""
     (dataset,) = study.datasets
+    # The published means are over all scenarios: ours shows how many of them it is over.
     expected = numbers.SCENARIOS * len({run.seed for run in study.runs})
 
     def column(key: str, span: str, heading: str) -> StudyColumn:

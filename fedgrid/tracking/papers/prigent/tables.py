@@ -96,6 +96,7 @@ def _costs(study: Study, dataset: str) -> Table:
     """Build the table of rounds, accuracy, traffic and time of one data set."""
     target, last = TARGETS[dataset], LAST.get(dataset, 5)
     of_fedavg = [float(run.curves["seconds"][-1]) for run in study.finished if run.published == FEDAVG]
+    # The median of all seeds: the time of a single run depends on the machine's other work.
     fedavg = float(np.median(of_fedavg)) if of_fedavg else np.nan
 
     def until(run: Run) -> Cost:

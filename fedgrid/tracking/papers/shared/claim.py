@@ -44,6 +44,7 @@ class Check:
     @property
     def verdict(self) -> Verdict:
         """Whether the claim holds in this scenario."""
+        # One seed has no interval, and its number alone says nothing about chance.
         if len(self.values) < 2:
             return "cannot be said"
         mean, half = mean_and_half(np.array(self.values))
@@ -73,6 +74,7 @@ def verdict(checks: Iterable[Check]) -> Verdict:
     verdicts = {check.verdict for check in checks}
     if "does not hold" in verdicts:
         return "does not hold"
+    # One scenario that contradicts the claim outweighs all others; one that is open leaves it open.
     return "cannot be said" if "cannot be said" in verdicts else "holds"
 
 
@@ -88,6 +90,8 @@ def scores(
         without: an axis that is no part of the scenario, because its values are compared; empty for none.
     """
     scored = (result for result in study.finished if where(result) and not isnan(of(result)))
+    # Settings that the claim does not name are averaged, so that a grid over them is not many checks of one
+    # thing.
     by_seed = group_by(scored, lambda result: (_words(result, without), result.seed))
     return {key: float(np.mean([*map(of, results)])) for key, results in by_seed.items()}
 
@@ -114,6 +118,8 @@ def check_differences(
     for scenario in dict.fromkeys(scenario for scenario, _ in one):
         seeds = sorted(seed for place, seed in one if place == scenario and (place, seed) in other)
         if seeds:
+            # Paired by seed: both runs have the same clients, so that their difference varies less than
+            # either score.
             differences = tuple(one[scenario, seed] - other[scenario, seed] for seed in seeds)
             yield Check(what, scenario, differences, low, high)
 

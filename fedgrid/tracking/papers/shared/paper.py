@@ -51,6 +51,7 @@ def put_beside(cell: Cell, reference: float, text: str, *, far: float, highest: 
         return replace(cell, reference=reference)
     # Rounded, so that a difference of exactly `far` in printed digits is not above it in binary.
     difference = 0.0 if cell.value is None else round(cell.value - reference, 4)
+    # By the printed text: numbers that a reader sees as equal have no colour.
     is_equal = cell.text.split(" ")[0] == text or highest is None or not difference
     tone: Tone = "" if is_equal else "better" if (difference > 0) == highest else "worse"
     return replace(
