@@ -1,10 +1,4 @@
-"""A grid as a study, for reports of the command line, a notebook or a script.
-
-from fedgrid.grids.results.study import load
-from fedgrid.tracking import figures
-
-figures.segments(load("paper").where(dataset="mnist")).savefig("segments.pdf")
-"""
+"""A grid as a study, for reports of the command line, a notebook or a script."""
 
 from __future__ import annotations
 
@@ -49,14 +43,33 @@ def load(
 
     Args:
         grid: its name.
-        storage: the storage that has it.
-        sizes: give runs the size of their model, where the model and its data set are here to build it.
-        superseded: add superseded runs, of earlier launches; their algorithm's title says so.
-        seen: called with the number of runs that are read, and of all.
+        storage: the storage that has it: a folder (`runs` by default), a URI, or an open storage.
+        sizes: give runs the size of their model, where the model and its data set are here to build it
+            (default False).
+        superseded: add superseded runs, of earlier launches; their algorithm's title says so (default False).
+        seen: called with the number of runs that are read, and of all; does nothing by default.
 
     Raises:
         ConfigError: if there is no such grid.
         OtherVersion, DamagedFile: what a run was made with cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import fedgrid
+        >>> from fedgrid.engine.runtime.storage.storage import Storage
+        >>> from fedgrid.grids.results.grid_folder import GridFolder
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     # A grid `tiny` of one run, as `fedgrid run` leaves it.
+        ...     config = {"clients": 3, "algorithm": "fedavg", "training": {"rounds": 1}}
+        ...     run = fedgrid.run(config, storage=folder)
+        ...     runs = [fedgrid.RunConfig.model_validate(run.config)]
+        ...     GridFolder(Storage(Path(folder)), "tiny").keep(runs, "")
+        ...     study = fedgrid.load("tiny", folder)
+        >>> [run.name for run in study.finished]
+        ['digits-3-nonoverlapping-balanced-fedavg-s0']
+        >>> study.finished[0].curves["clusters"]
+        array([1.])
     """
     store = storage if isinstance(storage, Storage) else Storage.of(storage)
     store.pull_marks()

@@ -52,15 +52,6 @@ class Run:
     `fedgrid.run` and `fedgrid.load` build it; all fields from `method` on may be left out. It holds a few
     kilobytes: the records stay in the run's folder.
 
-    Args:
-        run_id: id of the run.
-        name: its name in tables and folders.
-        folder: its folder in the storage.
-        dataset, split, clients, seed: its place in the grid.
-        algorithm: id of its algorithm with settings, as `sattler (cooldown 5)`.
-        published: name of the algorithm in papers, None if there is none.
-        rounds: number of rounds when it is finished.
-
     Example:
         >>> from pathlib import Path
         >>> import numpy as np
@@ -78,14 +69,19 @@ class Run:
 
     run_id: str
     name: str
+    """Its name in tables and folders."""
     folder: Path
+    """Its folder in the storage."""
     dataset: str
     split: str
+    """The kind of its split, as `overlapping-balanced`."""
     clients: int
+    """Number of clients, those that are held out included."""
     algorithm: str
-    """Its id, unique among the runs of one scenario and seed: `ocfl-hdbscan`, `sattler (cooldown 5)`."""
+    """Id of its algorithm, with the settings that tell apart the runs of one scenario and seed:
+    `ocfl-hdbscan`, `sattler (cooldown 5)`."""
     published: str | None
-    """What papers call the algorithm, the row of their tables to compare it with: `OCFL-HDB`, `SCL`; None if
+    """Name of the algorithm in papers, the row of their tables to compare it with: `OCFL-HDB`, `SCL`; None if
     there is none."""
     seed: int
     rounds: int

@@ -46,12 +46,6 @@ T = TypeVar("T")
 class Study:
     """The runs of a grid in its order, finished or not: what tables, figures and reports are made from.
 
-    Args:
-        name: name of the grid.
-        runs: its runs.
-        notes: sentences that a reader must know, none by default.
-        superseded: number of runs of earlier launches that are left out, 0 by default.
-
     Example:
         >>> from pathlib import Path
         >>> import fedgrid
@@ -75,7 +69,9 @@ class Study:
     """
 
     name: str
+    """Name of the grid."""
     runs: tuple[Run, ...]
+    """Its runs, in the order of the grid."""
     notes: tuple[str, ...] = ()
     """Sentences that a reader must know, as that some runs went on with other code."""
     superseded: int = 0
