@@ -191,7 +191,7 @@ def published_clustering(
         float(np.mean([part[name] for part in parts])) for name in ("ari", "ami", "homogeneity")
     )
     return PublishedClustering(
-        # The mean is of the right ARI; the table's heading RAND is what the authors call it.
+        # The adjusted index, although the papers' tables call it RAND.
         published_rand=rand,
         published_ami=rand if row == AMI_IS_RAND else ami,
         published_com=com,

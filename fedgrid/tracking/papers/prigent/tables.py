@@ -1,8 +1,8 @@
 """Our numbers next to Tables III to V and Figure 4 of Prigent et al. (2024), in their own definitions.
 
-Accuracy is of a cluster's model on the test images of the clients that train in a round, mean over them and
-over the last five rounds (FEMNIST: twenty). Traffic counts three models for each such client: down, up, and
-down again to be tested. Seconds are those of other machines, so that only ratios to FedAvg are compared.
+Accuracy is of a cluster's model on the test images of the clients that are to train in a round, mean over
+them and over the last five rounds (FEMNIST: twenty). Traffic counts three models for each such client: down,
+up, and down again to be tested. Seconds are those of other machines: only ratios to FedAvg are compared.
 
 `tables.csv` has Tables III, IV and V as printed, of the federated and the central (public) training of the
 encoder; empty: the target was not reached. `flips.csv` has the ARI by flip probability of the release's
