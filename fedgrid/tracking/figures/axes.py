@@ -83,7 +83,7 @@ def over_epsilon(study: Study) -> Figure:
         epsilons = measures.scores_by_seed(own, measures.EPSILON).values()
         points[name].append((max(epsilons, default=np.nan), own))
     finite = [x for line in points.values() for x, _ in line if 0 < x < inf]
-    # Infinity has no place on a logarithmic axis: it stands a decade above the largest epsilon.
+    # Runs without noise have no epsilon: they stand a decade above the largest one.
     edge = 10 * max(finite, default=1.0)
     with paper_style():
         style = styles(study.algorithms)

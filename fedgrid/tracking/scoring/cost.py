@@ -1,8 +1,9 @@
 """The cost of a target score: rounds, bytes and seconds until a run first reaches it.
 
-Two conventions of traffic. `training`: what rounds send down and up. `with-test`: besides, each client that is
-to train in a round downloads the model that it is tested with, as in Prigent et al. (Tables IV and V); that
-is one model, or what the round sent it if that is less (nothing for SOLO, the shared part for LG-FedAvg).
+Two conventions of traffic. `training`: what rounds send down and up. `with-test`: besides, each client that
+is to train in a round downloads the model that it is tested with, as in Prigent et al. (Tables IV and V);
+that is one model, or what the round sent it if that is less (nothing for SOLO, the shared part for
+LG-FedAvg).
 """
 
 from collections.abc import Iterable, Mapping
