@@ -123,12 +123,12 @@ def algorithm_names(configs: Sequence[RunConfig], axes: Sequence[str]) -> list[s
     versions = [{PLUGIN: _versions(config, common[config.algorithm.name])} for config in configs]
     shown = _differing_settings(cells, values)
     # Of runs with the same settings: a setting may name something of another plugin.
-    same = [(*cell, *of_run.values()) for cell, of_run in zip(cells, values, strict=True)]
+    same = [(*cell, *own.values()) for cell, own in zip(cells, values, strict=True)]
     shown += _differing_settings(same, versions)
     names = []
-    for config, settings_of_run, version in zip(configs, values, versions, strict=True):
-        method, of_run = config.algorithm.name, {**settings_of_run, **version}
-        words = [f"{key.removeprefix(SETTING)} {of_run[key]}" for key in shown if of_run[key] not in UNSET]
+    for config, run_settings, version in zip(configs, values, versions, strict=True):
+        method, own = config.algorithm.name, {**run_settings, **version}
+        words = [f"{key.removeprefix(SETTING)} {own[key]}" for key in shown if own[key] not in UNSET]
         names.append(f"{method} ({', '.join(words)})" if words else method)
     return names
 
@@ -152,9 +152,9 @@ def _differing_settings(
 ) -> list[str]:
     """Find the settings in which runs of one cell differ."""
     groups: dict[tuple[str | None, ...], list[Mapping[str, str | None]]] = {}
-    for cell, of_run in zip(cells, values, strict=True):
-        groups.setdefault(cell, []).append(of_run)
+    for cell, own in zip(cells, values, strict=True):
+        groups.setdefault(cell, []).append(own)
     differing: dict[str, None] = {}
     for group in groups.values():
-        differing |= dict.fromkeys(key for key in group[0] if len({of_run[key] for of_run in group}) > 1)
+        differing |= dict.fromkeys(key for key in group[0] if len({own[key] for own in group}) > 1)
     return list(differing)

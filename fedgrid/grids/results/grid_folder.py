@@ -282,7 +282,7 @@ class GridFolder:
             asked = _ASKED.validate_python(about.get(ASKED))
         except ValidationError as error:
             raise ConfigError(f"{path} is of another version of fedgrid; move {self.path} away") from error
-        ids = {run_id for of_source in asked.values() for run_id in of_source.run_ids}
+        ids = {run_id for request in asked.values() for run_id in request.run_ids}
         runs = tuple(run for run in every if run.run_id in ids)
         if not runs:
             raise ConfigError(

@@ -256,14 +256,14 @@ def cost(serving: Mapping[str, Sequence[Field]]) -> Table:
         by_bytes, by_rounds = (
             [
                 _number(
-                    within_budget(field, method, share, of_rounds=of_rounds)
+                    within_budget(field, method, share, of_rounds=counts_rounds)
                     if method in field.outcomes
                     else nan
                 )
                 for field in fields.values()
                 for share in BUDGETS
             ]
-            for of_rounds in (False, True)
+            for counts_rounds in (False, True)
         )
         sent, name = first.mean(method, attrgetter("megabytes")), first.label(method)
         # Means over other families are not compared: such a method is not marked as the best.
