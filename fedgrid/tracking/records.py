@@ -120,6 +120,7 @@ def read_records(run_folder: Path) -> Records:
     Raises:
         RecordsError: if there is no complete round yet, or the files do not match.
     """
+    # 1. Read both tables, and leave out rounds that are in one of them only.
     rounds = table(run_folder, "rounds", ROUND_KEYS).sort_by("round")
     columns = (*CLIENT_COLUMNS, "part", "fault", "group")
     clients = _sort_rows(table(run_folder, "clients", CLIENT_KEYS, columns))
@@ -129,6 +130,7 @@ def read_records(run_folder: Path) -> Records:
     if not len(whole_R):
         raise NoRecords(f"{run_folder} has no finished round yet; let the run go on and try again")
     rounds, clients = _keep_rounds(rounds, whole_R), _keep_rounds(clients, whole_R)
+    # 2. Check that they have one row for each round, or round and client.
     if len(rounds) != len(whole_R) or len(clients) % len(whole_R):
         raise RecordsError(
             f"the records in {run_folder} do not have one row per round and client; run it again"
@@ -137,6 +139,7 @@ def read_records(run_folder: Path) -> Records:
     # The arrays below have the client's number as their column index.
     if (clients["client"].to_numpy().reshape(shape) != np.arange(shape[1])).any():
         raise RecordsError(f"the clients in {run_folder} are not numbered from 0 on; run it again")
+    # 3. Convert them to arrays.
     names = [field.name for field in rounds.schema if field.name != "round" and is_number(field.type)]
     # Columns of words have no place among curves.
     numbers = {name: rounds[name].to_numpy() for name in names}

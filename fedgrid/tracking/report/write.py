@@ -71,6 +71,7 @@ def write(
     with TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
         temporary = Path(name)
         (temporary / "figures").mkdir()
+        # 1. Draw and write everything here: if that fails, the earlier report is unchanged.
         for number, plate in enumerate(plates, start=1):
             draw_plate(plate, temporary / "figures", drawing)
             drawn(number, len(plates))
@@ -79,12 +80,12 @@ def write(
             for suffix, text_of in WRITERS.items():
                 _write_text(temporary / "tables" / f"{table.name}.{suffix}", [text_of(table)])
         _write_text(temporary / INDEX, html.render(page, temporary, drawing))
+        # 2. Remove what the new report no longer has, while the earlier document is still there to name it.
         removed = tuple(sorted(_list_files(folder / INDEX) - set(files)))
         # Only files that our own document names: the folder may have others of the user's.
         for file in removed:
             (folder / file).unlink(missing_ok=True)
-        # The document is the first of the files and is replaced last: a reader of it never follows a link to
-        # a file that is not there yet.
+        # 3. Replace the files, the document last: a reader of the new one follows no link to a missing file.
         for file in reversed(files):
             (folder / file).parent.mkdir(exist_ok=True)
             (temporary / file).replace(folder / file)

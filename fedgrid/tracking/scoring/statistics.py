@@ -121,6 +121,7 @@ def compare_scores(
         dataset_of: finds the data set of a scenario; None (default) takes each scenario as a data set of its
             own.
     """
+    # 1. Leave out the algorithms with few scores, which would cost the others their scenarios.
     scored = dict.fromkeys(scenario for own in scores.values() for scenario, _ in own)
     asked = len(scored) if num_scenarios is None else num_scenarios
     counts = {name: len({scenario for scenario, _ in own}) for name, own in scores.items()}
@@ -135,6 +136,7 @@ def compare_scores(
         for name, count in counts.items()
         if name not in compared
     ]
+    # 2. Find the seeds of each scenario that all algorithms have.
     by_scenario = {name: group_by(own, itemgetter(0)) for name, own in compared.items()}
     cells = {scenario: [own.get(scenario, []) for own in by_scenario.values()] for scenario in scored}
     # A mean over other seeds is a mean over other splits and initial models: only shared seeds are paired.
@@ -150,6 +152,7 @@ def compare_scores(
         remarks.append(
             f"{len(seeds)} of {asked} scenarios are used: those in which all algorithms have a score."
         )
+    # 3. Say where that leaves out seeds, average over the others, and rank.
     fewer = sum(any(len(cell) > len(seeds[scenario]) for cell in cells[scenario]) for scenario in seeds)
     if fewer:
         where = "1 scenario" if fewer == 1 else f"{fewer} scenarios"
