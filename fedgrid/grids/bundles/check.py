@@ -43,7 +43,8 @@ from fedgrid.manifest import CONFIG
 from fedgrid.redaction import printable
 from fedgrid.tracking.tables.table import Table
 
-CONFIDENCE = 0.95
+CHANCE = 20
+"""A sample without any run that differs has a chance of less than one in this: 95 % confidence."""
 TABLES = "tables"
 HERE = version("fedgrid")
 
@@ -253,7 +254,8 @@ def most_that_differ(runs: int, same: int) -> int:
         differing
         for differing in range(runs - same + 1)
         # The probability that a sample of `same` has none of those that differ.
-        if comb(runs - differing, same) > (1 - CONFIDENCE) * comb(runs, same)
+        # In whole numbers: of thousands of runs the binomial coefficients are larger than any float.
+        if CHANCE * comb(runs - differing, same) > comb(runs, same)
     )
 
 
