@@ -1,1 +1,1 @@
-"""What every algorithm is given and returns: settings, state, updates."""
+"""The contract of every algorithm: settings, state, orders, local rules and aggregators."""

@@ -1,4 +1,7 @@
-"""How the server makes one vector of the vectors of a group of clients: the setting `aggregate`.
+"""Aggregators: how the server makes one vector of the vectors of a cluster's clients (the setting
+`aggregate`).
+
+The package has `mean`, the default, and `median`; a plugin lists its own in `AGGREGATORS`.
 
 Shapes: N clients of a group, P entries of a state vector, B of a block of columns.
 """
@@ -22,36 +25,75 @@ if TYPE_CHECKING:
 
 
 class Aggregator(Section, ABC):
-    """A frozen settings model with a `name`, and what it makes of vectors."""
+    """Settings with a `name`, and a function from the vectors of a group of clients to one vector.
+
+    A plugin lists subclasses in `AGGREGATORS`, and a run chooses one by `algorithm.aggregate=NAME`. Any
+    algorithm that averages takes it. `combine` gets whole vectors, updates or models, so that Krum and other
+    methods that weigh clients fit too. Algorithms with sums of their own (FedNova, SCAFFOLD) and the server's
+    noise refuse any but the mean. What an algorithm tests or clusters by does not change with it.
+
+    Raises:
+        ValueError: a key is unknown, or a value is impossible.
+
+    Example:
+        >>> from typing import Literal
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> class Middle(fedgrid.Aggregator):
+        ...     '''The middle between the least and the greatest value of each entry.'''
+        ...     name: Literal["middle"] = "middle"
+        ...     def combine(self, rows, shares=None, threads=1):
+        ...         return ((np.min(rows, axis=0) + np.max(rows, axis=0)) / 2).astype(np.float32)
+        >>> vectors = {client: np.full(2, client, np.float32) for client in (0, 1, 4)}
+        >>> updates = fedgrid.Updates(vectors, fedgrid.Layout(("weight",), ((2,),), 2))
+        >>> [middle_P] = Middle().of(updates, [[0, 1, 4]])
+        >>> middle_P.tolist()
+        [2.0, 2.0]
+    """
 
     name: str
+    """The value of `aggregate` that chooses it; a subclass gives it a `Literal` type and a default."""
     is_mean: ClassVar[bool] = False
-    """Whether it is the mean by shares. Only that commutes with sums and is covered by the server's noise."""
+    """Whether it is the mean by shares. Only the mean commutes with sums and is covered by the server's
+    noise."""
 
     @abstractmethod
     def combine(
         self, rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
     ) -> Vector:
-        """Return one vector, float32, shape (P,).
+        """Combine the vectors of a group into one vector, float32, shape (P,).
+
+        Called on the server by `of`, once a round and cluster, unless the result is in the round cache; and
+        with models in place of updates by algorithms that average models. It must depend on its arguments
+        alone.
 
         Args:
             rows: N >= 1 vectors, float32, shape (P,). They may be gigabytes in the object store, so read them
                 in blocks of columns (`updates.products.map_blocks`), and never write to them.
             shares: a positive weight of each; None: equal ones.
-            threads: blocks at a time; the result must not depend on it.
+            threads: number of blocks at a time, at least 1; the result must not depend on it.
         """
 
     def of(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
-        """Return one vector for each group of clients, by the weights of the view.
+        """Combine the updates of each group of clients, by the weights of the view; one vector each.
 
-        One that weighs clients by their updates' products alone may take those of `updates.select(group)`,
-        and `updates.means` by these weights: both come from the round cache.
+        Called on the server by `FedOpt.aggregate` once a round, with all clusters that have a usable update,
+        and once more when a split leaves clusters that other runs still need. By default it calls `combine`,
+        and the round cache stores the results.
+
+        Override it where the updates' inner products are enough to weigh clients: those of
+        `updates.select(group)`, as its `gram_KK`, and `updates.means` by the resulting weights both come from
+        the round cache, so that no update is read.
+
+        Args:
+            updates: the usable updates of the round.
+            groups: client ids of each cluster, none of them empty.
         """
         return updates.combine(groups, self.combine, self.name, self.model_dump_json())
 
 
 class Mean(Aggregator):
-    """The mean, by the run's `weights`."""
+    """The mean, weighted as the run's `weights` say."""
 
     name: Literal["mean"] = "mean"
     is_mean: ClassVar[bool] = True
@@ -59,19 +101,20 @@ class Mean(Aggregator):
     def combine(
         self, rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
     ) -> Vector:
-        """Return the mean, summed in float64."""
+        """Compute the mean, summed in float64."""
         return mean_vector(rows, shares, threads)
 
     def of(self, updates: Updates, groups: Sequence[Sequence[int]]) -> list[Vector]:
-        """Return the means, with the server's noise if it adds any."""
+        """Compute the means, with the server's noise if it adds any."""
         return updates.means(groups)
 
 
 MEAN = Mean()
+"""The default of every setting `aggregate`."""
 
 
 class Median(Aggregator):
-    """The median of each entry: at most half of a group can lie without moving it far.
+    """The median of each entry: up to half of a group can send anything without moving it far.
 
     Source: Yin, Chen, Ramchandran, Bartlett, Byzantine-Robust Distributed Learning: Towards Optimal
     Statistical Rates, ICML 2018, arXiv:1803.01498, Definition 1. With the run's `weights` it is the weighted
@@ -83,7 +126,7 @@ class Median(Aggregator):
     def combine(
         self, rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1
     ) -> Vector:
-        """Return the medians, float32, shape (P,)."""
+        """Compute the medians, float32, shape (P,), a block of columns at a time."""
         out = np.empty(rows[0].size, np.float32)
 
         def block_median(columns: slice) -> None:
@@ -94,14 +137,17 @@ class Median(Aggregator):
 
 
 def _median(values_NB: Vector, shares: Sequence[float] | None) -> NDArray[np.float64]:
-    """Return the weighted medians of columns, shape (B,)."""
+    """Compute the weighted medians of columns, float64, shape (B,)."""
     if shares is None:
         middle = (len(values_NB) - 1) // 2, len(values_NB) // 2
+        # Selection in place of a full sort: only the middle values are needed.
         low_B, high_B = np.partition(values_NB, middle, axis=0)[list(middle)]
     else:
         order_NB = np.argsort(values_NB, axis=0, kind="stable")
         sums_NB = np.cumsum(np.asarray(shares)[order_NB], axis=0)
         half_B = sums_NB[-1] / 2
+        # The first value at which half of the weight is reached, and the first beyond it: two different ones
+        # only where exactly half lies below.
         places = [(sums_NB >= half_B).argmax(axis=0), (sums_NB > half_B).argmax(axis=0)]
         sorted_NB = np.take_along_axis(values_NB, order_NB, axis=0)
         low_B, high_B = np.take_along_axis(sorted_NB, np.stack(places), axis=0)
@@ -109,6 +155,6 @@ def _median(values_NB: Vector, shares: Sequence[float] | None) -> NDArray[np.flo
 
 
 AGGREGATORS: dict[str, type[Aggregator]] = {"mean": Mean, "median": Median}
-"""By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
+"""Name -> class: those of the package, then those of the plugins in use (`runtime.plugins`)."""
 AnyAggregator = Annotated[SerializeAsAny[Aggregator], by_name("aggregator", AGGREGATORS)]
-"""A settings field that holds any of them, and survives JSON."""
+"""The type of a settings field that holds any aggregator and survives JSON."""

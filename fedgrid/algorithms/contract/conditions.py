@@ -1,4 +1,4 @@
-"""What a run is otherwise, for an algorithm that refuses what its settings do not fit."""
+"""The rest of a run's configuration, as far as an algorithm may refuse it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,40 +9,56 @@ from fedgrid.algorithms.updates.source import Layout
 
 @dataclass(frozen=True)
 class Conditions:
-    """What an algorithm's settings have to fit, known before anything starts."""
+    """Facts about a run that an algorithm's settings have to fit; available before anything starts.
+
+    The engine builds it and passes it to `Algorithm.problem`.
+
+    Example:
+        >>> import fedgrid
+        >>> conditions = fedgrid.Conditions(4, has_reference_images=False, training={"optimizer": "sgd"})
+        >>> conditions.too_few_for(5)
+        'num_clusters 5 is more than the 4 clients; set algorithm.num_clusters to 4 or fewer'
+        >>> conditions.too_few_for(2) is None
+        True
+    """
 
     num_clients: int
-    """K."""
+    """Number of clients of the federation, K."""
     has_reference_images: bool
-    """Whether `split.reference_images` is set."""
+    """Whether the server has reference images (`split.reference_images`)."""
     training: Mapping[str, Any]
-    """The run's section `training`, by key."""
+    """The run's section `training`: value of each key."""
     has_held_out: bool = False
-    """Whether clients are held out of the federation."""
+    """Whether clients are held out of the federation (`held_out`)."""
     model: str = ""
-    """Its name."""
+    """Name of the run's model."""
     of_model: Callable[[], tuple[str, tuple[int, ...], Layout]] = field(
         default=lambda: ("pixels", (), Layout((), (), 0)), repr=False
     )
-    """Returns the next three, for which a model is built."""
+    """Function that returns the next three, as a tuple. It builds the model, which takes a while, so it is
+    called only if an algorithm reads one of them."""
 
     @property
     def input_kind(self) -> str:
-        """What an input of the model is: `pixels`, `numbers` or `tokens` (`Inputs.kind`)."""
+        """Kind of the model's inputs: `pixels`, `numbers` or `tokens` (`Inputs.kind`)."""
         return self.of_model()[0]
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of an input: channels, height, width of an image."""
+        """Shape of one input: channels, height and width of an image."""
         return self.of_model()[1]
 
     @property
     def layout(self) -> Layout:
-        """What the entries of the model are."""
+        """Names and shapes of the tensors in the model's state vector."""
         return self.of_model()[2]
 
     def lacks_head(self) -> str | None:
-        """Return what is wrong if the model's entry names no head."""
+        """Explain that the model's entry names no head; None if it names one.
+
+        A rule that reads `LocalModel.features` needs it: `return conditions.lacks_head() or
+        super().problem(conditions)`.
+        """
         if self.layout.head is not None:
             return None
         return (
@@ -51,7 +67,9 @@ class Conditions:
         )
 
     def too_few_for(self, num_clusters: int | None) -> str | None:
-        """Return what is wrong if more clusters are asked for than there are clients."""
+        """Explain that there are more clusters than clients; None if there are not, or if no number is
+        given.
+        """
         if num_clusters is None or num_clusters <= self.num_clients:
             return None
         return (

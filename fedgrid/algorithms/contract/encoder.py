@@ -1,4 +1,4 @@
-"""What an encoder of images is: how it is made and trained, before the first round of any run that names it.
+"""Settings of an encoder of images, which is trained before the first round of any run that names it.
 
 Source: Prigent, Chelli, Costan, Cudennec, Schubert, Antoniu, Efficient Resource-Constrained Federated
 Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, HiPC 2024, section III, and
@@ -18,44 +18,61 @@ REFERENCE = "reference"
 
 
 class EncoderSettings(Section):
-    """How images become codes. `public`, `federated` or both say on what it is trained."""
+    """How images become codes, and what the encoder is trained on: `public`, `federated` or both.
+
+    A `Message` has these settings in its field `encoder`. The server trains the encoder before round 1 and
+    sends its encoding half to every client that sends a message; the codes stay with the client.
+
+    Raises:
+        ValueError: nothing to train on is given, `pca` lacks a public set, or `clip` or `noise` stand without
+            federated rounds.
+
+    Example:
+        >>> import fedgrid
+        >>> fedgrid.EncoderSettings(public="fmnist", epochs=5, federated=3).words
+        '5 epochs of fmnist, then 3 federated rounds'
+        >>> fedgrid.EncoderSettings(name="pixels").words
+        ''
+    """
 
     name: EncoderKind | None = None
     """`dense` and `convolutional` are the paper's autoencoders; None takes the first for grey images, the
     second for images with several channels, as the paper does. `pca`: principal components; `pixels`: the
     images themselves."""
     public: str | None = None
-    """A data set, as `fmnist`, or `reference`: the reference images that the server has
-    (`split.reference_images`). The server trains on it; nothing is sent but the encoder."""
+    """A data set, such as `fmnist`, or `reference`: the server's reference images (`split.reference_images`).
+    The server trains on it; nothing is sent but the encoder."""
     epochs: PositiveInt = 20
-    """On the public set."""
+    """Epochs on the public set."""
     federated: Annotated[int, Field(ge=0, strict=True)] = 0
     """Rounds of FedAvg among the run's own clients; after the public set, if both are given."""
     local_epochs: PositiveInt = 3
-    """Of a client in such a round."""
+    """Local epochs of a client in such a round."""
     participation: Annotated[float, Field(gt=0, le=1)] = 0.5
     """Share of the clients in such a round."""
     components: PositiveInt = 20
-    """Of `pca`."""
+    """Number of principal components of `pca`."""
     batch_size: Annotated[int, Field(ge=2, strict=True)] = 32
-    """Images in a batch of its training."""
+    """Images in a batch of the encoder's training."""
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
-    """Of Adam, which minimises the mean squared error of the pixels, in 0..1."""
+    """Learning rate of Adam, which minimises the mean squared error of the pixels, in 0..1."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Of the initial weights and batches. Runs of all seeds share an encoder of a public set."""
+    """Seed of the initial weights and batches. Runs of all seeds share an encoder of a public set."""
     clip: Annotated[float, Field(gt=0)] | None = None
-    """Largest Euclidean norm of an update in the federated rounds; None: any."""
+    """Largest Euclidean norm of an update in the federated rounds; None: no limit."""
     noise: Annotated[float, Field(ge=0)] = 0.0
-    """Standard deviation of the noise that each client adds to it, in units of `clip`; 0: none."""
+    """Standard deviation of the noise that each client adds to its update, in units of `clip`; 0: none."""
     batch_statistics: bool = False
-    """Whether BatchNorm takes the statistics of a client's images of one class when these are encoded, as the
+    """Whether BatchNorm uses the statistics of a client's images of one class when these are encoded, as the
     release does, instead of those of the training."""
 
     omitted_defaults = ("clip", "noise")
 
     @property
     def words(self) -> str:
-        """What it is trained on: `50 epochs of cifar100, then 3 federated rounds`; empty if on nothing."""
+        """What the encoder is trained on, such as `50 epochs of cifar100, then 3 federated rounds`; empty for
+        `pixels`.
+        """
         if self.name == "pixels":
             return ""
         parts = [f"{self.epochs} epochs of {self.public}"] if self.public and self.name != "pca" else []
@@ -65,10 +82,12 @@ class EncoderSettings(Section):
     @model_validator(mode="before")
     @classmethod
     def _name_alone(cls, given: Any) -> Any:
+        """Accept a name in place of a mapping."""
         return {"name": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _has_images(self) -> Self:
+        """Check that there is something to train on, and that `clip` and `noise` have an effect."""
         if self.name == "pixels":
             return self
         if self.name == "pca" and (self.public is None or self.federated):
@@ -94,5 +113,5 @@ class EncoderSettings(Section):
 
 
 def kind_of(settings: EncoderSettings, shape: Sequence[int]) -> EncoderKind:
-    """Return what kind of encoder the settings ask for, for images of a shape (channels, height, width)."""
+    """Choose the kind of encoder for images of a shape (channels, height, width)."""
     return settings.name or ("dense" if shape[0] == 1 else "convolutional")

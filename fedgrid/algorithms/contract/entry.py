@@ -1,4 +1,4 @@
-"""The entry of an algorithm in the registry: all that is known of it beside its code."""
+"""The entry of an algorithm in the registry: name, title, defaults, search space, references."""
 
 from __future__ import annotations
 
@@ -10,64 +10,106 @@ if TYPE_CHECKING:
     from fedgrid.algorithms.contract.base import Algorithm, Settings
 
 SearchSpace: TypeAlias = Mapping[str, Any]
-"""Setting -> a list of values, or `low` and `high`, as in a search's file."""
+"""Setting -> a list of values, or a range with `low` and `high`, as in the file of a search."""
 Told: TypeAlias = Literal["", "number", "groups"]
+"""Knowledge of the hidden groups that an algorithm is given: none, their number, or the groups themselves."""
 
 
 @dataclass(frozen=True)
 class OwnNumber:
-    """A number of a round: one that an algorithm returns in `Diagnostics.metrics`, or else the mean of the
-    output of this name of the clients' rule, over its entries and the clients, all alike."""
+    """A number of each round that an algorithm, or its clients' rule, adds to the records.
+
+    The server takes it from `Diagnostics.metrics`, where the algorithm returned it under this name. Otherwise
+    it is the mean of the rule's output of this name, over its entries and over the clients, all weighted
+    alike: something that only clients can measure. The number is a column of `rounds.parquet`, a curve and a
+    table of the report, a curve of `figures.per_round(study, "spread")` and of `fedgrid show RUN`, a column
+    of `fedgrid show GRID --columns spread`, and a metric in MLflow (`other/spread`). A value that is not
+    finite is null.
+
+    Raises:
+        FedgridError: the entry of a plugin has a name that is no column name, or that is taken already.
+
+    Example:
+        >>> import fedgrid
+        >>> number = fedgrid.OwnNumber("spread", "Mean distance between the cluster models.")
+        >>> number.section
+        'other'
+    """
 
     name: str
-    """The column of `rounds.parquet`, float64: small letters, digits and _."""
+    """Name of the column in `rounds.parquet`, float64: small letters, digits and _."""
     meaning: str
-    """One sentence."""
+    """One sentence that says what the number is."""
     section: str = "other"
-    """Of MLflow's metrics."""
+    """Section of the metric in MLflow, before the slash."""
 
 
 @dataclass(frozen=True)
 class AlgorithmEntry:
-    """An algorithm as the command line lists it."""
+    """An algorithm in the registry: what `fedgrid list algorithms` shows, and what a run is created from.
+
+    A plugin lists its entries in `ALGORITHMS`.
+
+    Raises:
+        FedgridError: the plugin's entry has a name that is taken, or fields of the wrong type; checked when
+            the plugin is loaded.
+
+    Example:
+        >>> import fedgrid
+        >>> entry = fedgrid.AlgorithmEntry(
+        ...     name="fedavg-half",
+        ...     title="FedAvg/2",
+        ...     summary="federated averaging with half steps",
+        ...     source="ours",
+        ...     algorithm=fedgrid.FedOpt,
+        ...     settings=fedgrid.FedOptSettings(server_learning_rate=0.5),
+        ...     search={"server_learning_rate": {"low": 0.1, "high": 1.0}},
+        ... )
+        >>> entry.space(rounds=10)
+        {'server_learning_rate': {'low': 0.1, 'high': 1.0}}
+    """
 
     name: str
+    """Name in configurations and on the command line: small letters, digits and hyphens."""
     title: str
-    """What its paper calls it."""
+    """Name in papers and tables."""
     summary: str
-    """One line."""
+    """One line that says what the algorithm does."""
     source: str
+    """Paper with its arXiv number, or a page of docs/; `ours` for one without."""
     algorithm: type[Algorithm]
+    """Class of the algorithm; it is called with the settings."""
     settings: Settings
-    """The defaults."""
+    """Defaults of a run with this algorithm; their class says which keys there are."""
     is_reference: bool = False
     """Whether it is a row to compare with and no competitor: never the best, in no rank and in no test."""
     search: SearchSpace | Callable[[int], SearchSpace] = field(default_factory=dict, compare=False)
-    """What `fedgrid search` and `fedgrid arena` tune; or a function that returns it for the number of rounds
-    of the shortest run. Empty: nothing."""
+    """Search space of `fedgrid search` and `fedgrid arena`, or a function that returns it for the number of
+    rounds of the shortest run. Empty: nothing is tuned."""
     bibtex: str = field(default="", repr=False)
-    """Entries of its papers, apart by blank lines, which `fedgrid cite` prints; empty: there is none."""
+    """BibTeX entries of its papers, separated by blank lines, which `fedgrid cite` prints; empty: there is
+    none."""
     arena: Mapping[str, Any] | None = field(default=None, compare=False)
-    """The settings with which it is in the arena, beside its defaults; None: it is not in it."""
+    """Settings with which it is in the arena, in addition to its defaults; None: it is not in the arena."""
     numbers: tuple[OwnNumber, ...] = ()
-    """Numbers of its own, which records, `fedgrid show`, MLflow and reports show."""
+    """Numbers of its own, which records, `fedgrid show`, MLflow and reports have."""
     told: Told = ""
-    """What it is told of the hidden groups, which no server knows: their number, which is a setting of its
-    own, or the groups themselves; empty: nothing."""
+    """Knowledge of the hidden groups that no real server has: `number`, which a setting then holds, or
+    `groups`; empty: none."""
 
     @property
     def told_line(self) -> str:
-        """What it is told, in a line; empty: nothing."""
+        """Sentence that says what the algorithm is given of the hidden groups; empty if nothing."""
         what = {"": "", "number": "the number of hidden groups", "groups": "the hidden groups"}[self.told]
         return f"Told: {what}." if what else ""
 
     def space(self, rounds: int) -> dict[str, Any]:
-        """Return what is tuned in runs of this many rounds, the shortest; empty: nothing."""
+        """Build the search space for runs of this many rounds, the shortest; empty if nothing is tuned."""
         return dict(self.search(rounds) if callable(self.search) else self.search)
 
 
 def clustering_rounds(rounds: int) -> dict[str, int]:
-    """Return the range of rounds to cluster in: from a tenth to six tenths of a run, in tenths.
+    """Choose the range of rounds to cluster in: from a tenth to six tenths of a run, in steps of a tenth.
 
     The remaining rounds let the clusters' models improve.
     """

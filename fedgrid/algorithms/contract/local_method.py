@@ -1,8 +1,9 @@
-"""The setting `local` of an averaging algorithm: another way for its clients to train.
+"""Local methods: values of the setting `local`, by which clients of any averaging algorithm train
+differently.
 
-A method is a local rule and, where the rule changes what an update stands for, another mean of the updates.
-What the server must know about each client for it, it keeps by client and not by cluster, so that it works
-under any partition.
+A method is a local rule and, if the rule changes what an update stands for, another mean of the updates. What
+the server has to remember for it is stored by client and not by cluster, so that a method works under any
+partition.
 
 Shapes: C cluster models, P entries of a state vector.
 """
@@ -29,51 +30,102 @@ if TYPE_CHECKING:
 
 
 class LocalMethod(Section, ABC):
-    """How clients train and how their updates are averaged: a frozen settings model with a `name`."""
+    """A way for clients to train and for the server to average their updates: settings with a `name`.
+
+    A plugin lists subclasses in `LOCAL_METHODS`, and a run chooses one by `algorithm.local.name=NAME`. Every
+    algorithm that averages has the setting; algorithms with orders of their own give them
+    `rule=self.local.rule()`. A method needs `rule` only; override `means`, `init`, `payloads` and `learn` if
+    the server has to do more. A rule that reads features is refused with a model whose entry names no head.
+
+    Raises:
+        ValueError: a key is unknown, or a value is impossible.
+
+    Example:
+        >>> import fedgrid
+        >>> class ShrinkingRule(fedgrid.LocalRule):
+        ...     decay: float
+        ...     def start(self, local):
+        ...         local.weights.mul_(1 - self.decay)
+        ...         return fedgrid.LocalSteps()
+        >>> class Shrinking(fedgrid.LocalMethod):
+        ...     name: str = "shrinking"
+        ...     decay: float = 0.1
+        ...     def rule(self):
+        ...         return ShrinkingRule(decay=self.decay)
+        >>> Shrinking().rule()
+        ShrinkingRule(personal=(), decay=0.1)
+    """
 
     numbers: ClassVar[tuple[OwnNumber, ...]] = ()
-    """Numbers of each round: means of the rule's outputs of the same names."""
+    """Numbers of each round: means of the rule's outputs of the same names, over entries and clients."""
 
     name: str
+    """The value of `local.name` that chooses it; a subclass gives it a `Literal` type and a default."""
 
     @abstractmethod
     def rule(self) -> LocalRule:
-        """Return the rule of every order."""
+        """Build the local rule that every order of a round carries.
+
+        Called by the server once a round, and when a configuration is checked; it returns an equal rule each
+        time.
+        """
 
     def means(
         self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
     ) -> list[Vector]:
-        """Return one update for each group of clients, float32, shape (P,).
+        """Average the updates of each group of clients; one update each, float32, shape (P,).
 
-        One that sums in its own way leaves `aggregate` alone, which is the mean then (`aggregate_problem`).
+        Called by the server once a round, by `FedOpt.aggregate`, after `learn`. By default the run's
+        aggregator does it. A method that sums in its own way ignores `aggregate`, which is the mean then:
+        others are refused.
+
+        Args:
+            updates: the usable updates of the round.
+            groups: client ids of each cluster, none of them empty.
+            aggregate: the aggregator of the run.
         """
         return aggregate.of(updates, groups)
 
     def init(self, layout: Layout, num_clients: int) -> Mapping[str, NDArray[Any]]:
-        """Return what it keeps in the state's arrays, one row a client."""
+        """Build the arrays that the method needs in the state, one row for each client; by default none.
+
+        Called by the server once a run, by `FedOpt.init`.
+        """
         return {}
 
     def payloads(self, state: State) -> Sequence[Payload]:
-        """Return for each cluster model what its members' orders carry for the rule, length C."""
+        """Build the arrays that orders carry for the rule: one mapping for each cluster model, length C.
+
+        Called by the server once a round, by `FedOpt.orders`; a client gets the payload of its cluster. By
+        default they are empty. A method with payloads is refused where clients choose their model.
+        """
         return [{}] * len(state.models)
 
     def learn(self, state: State, updates: Updates) -> State:
-        """Return the state with what it keeps brought up to date by a round's replies."""
+        """Update the method's arrays in the state by a round's replies.
+
+        Called by the server once a round, by `FedOpt.aggregate`, before `means`. By default the state stays
+        as it is. Models then depend on more than means of updates, so that the server's noise is refused
+        (`Traits.averages_updates`).
+        """
         return state
 
     def problem(self, training: Mapping[str, Any]) -> str | None:
-        """Return in one line why it cannot work with these settings of `training`; None if it can."""
+        """Explain in one line why the method cannot work with the settings of `training`; None if it can.
+
+        Called when a configuration is checked, before anything starts.
+        """
         return None
 
 
 def aggregate_problem(local: LocalMethod, aggregate: Aggregator) -> str | None:
-    """Return why an aggregator does not fit a method with sums of its own; None if it does."""
+    """Explain why an aggregator does not fit a method with sums of its own; None if it does."""
     has_own_sums = type(local).means is not LocalMethod.means or type(local).learn is not LocalMethod.learn
     return own_sums_problem(local.name, aggregate) if has_own_sums else None
 
 
 def own_sums_problem(name: str, aggregate: Aggregator) -> str | None:
-    """Return why an algorithm that sums in its own way refuses another aggregator; None if it is the mean."""
+    """Explain why an algorithm with sums of its own refuses an aggregator; None if that is the mean."""
     if aggregate.is_mean:
         return None
     return (
@@ -83,9 +135,12 @@ def own_sums_problem(name: str, aggregate: Aggregator) -> str | None:
 
 
 def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str | None:
-    """Return why an algorithm whose clients choose or change models cannot have `local`, None if it can.
+    """Explain why an algorithm whose clients choose or change models cannot have `local`; None if it can.
 
-    `averages_models`: whether it averages models, not updates, so that a method's rule has to be all of it.
+    Args:
+        local: the method; None: plain training.
+        averages_models: whether the algorithm averages models, not updates, so that the method may only
+            change how clients train.
     """
     if averages_models and local is not None and type(local).means is not LocalMethod.means:
         return (
@@ -96,7 +151,9 @@ def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str |
 
 
 def one_model_each(local: LocalMethod | None) -> str | None:
-    """Return why a method does not fit where the server does not know which model a client will train."""
+    """Explain why a method does not fit where the server cannot foresee which model a client will train; None
+    if it does.
+    """
     if local is None or type(local).payloads is LocalMethod.payloads:
         return None
     return (
@@ -106,21 +163,21 @@ def one_model_each(local: LocalMethod | None) -> str | None:
 
 
 class PlainTraining(LocalMethod):
-    """Cross-entropy by the optimizer of `training`, and the plain mean."""
+    """Standard training: cross-entropy by the optimizer of `training`, and the plain mean."""
 
     name: str = "plain"
 
     def rule(self) -> LocalRule:
-        """Return the rule that changes nothing."""
+        """Return `PLAIN`, the rule that changes nothing."""
         return PLAIN
 
 
 LOCAL_METHODS: dict[str, type[LocalMethod]] = {}
-"""What `local` may name; `averaging.entries` fills it."""
+"""Name -> class of the methods that `local` may name; `averaging.entries` fills it, then plugins do."""
 
 
 AnyLocalMethod = Annotated[
     SerializeAsAny[LocalMethod] | None,
     by_name("local training", LOCAL_METHODS, "{name: fedprox, mu: 0.01}"),
 ]
-"""A settings field that holds any of them, or none, and survives JSON."""
+"""The type of a settings field that holds any local method, or none, and survives JSON."""

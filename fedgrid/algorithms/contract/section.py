@@ -1,4 +1,4 @@
-"""What every part of a configuration is: frozen, strict about its keys, and never a boolean for a number."""
+"""The base class of every part of a configuration: frozen, strict about keys, no boolean for a number."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,30 +24,34 @@ else:
     ModelMetaclass = type(BaseModel)  # It has no public name.
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
-"""A count: neither `3.0` nor `'3'` is one."""
+"""A count of at least 1; neither `3.0` nor `'3'` is accepted."""
 
 
 class Condition(NamedTuple):
-    """What a setting needs of its section so that it acts."""
+    """A condition under which a setting has an effect."""
 
     holds: Callable[[Any], bool]
-    """Of the section."""
+    """Checks whether a section, its argument, meets the condition."""
     words: str
-    """The same for messages, as in `server_optimizer adam or yogi`."""
+    """The condition as messages name it, such as `server_optimizer adam or yogi`."""
 
 
 class SectionType(ModelMetaclass):
-    """Explains in one line why a section cannot be made; `model_validate` raises pydantic's own error."""
+    """Metaclass that explains in one line why a section cannot be built.
+
+    `model_validate` is not affected and raises pydantic's own error.
+    """
 
     explain: ClassVar[Callable[[ValidationError, Any], Exception]] = lambda error, _: error
-    """Returns what is raised in place of pydantic's error. The engine sets it."""
+    """Function from pydantic's error and the class to the exception that is raised instead. The engine sets
+    it, because its messages name keys as a user writes them."""
 
     def __call__(cls, *args: Any, **values: Any) -> Any:
-        """Return a section of these values.
+        """Build a section from values by key.
 
         Raises:
             ValueError: there is no such key, or a value is impossible.
-            TypeError: a value has no key.
+            TypeError: a value is given without its key.
         """
         if args:
             raise TypeError(f"{cls.__name__} takes values by key; those of a dict: {cls.__name__}(**values)")
@@ -58,25 +62,31 @@ class SectionType(ModelMetaclass):
 
 
 class Section(BaseModel, metaclass=SectionType):
-    """A part of the configuration: frozen, and a key it does not know is an error."""
+    """A part of a configuration: a frozen pydantic model that refuses keys that it does not have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ()
-    """Keys that are written down only if they are not at their defaults, beside those of the base classes.
+    """Keys that are written only if they differ from their defaults, in addition to those of the base
+    classes.
 
-    They are the rare ones, and those added from 0.1.0 on: a run that does not name them keeps its id."""
+    They are rare ones and those added since 0.1.0, so that a run that does not set them keeps its id.
+    """
 
     acts_with: ClassVar[Mapping[str, Condition]] = {}
-    """Key -> with what it acts, beside what the base classes say of it; of a key that is not here: always.
+    """Key -> the condition under which it has an effect, in addition to those of the base classes. Other keys
+    always have one.
 
-    New runs may not set a key that cannot act (`runtime.configuration.idle_settings`); stored ones may have
-    it."""
+    A new run may not set a key without effect (`runtime.configuration.idle_settings`); a stored run may have
+    it.
+    """
 
     @model_serializer(mode="wrap")
     def _without_omitted_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Serialise the section without keys of `omitted_defaults` that are at their defaults."""
         values: dict[str, Any] = handler(self)
         for name, default in _defaults_to_omit(type(self)).items():
+            # Identity is compared first because it is fast, and thousands of runs are written at once.
             # Nearly always the default itself: thousands of runs are written at once.
             if (value := getattr(self, name)) is default or value == default:
                 values.pop(name, None)
@@ -85,6 +95,7 @@ class Section(BaseModel, metaclass=SectionType):
     @model_validator(mode="wrap")
     @classmethod
     def _booleans_are_no_numbers(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Refuse true and false for a number: pydantic would read them as 1 and 0."""
         settings = handler(given)
         problem = PydanticCustomError("boolean", "input should be a number, not true or false")
         findings = [
@@ -98,9 +109,14 @@ class Section(BaseModel, metaclass=SectionType):
 
 
 def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") -> BeforeValidator:
-    """Return what lets a settings field hold a section of a name, or of a mapping with a `name`; None stays.
+    """Build the validator of a field that holds a section chosen by its `name`.
 
-    `kind` is what messages call such a section, `example` a mapping.
+    It accepts a section, a name, or a mapping with a `name`; None too, if there is an example.
+
+    Args:
+        kind: what messages call such a section, as in `unknown clusterer 'x'`.
+        classes: name -> class; it may gain plugins' classes later.
+        example: a mapping that messages show; empty: None is refused.
     """
 
     def parse(given: object) -> object:
@@ -117,25 +133,35 @@ def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") 
 
 @cache
 def _defaults_to_omit(section: type[Section]) -> dict[str, Any]:
-    """Return the defaults that a section omits; no copies, as nothing changes them."""
+    """Collect the defaults that a section omits; they are not copied, as nothing changes them."""
     names = {name for base in section.__mro__ for name in vars(base).get("omitted_defaults", ())}
     return {name: field.get_default() for name, field in section.model_fields.items() if name in names}
 
 
 @dataclass(frozen=True)
 class FirstRound:
-    """Marks a setting: with the value n it acts in round n + `later` at the earliest.
+    """A mark on a setting that names a round: with the value n it acts in round n + `later` at the earliest.
 
-    As in `round: Annotated[PositiveInt, FirstRound()] = 21`. None stands for never.
+    A setting of an algorithm is marked as `round: Annotated[int, FirstRound()] = 21`. In a run with fewer
+    rounds, where the setting has no effect, the log then warns. The value None stands for never.
+
+    Example:
+        >>> from typing import Annotated
+        >>> import fedgrid
+        >>> class LateSettings(fedgrid.FedOptSettings):
+        ...     round: Annotated[int, fedgrid.FirstRound()] = 21
+        >>> LateSettings.model_fields["round"].metadata
+        [FirstRound(later=0)]
     """
 
     later: int = 0
+    """Rounds between the one that the setting names and the first one in which it acts."""
 
 
 def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[str, int]:
-    """Return marked setting -> the first round, from 1, in which it acts with its value.
+    """Find the first round, from 1, in which each marked setting acts with its value.
 
-    One that `values` lacks, or that is None, is at a default that never acts.
+    A setting that `values` lacks, or that is None, is at a default that never acts; it is left out.
     """
     marks = {
         name: mark
@@ -147,7 +173,7 @@ def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[s
 
 
 def idle_keys(section: Section, usual: Section) -> dict[str, str]:
-    """Return key -> with what it would act, for keys that cannot act and are not as in `usual`."""
+    """Find the keys that differ from `usual` but have no effect, with the condition that each would need."""
     kind, found = type(section), {}
     for name in kind.model_fields:
         if getattr(section, name) == getattr(usual, name):

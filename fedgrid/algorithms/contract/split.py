@@ -10,7 +10,7 @@ def require_groups(groups: Sequence[Sequence[int]]) -> None:
     """Check that there is at least one group with a member.
 
     Raises:
-        ValueError: there is none, as in a clusterer's labels.
+        ValueError: there is none, for example because a clusterer's labels were passed.
     """
     if not any(isinstance(group, Sized) and len(group) for group in groups):
         raise ValueError(
@@ -20,15 +20,34 @@ def require_groups(groups: Sequence[Sequence[int]]) -> None:
 
 
 def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
-    """Split `cluster` into `groups` of client ids; each new cluster starts from the parent's model.
+    """Split a cluster into groups of client ids; each new cluster starts from the parent's model.
 
-    Groups are ordered by their first member: the first keeps the parent's number, the others get the
-    next free ones, so that a partition does not depend on the order in which a clusterer names its
-    labels. Members of the cluster in no group (no usable update this round) join the largest group; ties go
-    to the first.
+    Called by algorithms, mostly in `recluster`. Groups are ordered by their first member: the first keeps the
+    parent's number, the others get the next free ones, so that a partition does not depend on the order in
+    which a clusterer numbers its labels. Clients of the cluster that are in no group (because they sent no
+    usable update) join the largest group; ties go to the first. For positions in `updates.clients` use
+    `split_positions`, for a clusterer's labels `split_by_labels`.
+
+    Args:
+        state: the state before the split; it is not changed.
+        cluster: the number of the cluster to split.
+        groups: client ids of each group, all of them members of `cluster`; empty groups are ignored.
+
+    Returns:
+        The state with the new clusters; arrays named `cluster_...` have the parent's row for each.
 
     Raises:
-        ValueError: there is no group, a client is in two, or in none of this cluster's places.
+        ValueError: there is no group, or a client is in two of them or not in this cluster.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> state = fedgrid.State((np.zeros(2, np.float32),), np.zeros(5, np.int64))
+        >>> parted = fedgrid.split(state, 0, [[3, 4], [0, 2]])
+        >>> parted.labels_K.tolist()
+        [0, 0, 0, 1, 1]
+        >>> len(parted.models)
+        2
     """
     require_groups(groups)
     times = Counter(int(client) for group in groups for client in group)
@@ -44,6 +63,7 @@ def split(state: State, cluster: int, groups: Sequence[Sequence[int]]) -> State:
     num_clusters = len(state.models)
     names = [cluster, *range(num_clusters, num_clusters + len(ordered) - 1)]
     largest = max(range(len(ordered)), key=lambda index: (len(ordered[index]), -index))
+    # Everybody goes to the largest group first; then the members of each group to their own.
     labels_K[labels_K == cluster] = names[largest]
     for name, group in zip(names, ordered, strict=True):
         labels_K[list(group)] = name
