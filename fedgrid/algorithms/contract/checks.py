@@ -1,4 +1,6 @@
-"""Checks and freezes what an algorithm returns, so that a mistake in a plugin is named where it happens.
+"""Checks of what an algorithm returns, so that a mistake in a plugin is named where it happens.
+
+The server calls them after each hook. What passes is frozen, so that a later hook cannot change it.
 
 Shapes: K clients of the federation, C cluster models, P entries of a state vector.
 """
@@ -14,29 +16,45 @@ from fedgrid.algorithms.contract.orders import Order, Presence, Served
 from fedgrid.algorithms.updates.source import Vector, read_only
 
 Broken = Callable[[str], "BrokenContract"]
-"""Makes the error of a method from what it returned."""
+"""Function from a description of what was returned to the error about it."""
 
 
 class BrokenContract(ValueError):
-    """An algorithm, or a part of it, returned what none may return."""
+    """An algorithm, or a part of it, returned something that the contract does not allow."""
 
     def __init__(self, item: object, method: str, what: str) -> None:
+        """Build the message.
+
+        Args:
+            item: the algorithm, or the part of it, such as a clusterer.
+            method: name of the hook.
+            what: what it returned, and what is expected.
+        """
         super().__init__(f"{type(item).__name__}.{method} returned {what}")
         self.of, self.method = type(item), method
         """The class of the algorithm, or of a part of it, and the name of its method."""
 
 
 def freeze(state: State) -> State:
-    """Return the state, whose arrays cannot be written to any more."""
+    """Make all arrays of a state read-only; return the same state."""
     read_only([*state.models, state.labels_K, *state.arrays.values()])
     return state
 
 
 def check_step(algorithm: Algorithm, method: str, returned: object, num_clients: int) -> Step:
-    """Return the state and the diagnostics that a method returned; each of K clients has one of the models.
+    """Check the pair of state and diagnostics that a hook returned.
+
+    Args:
+        algorithm: the algorithm whose hook it is.
+        method: name of the hook, for messages.
+        returned: what it returned.
+        num_clients: K.
+
+    Returns:
+        State and diagnostics; each of K clients has one of the models.
 
     Raises:
-        BrokenContract: it returned something else, or the labels are no integers 0..C-1, one a client.
+        BrokenContract: it returned something else, or the labels are not K integers 0..C-1.
     """
     match returned:
         case (State() as state, Diagnostics() as diagnostics):
@@ -46,17 +64,25 @@ def check_step(algorithm: Algorithm, method: str, returned: object, num_clients:
 
 
 def _check_partition(broken: Broken, state: State, num_clients: int) -> None:
+    """Check that it is a state whose labels are positions of its models."""
     if not isinstance(state, State):
         raise broken(f"{_describe(state)}; expected a State")
     _check_places(broken, "labels_K", state.labels_K, num_clients, len(state.models))
 
 
 def check_state(algorithm: Algorithm, method: str, state: State, size: int, num_clients: int) -> State:
-    """Return the state that a method returned, with arrays that cannot be written to; `size` is P.
+    """Check the state that a hook returned, and make its arrays read-only.
+
+    Args:
+        algorithm: the algorithm whose hook it is.
+        method: name of the hook, for messages.
+        state: what it returned.
+        size: P.
+        num_clients: K.
 
     Raises:
-        BrokenContract: a model is no float32 vector of P finite entries; the labels are no integers 0..C-1,
-            one a client; an array `cluster_...` has no row for each model.
+        BrokenContract: a model is no float32 vector of P finite entries; the labels are not K integers
+            0..C-1; an array `cluster_...` has no row for each model.
     """
     broken = partial(BrokenContract, algorithm, method)
     _check_partition(broken, state, num_clients)
@@ -73,11 +99,17 @@ def check_state(algorithm: Algorithm, method: str, state: State, size: int, num_
 def check_orders(
     algorithm: Algorithm, orders: Sequence[Order], num_models: int, presence: Presence
 ) -> list[Order]:
-    """Return the orders, by client.
+    """Check the orders of a round, and sort them by client.
+
+    Args:
+        algorithm: the algorithm that returned them.
+        orders: what it returned.
+        num_models: number of models in the state.
+        presence: the clients that have joined.
 
     Raises:
-        BrokenContract: no list of orders, several for a client, one for a client that has not joined, or one
-            without models that there are.
+        BrokenContract: it is no list of orders, there are several for a client or one for a client that has
+            not joined, or an order has no candidates or some that do not exist.
     """
     broken = partial(BrokenContract, algorithm, "orders")
     if not isinstance(orders, Sequence) or not all(isinstance(order, Order) for order in orders):
@@ -98,18 +130,28 @@ def check_orders(
 
 
 def payload_problem(payload: object) -> str | None:
-    """Return what a message returned in place of named arrays; None if it returned these."""
+    """Describe what a message returned in place of named arrays; None if it returned these."""
     if isinstance(payload, Mapping) and all(isinstance(array, np.ndarray) for array in payload.values()):
         return None
     return f"{_describe(payload)}; expected a dict of names and NumPy arrays"
 
 
 def check_labels(item: object, method: str, labels: object, number: int) -> Labels:
-    """Return the labels that a clusterer returned, one for each of a number of clients.
+    """Check the labels that a clusterer returned.
+
+    Args:
+        item: the clusterer, for messages.
+        method: name of its method, for messages.
+        labels: what it returned.
+        number: number of clients that were clustered.
+
+    Returns:
+        The labels, int64, shape (`number`,).
 
     Raises:
         BrokenContract: there are not as many integers.
     """
+    # As objects, so that lists of different lengths and floats are seen as they are, and not converted.
     values = np.array(labels, dtype=object)  # Of lists of different lengths, too.
     if values.shape != (number,) or not all(isinstance(value, int | np.integer) for value in values):
         expected = f"expected an integer a client, shape ({number},)"
@@ -118,7 +160,7 @@ def check_labels(item: object, method: str, labels: object, number: int) -> Labe
 
 
 def check_served(algorithm: Algorithm, state: State, size: int) -> Served:
-    """Return which models are tested, each of `size` entries.
+    """Call `served` and check which models are tested, each of `size` entries.
 
     Raises:
         BrokenContract: a model is no float32 vector of P finite entries, or a client has none of them.
@@ -132,7 +174,7 @@ def check_served(algorithm: Algorithm, state: State, size: int) -> Served:
 
 
 def check_global_model(algorithm: Algorithm, state: State, size: int) -> Vector | None:
-    """Return the one model for all, of `size` entries; None if there is none.
+    """Call `global_model` and check the one model for all, of `size` entries; None if there is none.
 
     Raises:
         BrokenContract: it is no float32 vector of P finite entries.
@@ -143,9 +185,11 @@ def check_global_model(algorithm: Algorithm, state: State, size: int) -> Vector 
 
 
 def _check_models(broken: Broken, models: Sequence[object], size: int) -> None:
+    """Check that each model is a float32 vector of `size` finite entries."""
     for place, model in enumerate(models):
         if not isinstance(model, np.ndarray) or model.dtype != np.float32 or model.shape != (size,):
             raise broken(f"model {place} = {_describe(model)}; expected float32, shape ({size},)")
+        # Diverged training is the usual cause, so the message names the settings that help.
         if wrong := size - np.count_nonzero(np.isfinite(model)):
             raise broken(
                 f"model {place} with {wrong} of {size} entries NaN or infinite; if the training diverges, "
@@ -169,7 +213,7 @@ def _check_places(broken: Broken, name: str, places: object, num_clients: int, n
 
 
 def _describe(value: object) -> str:
-    """Return what a value is: an array by its dtype and shape, a tuple by its parts, another by its type."""
+    """Describe a value: an array by its dtype and shape, a tuple by its parts, another value by its type."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype}, shape {value.shape}"
     if isinstance(value, tuple):

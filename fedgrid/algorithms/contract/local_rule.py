@@ -1,11 +1,13 @@
-"""A local rule: what an algorithm changes in its clients' training.
+"""Local rules: what an algorithm changes in its clients' training.
 
 The engine has one training loop (`federation.training.local`). A rule is a frozen settings model that travels
 with an order; at the client its `start` returns hooks into that loop: the loss, a term added to it, a
-correction of the gradient, which entries train, or a whole step. FedProx and SCAFFOLD are the examples to
-read.
+correction of the gradient, which entries train, or a whole step. FedProx is the shortest example to read,
+SCAFFOLD one with a payload, a memory and an output. Import torch for types only, or in functions: algorithms
+are listed and configured without it.
 
-Shapes: W entries of a state vector that are parameters, P entries of the whole.
+Shapes: N images of a batch, L classes, F features, W entries of a state vector that are parameters, P entries
+of the whole.
 """
 
 from __future__ import annotations
@@ -27,98 +29,160 @@ if TYPE_CHECKING:
 
 
 class LocalModel(Protocol):
-    """The client's model during its training. Tensors are on its device, in an order of the module's own."""
+    """The client's model during its training, which every hook of a rule gets.
+
+    The engine's training loop implements it. Tensors are on the client's device, in an order of the module's
+    own: `tensor` and `vector` translate to and from the order of the layout.
+
+    Example:
+        >>> import fedgrid
+        >>> def pull_back(local: fedgrid.LocalModel, gradient) -> None:
+        ...     '''FedProx in one line: add mu (w - w_t) to the gradient.'''
+        ...     gradient.add_(local.weights - local.start, alpha=0.01)
+        >>> from types import SimpleNamespace
+        >>> import torch
+        >>> local = SimpleNamespace(weights=torch.ones(2), start=torch.zeros(2))
+        >>> gradient = torch.zeros(2)
+        >>> pull_back(local, gradient)
+        >>> gradient
+        tensor([0.0100, 0.0100])
+    """
 
     weights: Tensor
-    """The parameters, shape (W,); trained in place. They have no graph: the gradient of a loss's term of them
-    is zero, so that such a term goes into `LocalSteps.correct`."""
+    """The parameters, shape (W,), trained in place. They have no graph: the gradient of a term of them in the
+    loss is zero, so that such a term goes into `LocalSteps.correct`."""
     learning_rate: float
-    """The run's in this round; for a rule whose own steps are as long."""
+    """Learning rate of the run in this round, for a rule whose own steps have the same length."""
     momentum: float
-    """0 with an optimizer that has none."""
+    """Momentum of the run's optimizer; 0 if that has none."""
     payload: Mapping[str, NDArray[Any]]
-    """The arrays of the order."""
+    """Arrays of the order (`Order.payload`), or of the adaptation before a test."""
     memory: Mapping[str, NDArray[Any]]
-    """What this client's last training left under the names of `LocalRule.remembers`."""
+    """Arrays that this client's last training left under the names of `LocalRule.remembers`; empty before its
+    first."""
     num_steps: int
-    """How many batches this training has, over all epochs."""
+    """Number of batches of this training, over all epochs; 0 in an adaptation without steps."""
     num_epochs: int
-    """How many times it goes through the client's images, the last time perhaps not to their end."""
+    """Number of passes over the client's images; the last one may be incomplete."""
     epoch_index: int
-    """The epoch that the next batch is of, from 0."""
+    """Epoch of the next batch, from 0."""
     positions: Tensor
-    """Which of the client's `examples` the batch holds, int64, shape (N,)."""
+    """Positions in the client's `examples` of the batch's images, int64, shape (N,)."""
 
     @property
     def features(self) -> Tensor:
-        """What went into the model's head (`ModelEntry.head`) in the last forward pass, shape (N, F).
+        """Inputs of the model's head (`ModelEntry.head`) in the last forward pass, float32, shape (N, F).
 
-        Float32, and part of the graph of a pass with gradients.
+        They are part of the graph of a pass with gradients, so that a penalty on them trains the layers
+        below. FedProto's penalty, for example: `(local.features - prototypes[labels]).square().mean()`.
 
         Raises:
-            ValueError: the model's entry names no head; `Conditions.lacks_head` says so before the start.
+            ValueError: the model's entry names no head (`Conditions.lacks_head` says so before the start), or
+                nothing has passed the model yet.
         """
 
     @property
     def start(self) -> Tensor:
-        """The parameters before the first step, shape (W,)."""
+        """The parameters before the first step, after `LocalRule.start`; shape (W,). A rule must not write to
+        them.
+        """
 
     @property
     def reference(self) -> Tensor | None:
         """The server's reference images as inputs, shape (N, channels, height, width); None without any.
 
-        They are made each time, all at once: to predict on them, `predict` takes less memory.
+        They are converted on each access, all at once: to predict on them, `predict` takes less memory.
         """
 
     def tensor(self, vector: Vector) -> Tensor:
-        """Return a vector in the layout's order, shape (W,) or (P,), as a tensor like `weights`."""
+        """Convert a vector in the layout's order, shape (W,) or (P,), to a tensor like `weights`."""
 
     def vector(self, tensor: Tensor) -> Vector:
-        """Return a tensor like `weights`, (W,), or a snapshot, (P,), as a vector in the layout's order."""
+        """Convert a tensor like `weights`, (W,), or a snapshot, (P,), to a vector in the layout's order."""
 
     def snapshot(self) -> Tensor:
-        """Return a copy of the whole state, buffers too, shape (P,), to compute with and to `load`."""
+        """Copy the whole state, buffers too, to a tensor of shape (P,), to compute with and to `load`."""
 
     def load(self, state: Tensor | Vector) -> None:
-        """Put a snapshot, or a vector in the layout's order, both of shape (P,), in the model's place."""
+        """Replace the model's state by a snapshot, or by a vector in the layout's order, both of shape (P,).
+
+        With `own = local.snapshot()`, `local.load(other)` and `local.vector(own)` a rule trains further
+        models.
+        """
 
     def inference(self) -> AbstractContextManager[None]:
-        """Have the model in inference mode, and no gradients, in the block of a `with`."""
+        """Put the model in inference mode without gradients, in the block of a `with`.
+
+        BatchNorm and dropout then act as in a test. FedEM measures the losses of all models this way.
+        """
 
     def examples(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield inputs and classes of all that the client trains on, in its order and not augmented.
+        """Yield inputs and labels of everything that the client trains on, in its order and not augmented.
 
-        A test's batch at a time: inputs (N, channels, height, width), classes (N,).
+        One batch of a test at a time: inputs (N, channels, height, width), labels (N,).
         """
 
     def logits(self, images: Tensor) -> Tensor:
-        """Return the model's outputs, shape (N, L), for inputs of shape (N, channels, height, width)."""
+        """Compute the model's outputs, shape (N, L), for inputs of shape (N, channels, height, width)."""
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean standard loss of a batch: cross-entropy of classes, squared error of numbers."""
+        """Compute the mean standard loss of a batch: cross-entropy of classes, squared error of numbers."""
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """Return a scalar's gradient with respect to `weights`, shape (W,); the next call overwrites it."""
+        """Compute the gradient of a scalar with respect to `weights`, shape (W,); the next call overwrites
+        it.
+        """
 
     def predict(self, images: Tensor | None = None) -> NDArray[Any]:
-        """Return the class probabilities of inputs in inference mode, float32, shape (N, L).
+        """Predict class probabilities in inference mode, float32, shape (N, L).
 
-        None: of the reference images, which are converted a batch at a time.
+        Args:
+            images: inputs, shape (N, channels, height, width); None: the reference images, which are
+                converted a batch at a time.
 
         Raises:
-            ValueError: there are none, or numbers are predicted.
+            ValueError: there are no reference images, or the data set has numbers to predict.
         """
 
     def step(self, images: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
-        """Train on one batch with the run's optimizer; return the logits before the step, shape (N, L)."""
+        """Train on one batch with the run's optimizer and a rule's hooks.
+
+        The order is: forward pass, `LocalSteps.loss`, `LocalSteps.penalty`, gradient, `LocalSteps.correct`,
+        then `descend`.
+
+        Args:
+            images: inputs, shape (N, channels, height, width).
+            labels: classes, or numbers to predict, shape (N,).
+            steps: the hooks.
+
+        Returns:
+            The logits before the step, shape (N, L), without a graph.
+
+        Raises:
+            ValueError: `LocalSteps.loss` returned no scalar with a graph.
+        """
 
     def descend(self, gradient: Tensor) -> None:
-        """Take one step of the run's optimizer along a gradient, shape (W,), which may be overwritten."""
+        """Take one step of the run's optimizer along a gradient, shape (W,), which may be overwritten.
+
+        The gradient is clipped first, if the run does so (`training.clip_gradient`).
+        """
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a client's training leaves behind beside its update."""
+    """The arrays that a client's training leaves in addition to its update.
+
+    `LocalSteps.finish` returns it. Its names have to be those that the rule declares, and its values NumPy
+    arrays of real numbers; otherwise the run fails with a line that says so.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> finished = fedgrid.Finished(outputs={"distance": np.array([0.5], np.float32)})
+        >>> sorted(finished.outputs), dict(finished.memory)
+        (['distance'], {})
+    """
 
     outputs: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     """Arrays for the server, under the names of `LocalRule.outputs`."""
@@ -127,29 +191,59 @@ class Finished:
 
 
 class LocalSteps:
-    """The hooks of one client's training in one round. These change nothing; rules override some of them."""
+    """The hooks of one client's training in one round; these change nothing, and a rule overrides some of
+    them.
+
+    `LocalRule.start` returns an instance for each training of a client, so that it may hold tensors of this
+    training; nothing of it lasts longer. A plugin's hooks have no `rng`: the generators of torch, NumPy and
+    Python are seeded by run, round and client before `start`, and restored after `finish`.
+
+    Example:
+        >>> import fedgrid
+        >>> import torch
+        >>> class Halved(fedgrid.LocalSteps):
+        ...     def correct(self, weights, gradient):
+        ...         gradient.mul_(0.5)
+        >>> gradient = torch.ones(2)
+        >>> Halved().correct(torch.zeros(2), gradient)
+        >>> gradient
+        tensor([0.5000, 0.5000])
+    """
 
     trains: Tensor | None = None
-    """Which parameters train, bool, shape (W,); None: all. The others keep their values; the optimizer's
-    moments of them are updated all the same."""
+    """Mask of the parameters that train, bool, shape (W,); None: all. The others keep their values, but the
+    optimizer's moments of them are updated all the same."""
 
     def step(self, local: LocalModel, images: Tensor, labels: Tensor) -> Tensor:
-        """Train on one batch, inputs (N, channels, height, width) and classes (N,); return logits (N, L)."""
+        """Train on one batch.
+
+        Called by the training loop once for each batch. By default it is `local.step`, which calls the other
+        hooks; a rule that overrides it calls them itself, or not at all.
+
+        Args:
+            local: the model in training.
+            images: inputs of the batch, shape (N, channels, height, width).
+            labels: classes, int64, or numbers to predict, shape (N,).
+
+        Returns:
+            The logits of the batch, shape (N, L), without a graph; training loss and accuracy of the records
+            are computed from them.
+        """
         return local.step(images, labels, self)
 
     def loss(self, local: LocalModel, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of a batch that the client's training descends, as label smoothing:
+        """Compute the loss of a batch that the client's training descends. Label smoothing, for example:
 
             return functional.cross_entropy(logits, labels, label_smoothing=0.1)
 
-        `LocalModel.step` calls it once a batch, after the forward pass; a rule with a whole step of its own
+        Called by `LocalModel.step` once a batch, after the forward pass; a rule with a whole step of its own
         calls it itself, or not at all. By default it is `local.loss`. Recorded losses, of training and of
         tests, and the choice among candidates stay `local.loss`, so that methods can be compared.
 
-        A term of the parameters, as FedProx's pull, goes into `correct`: `local.weights` has no graph.
+        A term of the parameters, such as FedProx's pull, goes into `correct`: `local.weights` has no graph.
 
         Args:
-            local: the model in training, as for `local.features` and `local.positions`.
+            local: the model in training, for example for `local.features` and `local.positions`.
             logits: the model's outputs with their graph, shape (N, L); (N, 1) of numbers to predict.
             labels: the classes, int64, or the numbers, floating; shape (N,).
 
@@ -159,49 +253,121 @@ class LocalSteps:
         return local.loss(logits, labels)
 
     def penalty(self, logits: Tensor, labels: Tensor, images: Tensor) -> Tensor | None:
-        """Return what is added to the batch's `loss`, a scalar; None: nothing."""
+        """Compute a term that is added to the batch's `loss`, a scalar with a graph; None: nothing is added.
+
+        Called by `LocalModel.step` once a batch, after `loss`. It can be a function of the logits, or of
+        `features` of a model that `LocalRule.start` handed to the hooks.
+
+        Args:
+            logits: the model's outputs with their graph, shape (N, L).
+            labels: the classes or the numbers of the batch, shape (N,).
+            images: inputs of the batch, shape (N, channels, height, width).
+        """
         return None
 
     def correct(self, weights: Tensor, gradient: Tensor) -> None:
-        """Change the gradient in place, before weight decay and the optimizer; both of shape (W,)."""
+        """Change the gradient in place, before it is clipped, and before weight decay and the optimizer.
+
+        Called by `LocalModel.step` once a batch, after the backward pass. FedProx, for example:
+        `gradient.add_(weights - start, alpha=mu)`.
+
+        Args:
+            weights: the parameters, shape (W,), only read.
+            gradient: the gradient of loss and penalty, shape (W,).
+        """
 
     def test(self, local: LocalModel, images: Tensor) -> Tensor:
-        """Return the logits, shape (N, L), by which a client that has adapted its model is tested on inputs.
+        """Compute the logits, shape (N, L), by which a client that has adapted its model is tested.
 
-        Called in inference mode, after `finish`, a batch at a time.
+        Called in inference mode after `finish`, once a batch of the client's own test images, and only in an
+        `Adaptation` (`Served.adaptation`). FedEM overrides it by its mixture, FedProto by the nearest
+        prototype. The server's images test the served models as they are, and the analysis `explain` refuses
+        a run with such a test.
+
+        Args:
+            local: the model after the adaptation.
+            images: inputs, shape (N, channels, height, width).
         """
         return local.logits(images)
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
-        """Return outputs and memory after the last of `num_steps` optimizer steps."""
+        """Collect outputs for the server and memory for the client's next training.
+
+        Called by the training loop once, after the last batch. It may still change the model, whose state
+        then is the client's update.
+
+        Args:
+            local: the model after training.
+            num_steps: number of batches that were trained on.
+
+        Returns:
+            Arrays under exactly the names that the rule declares as `outputs` and `remembers`; empty by
+            default.
+        """
         return Finished()
 
 
 class LocalRule(Section):
-    """How a client trains. This one changes nothing: the standard loss, and the optimizer of `training`.
+    """How a client trains: frozen settings that travel with an order. This one changes nothing.
 
-    Subclasses add settings and override `start`. A rule's source code is part of the round cache's key.
+    Subclasses add settings and override `start`. A rule is part of the round cache's key: by its settings, by
+    the source code of its module, and by what that imports from fedgrid. Other files of yours do not count,
+    so keep a rule in its plugin's file. An algorithm whose clients train by a rule of its own cannot train
+    them stacked: it derives its settings from `OwnRuleSettings`, or sets `trains_plainly=False` in its
+    traits.
+
+    Raises:
+        ValueError: a key is unknown, or a value is impossible.
+
+    Example:
+        >>> import fedgrid
+        >>> class NoisyStart(fedgrid.LocalRule):
+        ...     '''Moves the weights a little before each training.'''
+        ...     size: float
+        ...     def start(self, local):
+        ...         import torch
+        ...         local.weights.add_(self.size * torch.randn_like(local.weights))
+        ...         return fedgrid.LocalSteps()
+        >>> fedgrid.Order(0, (0,), rule=NoisyStart(size=0.1)).rule.size
+        0.1
     """
 
     outputs: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays that a reply carries beside its update. Float32 ones take the uplink's steps."""
+    """Names of the arrays that a reply carries in addition to its update. Float32 ones pass through the steps
+    of the uplink as updates do, unless they are `public`."""
     public: ClassVar[tuple[str, ...]] = ()
-    """Those of `outputs` that reveal only the number of images, which the server knows: sent as they are."""
+    """Names in `outputs` that reveal only the number of images, which the server has anyway: they are sent
+    without the uplink's steps."""
     remembers: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays that the client is handed again in its next training."""
+    """Names of the arrays that the client gets back in its next training (`LocalModel.memory`). They are
+    stored with the run, so that a retry repeats the same bits. A client whose update is unusable keeps its
+    old ones."""
     sees_features: ClassVar[bool] = False
-    """Whether it reads `LocalModel.features`: as a value of `local` it is then refused without a head."""
+    """Whether it reads `LocalModel.features`: a run with such a rule as `local` is refused if its model has
+    no head."""
     is_cached: ClassVar[bool] = True
     """Whether rounds in which clients train by it are in the round cache. False where clients remember whole
-    models, which no other run needs: they are in the run's state alone."""
+    models (85 MB each of a ResNet-34), which no other run needs: the run's state has them alone."""
 
     personal: tuple[tuple[int, int], ...] = ()
-    """Ranges, start and stop, of the state vector that belong to the client: it puts its own entries in their
-    place before it trains or adapts a model, and remembers them after training. In its update they are 0."""
+    """Ranges, start and stop, of the state vector that belong to the client. Before it trains or adapts a
+    model it puts its own entries there, and it remembers them after training. In its update they are 0, and
+    they do not travel."""
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks of one client's training. May overwrite `local.weights` first."""
+        """Build the hooks of one client's training; it may overwrite `local.weights` first.
+
+        Called at the client by the training loop, once for each order before the first batch, and once for
+        each `Adaptation` before a test. It must not write to `local.start`.
+        """
         return LocalSteps()
 
 
 PLAIN = LocalRule()
+"""The rule that changes nothing: the standard loss, and the optimizer of `training`.
+
+Example:
+    >>> import fedgrid
+    >>> fedgrid.Order(0, (0,)).rule is fedgrid.PLAIN
+    True
+"""

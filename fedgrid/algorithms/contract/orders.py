@@ -1,6 +1,6 @@
-"""What a server sends to its clients in a round, and what it has them say and test.
+"""What travels between server and clients: orders, replies, messages, and the models that are tested.
 
-Shapes: K clients of the federation, P entries of a state vector.
+Shapes: K clients of the federation, N images of a client, L classes, P entries of a state vector.
 """
 
 from __future__ import annotations
@@ -24,49 +24,87 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BYTES_PER_ENTRY = 4
-"""Of a float32."""
+"""Bytes of a float32."""
 Payload = Mapping[str, NDArray[Any]]
+"""Name -> a NumPy array of any dtype and shape: what an order, a message or an adaptation carries.
+
+Example:
+    >>> import fedgrid
+    >>> import numpy as np
+    >>> payload: fedgrid.Payload = {"prototypes": np.zeros((10, 64), np.float32)}
+"""
 ChooseOn = Literal["train", "batch", "test", "reference"]
-"""A client's training images, the first batch of the round, its *test* images, or the server's reference
-images. A choice on test images has seen what the client is scored on."""
+"""Images by which a client chooses among candidates: its training images, the first batch of the round, its
+*test* images, or the server's reference images. A choice on test images has seen what the client is scored
+on."""
 ChooseBy = Literal["loss", "accuracy"]
+"""Measure by which a client chooses: the least loss or the highest accuracy."""
 PREDICTIONS = "predictions"
-"""The output of an order with `infer`: class probabilities, float32, shape (M, L), M reference images."""
+"""Name of the output of an order with `infer`: class probabilities, float32, shape (M, L) for M reference
+images."""
 LOSSES = "losses"
-"""The output of an order with `losses`: float32, one a candidate."""
+"""Name of the output of an order with `losses`: float32, one for each candidate."""
 
 
 @dataclass(frozen=True)
 class Presence:
-    """Which clients an algorithm may give orders to in a round."""
+    """The clients that an algorithm may give orders to in a round.
+
+    The server passes it to `Algorithm.orders`.
+
+    Example:
+        >>> import fedgrid
+        >>> present = fedgrid.Presence(joined=(0, 1, 2, 5), sampled=(1, 5), participation=0.5)
+        >>> len(present.sampled) / len(present.joined)
+        0.5
+    """
 
     joined: tuple[int, ...]
-    """Those that have joined the federation, ascending."""
+    """Ids of the clients that have joined the federation, ascending."""
     sampled: tuple[int, ...]
-    """The share of them that `participation` draws for this round, ascending."""
+    """Ids of those that `participation` draws for this round, ascending."""
     participation: float = 1.0
-    """The share, in (0, 1]: for algorithms that sample by a rule of their own."""
+    """Share that is sampled, in (0, 1]; for algorithms that sample in their own way."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What one client is to do in a round."""
+    """The work of one client in a round.
+
+    `Algorithm.orders` returns them. The client trains one of the candidate models by the rule, and replies
+    with its update: the model after training minus the model before. If there are several candidates, it
+    trains the one that fits its data best, and `Updates.chosen` has its choice.
+
+    Raises:
+        ValueError: `choose_on` or `choose_by` is none of the allowed words.
+
+    Example:
+        >>> import fedgrid
+        >>> order = fedgrid.Order(3, candidates=(0, 1), choose_on="batch", losses=True)
+        >>> order.outputs
+        ('losses',)
+    """
 
     client: int
+    """Id of the client."""
     candidates: tuple[int, ...]
-    """Positions in `State.models`. The client trains the one with the least loss; ties go to the first."""
+    """Positions in `State.models`. The client trains the model with the least loss; ties go to the first."""
     choose_on: ChooseOn = "train"
-    """What that loss is of; `reference` needs `split.reference_images`."""
+    """Images on which the candidates are compared; `reference` needs `split.reference_images`."""
     choose_by: ChooseBy = "loss"
-    """`accuracy`: the client trains the candidate with the highest accuracy instead."""
+    """Measure of the comparison; with `accuracy` the client trains the candidate with the highest
+    accuracy."""
     infer: bool = False
-    """Whether the server has the model that it receives predict the classes of its reference images. The
-    predictions are the reply's output `PREDICTIONS`. They are the server's own work, so nothing is sent."""
+    """Whether the server predicts the classes of its reference images with the model that it receives. The
+    predictions are the reply's output `predictions`. They are the server's own work, so nothing is sent."""
     rule: LocalRule = PLAIN
+    """The local rule by which the client trains."""
     payload: Payload = field(default_factory=dict)
-    """Arrays for the rule. Those that several orders share are sent once."""
+    """Arrays for the rule (`LocalModel.payload`). Arrays that several orders share are sent to a machine
+    once."""
     losses: bool = False
-    """Whether the reply has each candidate's mean loss on what is chosen on, as its output `LOSSES`."""
+    """Whether the reply has the mean loss of each candidate, on the images of the choice, as its output
+    `losses`. No noise covers these numbers."""
 
     def __post_init__(self) -> None:
         """Check the choice among the candidates."""
@@ -74,49 +112,89 @@ class Order:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the arrays that come beside the update: the rule's, predictions, and losses."""
+        """Names of the arrays that come in addition to the update: the rule's, predictions, and losses."""
         asked = {PREDICTIONS: self.infer, LOSSES: self.losses}
         return (*self.rule.outputs, *(name for name, is_asked in asked.items() if is_asked))
 
     @property
     def tells_fit(self) -> bool:
-        """Whether the reply tells how candidates fit the client's own images: by its choice or by losses."""
+        """Whether the reply reveals how candidates fit the client's own images: by its choice or by
+        losses.
+        """
         return self.choose_on != "reference" and (len(self.candidates) > 1 or self.losses)
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of an order."""
+    """Bytes of an order.
+
+    `Algorithm.traffic` returns it; sums are the columns `bytes_down` and `bytes_up` of the records.
+
+    Example:
+        >>> import fedgrid
+        >>> fedgrid.Traffic(down=4000).up is None
+        True
+    """
 
     down: int
+    """Bytes that the client receives."""
     up: int | None = None
-    """None: as measured at the client (its update and the reply's outputs, as the uplink encodes them)."""
+    """Bytes that the client sends; None: as measured at the client (its update and the reply's outputs, as
+    the uplink encodes them)."""
 
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What a client does to a model before it tests it on its own test set."""
+    """What a client does with a model before it tests it on its own test images.
+
+    `Served.adaptation` has it. The server's images test the served models without it.
+
+    Example:
+        >>> import fedgrid
+        >>> fedgrid.Adaptation(steps=10).rule is fedgrid.PLAIN
+        True
+    """
 
     rule: LocalRule = PLAIN
+    """The local rule by which the client adapts the model."""
     steps: int = 0
-    """Optimizer steps on its training images; with 0 the rule's `start` alone, which may put personal entries
-    from the client's memory in place."""
+    """Number of optimizer steps on its training images. With 0 only the rule's `start` and `finish` are
+    called, and personal entries from the client's memory are put in place."""
     payload: Payload = field(default_factory=dict)
+    """Arrays for the rule (`LocalModel.payload`)."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Which model each client is tested with; apart from the partition, which is scored."""
+    """The model that each client is tested with.
+
+    `Algorithm.served` returns it. It is independent of the partition: `State.labels_K` is scored against the
+    hidden groups, these models are tested.
+
+    Raises:
+        ValueError: `choose_on` or `choose_by` is none of the allowed words.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> models = (np.zeros(2, np.float32), np.ones(2, np.float32))
+        >>> served = fedgrid.Served(models, np.array([0, 1, 1]), fedgrid.Adaptation(steps=5))
+        >>> served.models[served.model_K[2]].tolist()
+        [1.0, 1.0]
+    """
 
     models: tuple[Vector, ...]
-    """Each float32, shape (P,)."""
+    """Models to test, each float32, shape (P,)."""
     model_K: NDArray[np.int64]
-    """For each client the position of its model in `models`."""
+    """Position in `models` of each client's model, integers, shape (K,)."""
     adaptation: Adaptation | None = None
+    """What every client does with its model first; None: nothing."""
     choosing: frozenset[int] = frozenset()
     """Clients that are tested with the best of all `models`, which they choose as for an order."""
     choose_on: ChooseOn = "train"
+    """Images on which these clients compare the models."""
     choose_by: ChooseBy = "loss"
+    """Measure of their comparison."""
 
     def __post_init__(self) -> None:
         """Check the choice among the models."""
@@ -124,7 +202,7 @@ class Served:
 
 
 def _check_choices(of: Order | Served) -> None:
-    """Check how clients are to choose among models: another word would silently count as one of these."""
+    """Check the words for a client's choice among models: an unknown one would silently count as another."""
     for name, choices in (("choose_on", get_args(ChooseOn)), ("choose_by", get_args(ChooseBy))):
         if (given := getattr(of, name)) not in choices:
             near = "".join(f"did you mean '{word}'? " for word in get_close_matches(str(given), choices, 1))
@@ -132,44 +210,75 @@ def _check_choices(of: Order | Served) -> None:
 
 
 class Message(Section):
-    """What a client says about its data, once, before its first round: a frozen settings model.
+    """What a client sends about its data before its first round: a frozen settings model.
 
-    It is computed where the data are; only its arrays travel.
+    `Algorithm.message` returns it. It is computed where the data are, and only its arrays travel. An
+    algorithm with a message gets them in `Algorithm.meet`.
+
+    Raises:
+        ValueError: a key is unknown, or a value is impossible.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> import torch
+        >>> class ClassShares(fedgrid.Message):
+        ...     '''The share of a client's examples that is of each class.'''
+        ...     def describe(self, images, labels, num_classes, rng):
+        ...         return {"shares": np.bincount(labels.numpy(), minlength=num_classes) / len(labels)}
+        >>> images, labels = torch.zeros(4, 1, 2, 2), torch.tensor([0, 0, 0, 2])
+        >>> payload = ClassShares().describe(images, labels, 3, np.random.default_rng(0))
+        >>> payload["shares"].tolist()
+        [0.75, 0.0, 0.25]
     """
 
     takes: ClassVar[tuple[str, ...]] = ("pixels", "numbers", "tokens")
-    """What kinds of examples it can describe (`Inputs.kind`); with an encoder it is pixels."""
+    """Kinds of examples that it can describe (`Inputs.kind`); with an encoder it is pixels. A run on other
+    data is refused."""
 
     encoder: EncoderSettings | None = None
-    """What encodes the images first; None: nothing does."""
+    """The encoder that turns images into codes first; None: none does."""
     round_index: int = 0
-    """The round, from 0, before which it is sent; the engine fills it in: a client's data may change."""
+    """The round, from 0, before which the message is sent; the engine sets it, as a client's data may
+    change."""
 
     @property
     def draws_anew(self) -> bool:
-        """Whether its random numbers are others in each round; else a client has the same ones every time."""
+        """Whether the message draws other random numbers in each round.
+
+        If not, a client draws the same ones every time, so that they cover no second message.
+        """
         return False
 
     def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
-        """Return how far a client can move what it has said, squared, in standard deviations of its noise.
+        """Measure how far one client's data can move its message: squared, in standard deviations of its
+        noise.
 
-        Infinite, as here, if no noise covers it.
+        Called by the server for each message, where privacy is counted (`privacy`). Infinite, the default, if
+        no noise covers the message.
 
         Args:
-            payload: the arrays.
-            scale: in clips, how far the data of one client can move what is clipped.
+            payload: the arrays that were sent.
+            scale: how far the data of one client can move what is clipped, in clips.
             again: whether the client has sent such a message before.
         """
         return inf
 
     @abstractmethod
     def describe(self, images: Tensor, labels: Tensor, num_classes: int, rng: Rng) -> Payload:
-        """Return arrays that describe a client's training images.
+        """Describe a client's training images by named arrays, which are sent.
+
+        Called at the client, once before its first round, and again in rounds for which
+        `Algorithm.meets_again` is true. It must return a dict of names and NumPy arrays; something else fails
+        the run.
 
         Args:
             images: on the client's device; uint8, shape (N, channels, height, width), 0..255, if they are
-                pixels, else numbers or tokens. With an `encoder` their codes, float32, shape (N, Z).
+                pixels, otherwise numbers or tokens. With an `encoder` their codes, float32, shape (N, Z).
             labels: int64, shape (N,), 0..L-1.
             num_classes: L, of the whole data set.
             rng: seeded by (run, client), and by the round too if it `draws_anew`.
+
+        Returns:
+            Name -> array.
         """
