@@ -1,1 +1,1 @@
-"""What a server sees of its clients' updates: vectors, their layout, products and means."""
+"""Updates of a round as an algorithm sees them, and the sums over their entries."""

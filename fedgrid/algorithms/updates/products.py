@@ -1,8 +1,8 @@
 """Inner products of long vectors in one streamed pass, the distances that follow from them, and means.
 
-Standardised vectors have inner products, too, in a pass of their own.
+Standardised vectors have inner products too, in a pass of their own.
 
-Shapes: K vectors, P entries each.
+Shapes: K vectors, D others, P entries each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ from fedgrid.algorithms.updates.source import Arrays, Matrix, Vector
 T = TypeVar("T")
 
 BLOCK = 32768
-"""Columns a block: with 30 clients four megabytes, which stay in a core's cache."""
+"""Columns of a block: with 30 clients four megabytes, which stay in a core's cache."""
 SAMPLE = 65536
-"""Entries from which the length of a vector is estimated."""
+"""Number of entries from which the length of a vector is estimated."""
 LANES = 16
 """Rows of a block are padded with zeros to a multiple of this: matrix products are twice as fast."""
 LONG = 1 << 20
-"""Entries from which vectors are multiplied in tiles, and by several threads.
+"""Number of entries from which vectors are multiplied in tiles, and by several threads.
 
 Below, milliseconds are not worth other last bits, and to start threads takes longer than they save.
 """
@@ -39,35 +39,36 @@ multiplications. An inner product then has the same bits wherever it stands in a
 kernels equal updates would not be at distance zero.
 """
 UPDATES = 2.0**-23
-"""The share of squared lengths below which a squared distance between updates is zero: float32's precision.
+"""Share of squared lengths below which a squared distance between updates is zero: float32's precision.
 
-|u - v|^2 = |u|^2 + |v|^2 - 2 <u, v>, and float32 rounds each of these by up to this share. Training
-rounds too: clients with the same rows in another order send updates whose cosine distance is 1e-12 (SGD) to
-6e-8 (Adam, whose first steps are as long for a gradient of rounding errors as for any other). The least that
+|u - v|^2 = |u|^2 + |v|^2 - 2 <u, v>, and float32 rounds each of these by up to this share. Training rounds
+too: clients with the same rows in another order send updates whose cosine distance is 1e-12 (SGD) to 6e-8
+(Adam, whose first steps are as long for a gradient of rounding errors as for any other). The least that
 matters is 1e-6: of ResNets over the whole state, whose updates have BatchNorm's counters in common.
 """
 MODELS = 2.0**-44
-"""The same of models, of which updates are a small part: distances below 2^-22 of their lengths are zero.
+"""The same share for models, of which updates are a small part: distances below 2^-22 of their lengths are
+zero.
 
-float32 rounds each entry by up to 2^-24 of it. Groups whose updates are shorter cannot be told apart.
+float32 rounds each entry by up to 2^-24 of it. Groups whose updates are shorter cannot be distinguished.
 """
 PRODUCT_ERROR = 8 * 2.0**-23
-"""What the product of two differences from the reference errs by, as a share of their squared lengths.
+"""Error of the product of two differences from the reference, as a share of their squared lengths.
 
 Measured: up to half of that, with 100 to 2,000,000 entries. It is more than the rounding of updates where two
 groups point apart, and less than any distance where all updates are nearly parallel.
 """
 AS_THEY_LIE = {"SkylakeX", "Cooperlake", "SapphireRapids"}
-"""Kinds of processors for which OpenBLAS has such kernels, by its names."""
+"""Processors for which OpenBLAS has such kernels, by its names."""
 
 
 @dataclass(frozen=True)
 class Products:
     """Inner products of K vectors u_i, split into what they share and what differs.
 
-    With r one of the vectors and c_i = u_i - r, <u_i, u_j> = <c_i, c_j> + <r, c_i> + <r, c_j> + <r, r>.
-    Kept apart, the distances of nearly parallel updates (BatchNorm counters make them so: cosine
-    distances of 1e-6) survive float32 products.
+    With r one of the vectors and c_i = u_i - r, <u_i, u_j> = <c_i, c_j> + <r, c_i> + <r, c_j> + <r, r>. Kept
+    apart, the distances of nearly parallel updates (BatchNorm counters make them so: cosine distances of
+    1e-6) survive float32 products.
     """
 
     differences_KK: Matrix
@@ -78,20 +79,21 @@ class Products:
     """<r, r>."""
 
     def arrays(self) -> Arrays:
-        """Return the fields as arrays."""
+        """Convert the fields to named arrays, as the round cache stores them."""
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
     def same_vectors(self, least: float) -> NDArray[np.bool_]:
-        """Return which vectors cannot be told apart, shape (K, K).
+        """Find the pairs of vectors that cannot be distinguished, bool, shape (K, K).
 
-        Their squared distance is less than its errors: `least` as a share of their squared lengths, and what
-        the products of their differences from the reference err by.
+        Their squared distance is less than its errors: `least` as a share of their squared lengths, and the
+        error of the products of their differences from the reference.
         """
         errors_K = self._errors_K(least)
         return np.asarray(self.squared_distances_KK <= errors_K[:, None] + errors_K[None, :])
 
     def same_directions(self, least: float) -> NDArray[np.bool_]:
-        """Return which vectors have directions that cannot be told apart, shape (K, K), as `same_vectors`.
+        """Find the pairs of vectors whose directions cannot be distinguished, bool, shape (K, K), as
+        `same_vectors`.
 
         A zero vector has no direction.
         """
@@ -103,31 +105,34 @@ class Products:
 
     @property
     def _squares_K(self) -> Matrix:
+        """Squared lengths of the vectors."""
         return np.maximum(np.diagonal(self.differences_KK) + 2 * self.cross_K + self.common, 0.0)
 
     def _errors_K(self, least: float) -> Matrix:
+        """Bound the error of each vector's squared length."""
         return np.asarray(least * self._squares_K + PRODUCT_ERROR * np.diagonal(self.differences_KK))
 
     def select(self, positions: list[int]) -> "Products":
-        """Return the products of the vectors at `positions`."""
+        """Select the products of the vectors at these positions."""
         return Products(
             self.differences_KK[np.ix_(positions, positions)], self.cross_K[positions], self.common
         )
 
     @property
     def gram_KK(self) -> Matrix:
-        """<u_i, u_j>."""
+        """Inner products <u_i, u_j>, shape (K, K)."""
         return self.differences_KK + self.cross_K[:, None] + self.cross_K[None, :] + self.common
 
     @property
     def squared_distances_KK(self) -> Matrix:
-        """|u_i - u_j|^2."""
+        """Squared Euclidean distances |u_i - u_j|^2, shape (K, K)."""
         squares_K = np.diagonal(self.differences_KK)
         return np.maximum(squares_K[:, None] + squares_K[None, :] - 2 * self.differences_KK, 0.0)
 
     @property
     def cosine_distances_KK(self) -> Matrix:
-        """1 - cos(u_i, u_j) in [0, 2]; 1 from a zero vector to every other, 0 on the diagonal.
+        """Cosine distances 1 - cos(u_i, u_j) in [0, 2]; 1 from a zero vector to every other, 0 on the
+        diagonal.
 
         From |u - v|^2 = (|u| - |v|)^2 + 2 |u| |v| (1 - cos), which cancels nothing when u is close to v.
         """
@@ -149,14 +154,17 @@ class Products:
 
 
 def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> Products:
-    """Return the inner products of the first `width` entries of K >= 1 vectors, in one pass over them."""
+    """Compute the inner products of the first `width` entries of K >= 1 vectors, in one pass over them."""
     reference = _reference(vectors, width)
     order = [reference, *(index for index in range(len(vectors)) if index != reference)]
     ordered = [vectors[index][:width] for index in order]
+    # Without kernels for small factors the bits of a product would depend on where it stands in a tile, so
+    # that equal updates would not be at distance zero.
     multiply = _tiled_products if width >= LONG and _has_small_kernels() else _block_products
     total_KK = np.asarray(sum(map_blocks(lambda columns: multiply(ordered, columns), width, threads)))
     common = float(total_KK[0, 0])
     cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
+    # The reference differs from itself by nothing: its row holds <r, c_i>, which `cross_K` has.
     total_KK[0], total_KK[:, 0] = 0.0, 0.0
     position = np.argsort(order)
     return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
@@ -165,11 +173,16 @@ def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> P
 def standardised_products(
     vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1
 ) -> Products:
-    """Return the inner products of vectors of length 1 whose entries are divided by their standard deviation.
+    """Compute the inner products of standardised vectors, split at their mean.
 
-    The deviation of an entry is that over the vectors; entries that are equal everywhere are left out, as
-    they tell no two vectors apart. The products are split at the mean. Of K >= 1 vectors the first `width`
-    entries count, over which `lengths_K` are their Euclidean norms; a zero vector stays one.
+    Vectors are scaled to length 1, and each entry is divided by its standard deviation over the vectors;
+    entries that are equal everywhere are left out, as they distinguish no two vectors.
+
+    Args:
+        vectors: K >= 1 vectors.
+        lengths_K: their Euclidean norms over the first `width` entries; a zero vector stays one.
+        width: number of entries that count.
+        threads: number of blocks at a time.
     """
     scales_K = np.divide(1.0, lengths_K, out=np.zeros_like(lengths_K), where=lengths_K > 0)
     scales_K1 = scales_K.astype(np.float32)[:, None]
@@ -189,16 +202,17 @@ def standardised_products(
 
 
 def merged(distances_KK: Matrix, same_KK: NDArray[np.bool_]) -> Matrix:
-    """Return the distances in which vectors that cannot be told apart are one: at 0, and in the same rows.
+    """Merge vectors that cannot be distinguished: they are at distance 0, and have the same distances to
+    others.
 
-    Each has the distances of the first one that it is the same as.
+    Each gets the row and column of the first vector that it is the same as.
     """
     first_K = same_KK.argmax(axis=1)
     return distances_KK[np.ix_(first_K, first_K)]
 
 
 def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1) -> Matrix:
-    """Return the sums of absolute differences of the first `width` entries, shape (K, K)."""
+    """Compute the sums of absolute differences of the first `width` entries, shape (K, K)."""
 
     def block_sums(columns: slice) -> Matrix:
         block = np.stack([vector[columns] for vector in vectors])
@@ -210,7 +224,14 @@ def manhattan_distances(vectors: Sequence[Vector], width: int, threads: int = 1)
 def cross_products(
     vectors: Sequence[Vector], others: Sequence[Vector], width: int, threads: int = 1
 ) -> Matrix:
-    """Return the inner products of K vectors with D others over the first `width` entries, shape (K, D)."""
+    """Compute the inner products of K vectors with D others over their first entries, shape (K, D).
+
+    Args:
+        vectors: K vectors; they are read in blocks of columns.
+        others: D vectors, stacked in memory.
+        width: number of entries that count.
+        threads: number of blocks at a time.
+    """
     others_DP = np.stack(others)
 
     def block_products(columns: slice) -> Matrix:
@@ -221,7 +242,14 @@ def cross_products(
 
 
 def mean_direction(vectors: Sequence[Vector], lengths_K: Matrix, width: int, threads: int = 1) -> Vector:
-    """Return the mean of the vectors that are not zero, scaled to length 1, float32, shape (`width`,)."""
+    """Compute the mean of the vectors that are not zero, each scaled to length 1, float32, shape (`width`,).
+
+    Args:
+        vectors: K vectors.
+        lengths_K: their Euclidean norms over the first `width` entries.
+        width: number of entries that count.
+        threads: number of blocks at a time.
+    """
     out = np.empty(width, np.float32)
     divisors_K = np.where(lengths_K > 0, lengths_K, np.inf)
     scales_K = 1 / divisors_K / max(1, int(np.count_nonzero(lengths_K)))
@@ -234,7 +262,7 @@ def mean_direction(vectors: Sequence[Vector], lengths_K: Matrix, width: int, thr
 
 
 def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Matrix:
-    """Return the mean of equally long vectors by `shares`, summed in float64; None: the plain mean.
+    """Compute the mean of equally long vectors by `shares`, summed in float64; None: the plain mean.
 
     Row by row, as NumPy adds them too: the bits of `np.mean` and `np.average`, without a copy of all rows.
     """
@@ -251,7 +279,7 @@ def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Mat
 
 
 def mean_vector(rows: Sequence[Vector], shares: Sequence[float] | None = None, threads: int = 1) -> Vector:
-    """Return the mean of vectors by `shares`, float32, a block of columns at a time."""
+    """Compute the mean of vectors by `shares`, float32, a block of columns at a time."""
     out = np.empty(rows[0].size, np.float32)
 
     def block_mean(columns: slice) -> None:
@@ -262,7 +290,7 @@ def mean_vector(rows: Sequence[Vector], shares: Sequence[float] | None = None, t
 
 
 def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tuple[float, ...] | None:
-    """Return the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
+    """List the weights of a group's clients; None if they are equal, for the bits of the plain mean."""
     if weights is None:
         return None
     shares = tuple(float(weights[client]) for client in group)
@@ -270,9 +298,11 @@ def shares_of(group: Sequence[int], weights: Mapping[int, float] | None) -> tupl
 
 
 def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> list[T]:
-    """Return what `function` returns for each block of columns, in their order, `threads` at a time."""
+    """Call a function for each block of columns, `threads` at a time; return the results in their order."""
     columns = [slice(start, min(start + BLOCK, width)) for start in range(0, width, BLOCK)]
+    # One BLAS thread: several would add partial sums in an order that depends on the machine.
     with _blas().limit(limits=1, user_api="blas"):
+        # Blocks are summed in their order either way, so the bits do not depend on the number of threads.
         if threads == 1 or width < LONG:
             return [function(part) for part in columns]
         with ThreadPoolExecutor(threads) as pool:
@@ -280,9 +310,9 @@ def map_blocks(function: Callable[[slice], T], width: int, threads: int = 1) -> 
 
 
 def _reference(vectors: Sequence[Vector], width: int) -> int:
-    """Return the position of the shortest vector that is not zero, by a sample of entries.
+    """Find the shortest vector that is not zero, by a sample of entries; return its position.
 
-    Differences from a long vector would cancel the digits that tell short ones apart.
+    Differences from a long vector would cancel the digits that distinguish short ones.
     """
     step = max(1, width // SAMPLE)
     norms_K = [float(np.linalg.norm(vector[:width:step])) for vector in vectors]
@@ -290,7 +320,7 @@ def _reference(vectors: Sequence[Vector], width: int) -> int:
 
 
 def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
-    """Return the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
+    """Compute the Gram matrix of (r, c_1, .., c_K-1) in these columns: the first vector is the reference."""
     num_rows = len(vectors)
     block = np.empty((-(-num_rows // LANES) * LANES, columns.stop - columns.start), np.float32)
     _fill(block, vectors, columns)
@@ -298,7 +328,9 @@ def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
 
 
 def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
-    """Return what `_block_products` does, as a float64 sum over tiles of the products above the diagonal."""
+    """Compute the same as `_block_products`, as a float64 sum over tiles of the products above the
+    diagonal.
+    """
     num_rows, width = len(vectors), columns.stop - columns.start
     num_tiles = -(-width // TILE)
     # A row of zeros at least: of a matrix and its own transpose NumPy asks for `ssyrk`, which copies both.
@@ -328,7 +360,7 @@ def _fill(block: Vector, vectors: list[Vector], columns: slice) -> None:
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Return the BLAS libraries of this process; finding them takes milliseconds.
+    """Find the BLAS libraries of this process, which takes milliseconds.
 
     Products run on one thread, so that their bits do not depend on the number of cores.
     """
@@ -337,4 +369,5 @@ def _blas() -> ThreadpoolController:
 
 @cache
 def _has_small_kernels() -> bool:
+    """Check whether OpenBLAS multiplies small factors on this processor without copying them."""
     return any(library.get("architecture") in AS_THEY_LIE for library in _blas().info())

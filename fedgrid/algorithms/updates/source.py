@@ -1,4 +1,4 @@
-"""Updates as vectors, what their entries are, and where they come from: memory, clients, or the round cache.
+"""Updates as vectors: what their entries are, and the sources that they come from.
 
 Shapes: P entries of a state vector.
 """
@@ -13,46 +13,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 Rng: TypeAlias = np.random.Generator
+"""A NumPy random generator; all randomness of an algorithm comes from the one that it gets."""
 Vector: TypeAlias = NDArray[np.float32]
+"""An update or a model: float32, shape (P,).
+
+Example:
+    >>> import fedgrid
+    >>> import numpy as np
+    >>> update_P: fedgrid.Vector = np.zeros(3, np.float32)
+"""
 Matrix: TypeAlias = NDArray[np.float64]
+"""Numbers about clients: float64, mostly of shape (K, K).
+
+Example:
+    >>> import fedgrid
+    >>> import numpy as np
+    >>> distances_KK: fedgrid.Matrix = np.zeros((2, 2))
+"""
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+"""Arrays by name."""
 Compute: TypeAlias = Callable[[Sequence[str]], list[Arrays]]
-"""Names of missing statistics -> the statistics, in their order."""
+"""Function from the names of missing statistics to the statistics, in their order."""
 UPDATE = "update"
-"""The name of a client's update among its outputs."""
+"""Name of a client's update among its outputs."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which entries of a flat state vector are which tensor.
+    """Names and shapes of the tensors in a flat state vector, in its order.
 
-    Parameters (weights, biases) come first, buffers (BatchNorm statistics and counters) after
-    them, so that `vector[:num_parameters]` is the model without its buffers.
+    Parameters (weights, biases) come first, buffers (BatchNorm statistics and counters) after them, so that
+    `vector[:num_parameters]` is the model without its buffers. `Algorithm.init` and `Updates` have the layout
+    of the run's model.
+
+    Example:
+        >>> import fedgrid
+        >>> names = ("conv.weight", "conv.bias", "fc.weight")
+        >>> layout = fedgrid.Layout(names, ((2, 3), (2,), (4, 2)), num_parameters=16, head="fc")
+        >>> layout.size, layout.layers, layout.head_layers
+        (16, ('conv', 'fc'), ('fc',))
+        >>> layout.ranges(layout.head_layers)
+        [(8, 16)]
     """
 
     names: tuple[str, ...]
     """Tensor names as in `torch.nn.Module.state_dict`, in the vector's order."""
     shapes: tuple[tuple[int, ...], ...]
-    """One shape a name."""
+    """Shape of each tensor."""
     num_parameters: int
-    """Entries before the first buffer."""
+    """Number of entries before the first buffer, W."""
     head: str | None = None
-    """The module that the model's entry names as its head; None: it names none."""
+    """Name of the module that the model's entry calls its head; None: it names none."""
 
     @property
     def size(self) -> int:
-        """Entries of the whole vector, P."""
+        """Number of entries of the whole vector, P."""
         return sum(prod(shape) for shape in self.shapes)
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The modules with weights of their own, in the vector's order."""
+        """Names of the modules with weights of their own, in the vector's order."""
         weights = (name for name, where, _ in self.slices() if where.stop <= self.num_parameters)
         return tuple(dict.fromkeys(name.rpartition(".")[0] for name in weights))
 
     @property
     def head_layers(self) -> tuple[str, ...]:
-        """Those of `layers` that are the head or within it; without a head none."""
+        """Names in `layers` that are the head or within it; empty without a head."""
         return tuple(
             layer
             for layer in self.layers
@@ -60,7 +86,9 @@ class Layout:
         )
 
     def ranges(self, layers: Collection[str]) -> list[tuple[int, int]]:
-        """Return where the entries of layers are, buffers too: ranges, start and stop, ascending."""
+        """Find the entries of layers, buffers too: ranges, start and stop, ascending; adjacent ones are
+        merged.
+        """
         ranges: list[tuple[int, int]] = []
         for name, where, _ in self.slices():
             if name.rpartition(".")[0] not in layers:
@@ -72,7 +100,7 @@ class Layout:
         return ranges
 
     def slices(self) -> Iterator[tuple[str, slice, tuple[int, ...]]]:
-        """Yield (name, where in the vector, shape) of every tensor."""
+        """Yield (name, slice of the vector, shape) of every tensor."""
         start = 0
         for name, shape in zip(self.names, self.shapes, strict=True):
             stop = start + prod(shape)
@@ -84,20 +112,22 @@ class Source(Protocol):
     """A lazy source of updates: statistics may be cached where the updates themselves are not."""
 
     def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
-        """Return the updates of clients, float32, shape (P,) each, or another named output of their replies.
+        """Fetch the updates of clients, float32, shape (P,) each, or another named output of their replies.
 
-        May train the clients first.
+        It may train the clients first: where a round comes from the round cache, its updates are not stored.
         """
 
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
-        """Return the named statistics; `compute` is called once, for the missing ones.
+        """Return the named statistics; compute those that are not cached.
 
-        `clients_of` maps each name to the clients whose outputs it takes to compute it.
+        Args:
+            clients_of: name of each statistic -> the clients whose outputs it is computed from.
+            compute: called once, with the names of the missing statistics.
         """
 
 
 def read_only(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
-    """Return the same arrays, to which NumPy now refuses to write."""
+    """Make arrays read-only and return them."""
     arrays = list(arrays)
     for array in arrays:
         array.flags.writeable = False
@@ -105,14 +135,14 @@ def read_only(arrays: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
 
 
 class InMemory:
-    """Updates that are in memory; nothing is cached."""
+    """A source of updates that are in memory; nothing is cached."""
 
     def __init__(
         self,
         vectors: Mapping[int, NDArray[np.float32]],
         outputs: Mapping[str, Mapping[int, NDArray[Any]]] | None = None,
     ) -> None:
-        """`outputs` has, by name, an array of each client."""
+        """Take the updates of clients, and further outputs: name -> an array of each client."""
         self._outputs = {**(outputs or {}), UPDATE: vectors}
 
     def fetch(self, clients: Sequence[int], output: str = UPDATE) -> list[NDArray[Any]]:
@@ -120,10 +150,10 @@ class InMemory:
         return [self._outputs[output][client] for client in clients]
 
     def cached(self, clients_of: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
-        """Compute everything."""
+        """Compute every statistic."""
         return compute(list(clients_of))
 
 
 def statistic_name(statistic: str, *inputs: object) -> str:
-    """Return the name under which a statistic of these inputs is cached."""
+    """Build the name under which a statistic of these inputs is cached."""
     return f"{statistic}-{sha256(repr(inputs).encode()).hexdigest()[:16]}"

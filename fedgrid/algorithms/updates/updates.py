@@ -1,7 +1,7 @@
-"""A view of one round's updates that never copies them whole.
+"""A view of one round's updates that never copies them as a whole.
 
-The updates may be gigabytes in the object store, so everything here streams over them in blocks of
-columns, once, with matrix products. Shapes: K clients in the view, P entries of a state vector.
+The updates may be gigabytes in the object store, so everything here streams over them in blocks of columns,
+once, with matrix products. Shapes: K clients in the view, D directions, P entries of a state vector.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,37 +37,56 @@ from fedgrid.algorithms.updates.source import (
 )
 
 Combine = Callable[[Sequence[Vector], Sequence[float] | None, int], Vector]
-"""Vectors, their shares (None: equal), threads -> one vector, float32."""
+"""Function from vectors, their shares (None: equal) and a number of threads to one vector, float32."""
 MeanNoise = Callable[[Vector, Sequence[int], Sequence[float] | None, str], Vector]
-"""A mean, its clients, their shares (None: equal), the output it is of -> the mean that the server takes."""
+"""Function from a mean, its clients, their shares (None: equal) and the output that it is of to the mean that
+the server takes."""
 
 Around = Callable[[Callable[..., Any], str], AbstractContextManager[Any]]
-"""What computes a statistic, and the statistic's name -> the block that it is called in."""
+"""Function from what computes a statistic, and the statistic's name, to the context in which it is called."""
 
 
 class Updates:
-    """The usable updates of one round, keyed by client id.
+    """The usable updates of one round, keyed by client id; `Algorithm.step` gets it.
+
+    Clients of the view are in ascending order in all its members, as in `clients`. What is computed of the
+    updates comes from the round cache where another run has computed it: prefer inner products, norms,
+    distances and means to `vectors` and `outputs`, which make clients train again in a round from the cache.
+    Construct one yourself to test an algorithm.
 
     Args:
         vectors: client id -> update, float32, shape (P,); only read, block by block. Or a lazy source of the
-            updates of `clients`, which is asked only for what it has not cached.
-        layout: what the entries are.
-        similarity_over: whether cosines, norms and distances see the parameters or the whole state;
-            means are always over the whole state.
+            updates of `clients`, from which only statistics that are not cached are fetched.
+        layout: names and shapes of the tensors in a vector.
+        similarity_over: `parameters` or `state`: entries that cosines, norms and distances see. Means are
+            always over the whole state.
         threads: number of blocks computed at a time. The result does not depend on it.
-        chosen: client id -> which of its candidate models the client trained.
+        chosen: client id -> which of its candidate models the client trained, a position in `State.models`.
         absent: clients that were not sampled, dropped out or have not joined. A client that sent an unusable
             update is neither absent nor in this view.
         clients: the clients whose updates a source has; of a mapping its keys.
         images: client id -> number of images it trained on.
         steps: client id -> number of its optimizer steps.
         weights: client id -> positive weight in every mean; None: all are equal.
-        sampled: clients that `participation` drew; others may have been asked too. None: all in the view.
+        sampled: clients that `participation` drew; others may have got orders too. None: all in the view.
         held_out: the absent clients that never train in the federation.
-        noise: what the server adds to every mean that it takes; None: nothing.
-        least: the share of squared norms below which squared distances are zero. Updates that cannot be told
-            apart so have the same distances to all others, in every measure.
-        around: the block in which a statistic is computed, where it is not cached.
+        noise: function that adds the server's noise to every mean; None: there is none.
+        least: the share of squared norms below which squared distances are zero. Updates that cannot be
+            distinguished then have the same distances to all others, in every measure.
+        around: the context in which a statistic is computed, where it is not cached.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> layout = fedgrid.Layout(("weight",), ((2,),), 2)
+        >>> vectors = {4: np.array([1, 0], np.float32), 7: np.array([0, 2], np.float32)}
+        >>> updates = fedgrid.Updates(vectors, layout)
+        >>> updates.clients, updates.norms_K.tolist()
+        ((4, 7), [1.0, 2.0])
+        >>> updates.cosine_distances_KK.round(6).tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+        >>> updates.mean().tolist()
+        [0.5, 1.0]
     """
 
     def __init__(
@@ -105,9 +124,11 @@ class Updates:
         self._threads, self._noise, self._least, self._around = threads, noise, least, around
 
     def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
-        """Return the view of those of `clients` that have an update; inner products are shared.
+        """Build the view of those of `clients` that have an update; inner products are shared with this view.
 
-        `absent` are the ids of clients that count as absent in the view; None leaves them as they are.
+        Args:
+            clients: client ids; those without an update are ignored.
+            absent: ids of the clients that count as absent in the new view; None: as in this one.
         """
         chosen = set(clients)
         positions = [index for index, client in enumerate(self.clients) if client in chosen]
@@ -128,13 +149,18 @@ class Updates:
             least=self._least,
             around=self._around,
         )
+        # A part's products are a submatrix: no second pass over the updates.
         part.products = self.products.select(positions)
         return part
 
     def groups(self, labels_K: NDArray[np.int64]) -> dict[int, list[int]]:
-        """Return cluster -> those of its clients that have an update; clusters without any are left out.
+        """Group the clients that have an update by their cluster; clusters without any are left out.
 
-        `labels_K` has the cluster of each client of the federation.
+        Args:
+            labels_K: cluster of each client of the federation.
+
+        Returns:
+            Cluster -> its clients, both ascending.
         """
         groups: dict[int, list[int]] = {}
         for client in self.clients:
@@ -143,19 +169,20 @@ class Updates:
 
     @cached_property
     def products(self) -> Products:
-        """Inner products of all pairs, in one pass."""
+        """Inner products of all pairs, computed in one pass."""
         if not self.clients:
             return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
         return self._products("products", lambda: inner_products(self._vectors, self._width, self._threads))
 
     @property
     def gram_KK(self) -> Matrix:
-        """Inner products, float64, shape (K, K)."""
+        """Inner products of all pairs, float64, shape (K, K)."""
         return self.products.gram_KK
 
     @property
     def norms_K(self) -> Matrix:
-        """Euclidean norm of each update, shape (K,)."""
+        """Euclidean norm of each update, float64, shape (K,)."""
+        # Rounding may leave a tiny negative square.
         return np.sqrt(np.maximum(np.diagonal(self.gram_KK), 0.0))
 
     @property
@@ -169,21 +196,24 @@ class Updates:
 
     @property
     def cosine_distances_KK(self) -> Matrix:
-        """1 - cosine similarity, in [0, 2]; see `Products.cosine_distances_KK` for zero updates."""
+        """Cosine distances 1 - cos, in [0, 2], float64, shape (K, K); zero updates are at 1 to all others
+        (`Products.cosine_distances_KK`).
+        """
         return merged(self.products.cosine_distances_KK, self.products.same_directions(self._least))
 
     @property
     def euclidean_distances_KK(self) -> Matrix:
-        """Euclidean distances, shape (K, K)."""
+        """Euclidean distances, float64, shape (K, K)."""
         distances_KK = np.sqrt(self.products.squared_distances_KK)
         return merged(distances_KK, self.products.same_vectors(self._least))
 
     @cached_property
     def standardised_distances_KK(self) -> Matrix:
-        """1 - cosine of updates of length 1 whose entries are divided by their standard deviation over them.
+        """Cosine distances of standardised updates, float64, shape (K, K); a pass of its own.
 
-        So all entries count alike, also those in which clients differ by rounding only: updates of one
-        direction are at 0. Zero updates are at distance 1. Shape (K, K); a pass of its own.
+        Updates are scaled to length 1, and their entries divided by the standard deviation over the clients.
+        All entries then count alike, also those in which clients differ by rounding only, so updates of one
+        direction are set to distance 0. Zero updates are at distance 1.
         """
         standardised = self._products(
             "standardised",
@@ -194,7 +224,7 @@ class Updates:
 
     @cached_property
     def manhattan_distances_KK(self) -> Matrix:
-        """Sums of absolute differences, shape (K, K); a pass of its own over the updates."""
+        """Sums of absolute differences, float64, shape (K, K); a pass of its own over the updates."""
         sums = self._cached(
             "manhattan",
             lambda: {"sums_KK": manhattan_distances(self._vectors, self._width, self._threads)},
@@ -202,18 +232,32 @@ class Updates:
         return merged(sums["sums_KK"], self.products.same_vectors(self._least))
 
     def vectors(self) -> list[Vector]:
-        """Return the updates themselves, each float32, shape (P,), in the order of `clients`."""
+        """Fetch the updates themselves, each float32, shape (P,), in the order of `clients`.
+
+        In a round from the round cache this makes the clients train again.
+        """
         return self._vectors
 
     def outputs(self, name: str) -> list[NDArray[Any]]:
-        """Return a named output of each reply, in the order of `clients`."""
+        """Fetch a named output of each reply, in the order of `clients`.
+
+        These are the arrays of `LocalRule.outputs`, `predictions` of an order with `infer`, and `losses`. In
+        a round from the round cache this makes the clients train again; `derived` and `means` do not.
+        """
         return read_only(self._source.fetch(self.clients, name))
 
     def derived(self, output: str, name: str, compute: Callable[[list[NDArray[Any]]], Arrays]) -> Arrays:
-        """Return what `compute` makes of a named output of all replies, in the order of `clients`.
+        """Compute something from a named output of all replies; runs that share this round compute it once.
 
-        Runs that share this round compute it once; `name` tells what it is from anything else that is made
-        of the same output.
+        Args:
+            output: name of the output.
+            name: distinguishes the result from everything else that is computed from the same output; it
+                should contain the settings that matter.
+            compute: function from the outputs, in the order of `clients`, to named arrays; it must depend on
+                nothing else.
+
+        Returns:
+            The named arrays, read-only.
         """
         name = f"{output}-{name}"
 
@@ -225,7 +269,7 @@ class Updates:
         return self._statistic(name, computed)
 
     def mean(self, weights: Mapping[int, float] | None = None) -> Vector:
-        """Return the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
+        """Compute the mean update over the whole state, float32, shape (P,); `weights` as in `means`."""
         return self.means([self.clients], weights)[0]
 
     def means(
@@ -234,10 +278,12 @@ class Updates:
         weights: Mapping[int, float] | None = None,
         output: str = UPDATE,
     ) -> list[Vector]:
-        """Return the mean update of each group of clients over the whole state, float32, shape (P,).
+        """Compute the mean update of each group of clients over the whole state, float32, shape (P,).
+
+        The server's noise is added if there is any; each mean that is taken costs privacy then.
 
         Args:
-            groups: client ids.
+            groups: client ids of each group.
             weights: client id -> positive weight; divided by their sum within each group. None: those of the
                 view, which are the run's (`RunConfig.weights`).
             output: another named output of the replies to average, a vector of one length for all.
@@ -259,13 +305,21 @@ class Updates:
         weights: Mapping[int, float] | None = None,
         output: str = UPDATE,
     ) -> list[Vector]:
-        """Return one vector for each group of clients, as `combine` makes it; no noise covers it.
+        """Combine the vectors of each group of clients into one by a function; no noise covers the result.
 
-        Runs that share this round compute it once: `name`, of letters and then its settings, tells `combine`
-        from any other. `weights` and `output` as in `means`.
+        Runs that share this round compute it once.
+
+        Args:
+            groups: client ids of each group.
+            combine: function from vectors, shares and threads to one vector.
+            name: a word for `combine`, then its settings, which together distinguish it from any other
+                function.
+            weights: client id -> positive weight, as in `means`.
+            output: another named output of the replies, as in `means`.
         """
         weights = self.weights if weights is None else weights
 
+        # A statistic's name has the group and its shares, so that runs with other weights do not share it.
         def key(group: Sequence[int]) -> str:
             return statistic_name(*name, output, tuple(map(int, group)), shares_of(group, weights))
 
@@ -273,6 +327,7 @@ class Updates:
 
         def compute(missing: Sequence[str]) -> list[Arrays]:
             missing_groups = [by_key[name] for name in missing]
+            # Fetched once for all groups: a client may be in several.
             members = sorted({client for group in missing_groups for client in group})
             vectors = dict(zip(members, self._source.fetch(members, output), strict=True))
             rows = [[vectors[client] for client in group] for group in missing_groups]
@@ -283,38 +338,49 @@ class Updates:
             with self._around(combine, name):
                 return {"vector_P": combine(rows, shares, self._threads)}
 
+        # By key, because two groups may be equal: each is computed once.
         cached = dict(zip(by_key, self._source.cached(by_key, compute), strict=True))
         return read_only(cached[key(group)]["vector_P"] for group in groups)
 
     def mean_direction(self) -> Vector:
-        """Return the mean of the updates scaled to length 1, float32, shape (P,).
+        """Compute the mean of the updates scaled to length 1, float32, shape (P,).
 
-        Zero updates have no direction and are left out; of nothing else the mean is zero, as are entries
-        that norms and distances do not see. It stands for distances, so weights have no effect.
+        Zero updates have no direction and are left out; without any other the mean is zero. So are entries
+        that norms and distances do not see. It is used for distances, so weights have no effect.
         """
         out = np.zeros(self.layout.size, np.float32)
         out[: self._width] = mean_direction(self._vectors, self.norms_K, self._width, self._threads)
         return out
 
     def mean_distances(self, directions: Sequence[Vector]) -> Matrix:
-        """Return each non-zero update's mean cosine distance to those behind each direction, shape (K, D)."""
+        """Compute the mean cosine distance of each update to the updates behind each mean direction.
+
+        Args:
+            directions: D results of `mean_direction`, shape (P,) each.
+
+        Returns:
+            Distances, float64, shape (K, D); the updates of this view must not be zero.
+        """
         products_KD = cross_products(self._vectors, directions, self._width, self._threads)
         return 1 - products_KD / self.norms_K[:, None]
 
     @cached_property
     def _vectors(self) -> list[Vector]:
+        """All updates of the view, read-only; fetched once."""
         return read_only(self._source.fetch(self.clients))
 
     def _products(self, statistic: str, compute: Callable[[], Products]) -> Products:
+        """Load inner products from the source's cache; compute them on a miss."""
         arrays = self._cached(statistic, lambda: compute().arrays())
         return Products(arrays["differences_KK"], arrays["cross_K"], float(arrays["common"]))
 
     def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
-        """Return a statistic of all updates in this view from the source's cache; compute it on a miss."""
+        """Load a statistic of all updates in this view from the source's cache; compute it on a miss."""
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
         return self._statistic(f"{statistic}-{seen}", compute)
 
     def _statistic(self, name: str, compute: Callable[[], Arrays]) -> Arrays:
+        """Load a statistic by its name and the view's clients; compute it on a miss."""
         (arrays,) = self._source.cached(
             {statistic_name(name, self.clients): self.clients}, lambda _: [compute()]
         )
