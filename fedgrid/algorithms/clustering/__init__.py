@@ -1,1 +1,1 @@
-"""Ways to find groups of clients, shared by several algorithms."""
+"""Clusterers and measures that several algorithms share: distances in, groups of clients out."""

@@ -1,9 +1,9 @@
-"""Clusterers: from a matrix of cosine distances to labels. One small class and one line each.
+"""Clusterers: from a matrix of cosine distances to labels, one small class each.
 
-A clusterer is a frozen settings model with a `name` and `fit`; any method of scikit-learn fits in.
-Two of the published ones were called wrongly by the authors' code; those stand beside the right ones
-as `...-as-published` (docs/as-published.md). scikit-learn takes seconds to
-import: that happens in the functions.
+A clusterer is a frozen settings model with a `name` and `fit`; any method of scikit-learn fits in. The
+authors' code called two of the published ones wrongly; those stand next to the right ones as
+`...-as-published` (docs/as-published.md). scikit-learn takes seconds to import, so it is imported in the
+functions.
 
 Shapes: K clients that are clustered.
 """
@@ -27,19 +27,52 @@ if TYPE_CHECKING:
 
 
 NOISE = -1
+"""Label of a client that a clusterer puts into no cluster."""
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Clusterer(Section, ABC):
-    """Settings of a clustering method, and the method."""
+    """Settings of a clustering method with a `name`, and the method.
+
+    A plugin lists subclasses in `CLUSTERERS`. `Ocfl` and the algorithms that derive from it take any, as in
+    `OcflSettings(clusterer=...)`; the settings are keys of the run under `algorithm.clusterer`.
+
+    Raises:
+        ValueError: a key is unknown, or a value is impossible.
+
+    Example:
+        >>> from typing import Literal
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> class Halves(fedgrid.Clusterer):
+        ...     '''Two clusters: clients near the first one, and the others.'''
+        ...     name: str = "halves"
+        ...     radius: float = 0.5
+        ...     def fit(self, distances_KK, rng):
+        ...         return (distances_KK[0] > self.radius).astype(np.int64)
+        >>> distances_KK = np.array([[0, 0.1, 1], [0.1, 0, 1], [1, 1, 0]])
+        >>> Halves().fit(distances_KK, np.random.default_rng(0)).tolist()
+        [0, 0, 1]
+    """
 
     name: str
+    """The value of `clusterer.name`; a subclass gives it a default, best with a `Literal` type."""
 
     @abstractmethod
     def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
-        """Return a label for each of K >= 1 clients, -1 for noise; all -1 if no clustering was found.
+        """Cluster clients by their distances.
 
-        `distances_KK` are cosine distances: symmetric, in [0, 2], zero on the diagonal; only read.
+        Called on the server by an algorithm, in the rounds in which it clusters. What is returned is checked:
+        an integer for each client.
+
+        Args:
+            distances_KK: cosine distances of K >= 1 clients: symmetric, in [0, 2], zero on the diagonal; only
+                read.
+            rng: seeded by the run and the round; pass a number drawn from it to scikit-learn as
+                `random_state`.
+
+        Returns:
+            A label for each client, int64, shape (K,); -1 for noise, all -1 if no clustering was found.
         """
 
 
@@ -48,10 +81,10 @@ class KMeans(Clusterer):
 
     name: Literal["kmeans"] = "kmeans"
     num_clusters: PositiveInt = 3
-    """How many clusters there are."""
+    """Number of clusters."""
 
     def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
-        """Return the best of ten k-means++ starts."""
+        """Cluster by the best of ten k-means++ starts."""
         from sklearn import cluster
 
         num_clusters = min(self.num_clusters, len(np.unique(distances_KK, axis=0)))
@@ -68,10 +101,10 @@ class AffinityPropagation(Clusterer):
 
     name: Literal["affinity"] = "affinity"
     damping: Annotated[float, Field(ge=0.5, lt=1)] = 0.5
-    """How much of its last value each message keeps; more converges slower and oscillates less."""
+    """Share of its last value that each message retains; more converges slower and oscillates less."""
 
     def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
-        """Return the first clustering that converged; one cluster if all distances are equal."""
+        """Cluster with the first damping that converges; one cluster if all distances are equal."""
         from sklearn import cluster
         from sklearn.exceptions import ConvergenceWarning
 
@@ -79,6 +112,7 @@ class AffinityPropagation(Clusterer):
         similarities_KK = 1 - distances_KK
         if len(distances_KK) < 2 or np.ptp(similarities_KK[pairs]) == 0:
             return np.zeros(len(distances_KK), np.int64)
+        # More damping settles oscillations, at the price of more iterations; 200 is scikit-learn's default.
         attempts = [(self.damping, 200), *((more, 1000) for more in (0.75, 0.9, 0.97) if more > self.damping)]
         for damping, iterations in attempts:
             method = cluster.AffinityPropagation(
@@ -91,6 +125,7 @@ class AffinityPropagation(Clusterer):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 labels_K = _labels(method.fit(similarities_KK))
+            # It also stops after the last iteration, so only fewer of them mean convergence.
             if method.n_iter_ < iterations:
                 return labels_K
         return np.full(len(distances_KK), NOISE)
@@ -105,7 +140,7 @@ class MeanShift(Clusterer):
     name: Literal["meanshift"] = "meanshift"
 
     def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
-        """Return the modes; identical rows are one mode each where the bandwidth is 0."""
+        """Cluster by the modes; rows that are identical are one mode each where the bandwidth is 0."""
         from sklearn import cluster
 
         # The estimate averages distances to the farthest of 30 % of the rows, a row itself being the first:
@@ -126,9 +161,10 @@ class HDBSCAN(Clusterer):
     """Smallest cluster, as a share of the clients (at least two of them)."""
 
     def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
-        """Return the clusters of the condensed tree that last longest."""
+        """Cluster by the branches of the condensed tree that last longest."""
         import hdbscan
 
+        # Of identical clients the package makes noise.
         if not distances_KK.any():
             return np.zeros(len(distances_KK), np.int64)
         min_size = min_cluster_size(self.min_cluster_share, len(distances_KK))
@@ -139,7 +175,7 @@ class HDBSCAN(Clusterer):
 
 
 class AffinityAsPublished(Clusterer):
-    """Affinity propagation handed the distances where it wants similarities: unlike clients attract.
+    """Affinity propagation on distances where it expects similarities: unlike clients attract.
 
     With scikit-learn's defaults, converged or not; without convergence there is one cluster and the shot is
     gone. In 34 of the 38 archived runs that split, true clusters trade members: ARI 0.235 for clear groups of
@@ -149,7 +185,7 @@ class AffinityAsPublished(Clusterer):
     name: Literal["affinity-as-published"] = "affinity-as-published"
 
     def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
-        """Return what scikit-learn's defaults make of it, converged or not."""
+        """Cluster with scikit-learn's defaults, converged or not."""
         from sklearn import cluster
 
         method = cluster.AffinityPropagation(affinity="precomputed", random_state=_seed(rng))
@@ -170,10 +206,11 @@ class HDBSCANAsPublished(Clusterer):
     """Smallest cluster, as a share of the clients (at least two of them)."""
 
     def fit(self, distances_KK: Matrix, rng: Rng) -> Labels:
-        """Return the clusters of scikit-learn's defaults at this smallest size."""
+        """Cluster with scikit-learn's defaults at this smallest size."""
         from sklearn import cluster
 
         min_size = min_cluster_size(self.min_cluster_share, len(distances_KK))
+        # scikit-learn raises an error there.
         if len(distances_KK) < min_size:
             return np.full(len(distances_KK), NOISE)
         method = cluster.HDBSCAN(min_cluster_size=min_size, metric="precomputed", copy=True)
@@ -188,19 +225,20 @@ CLUSTERERS: dict[str, type[Clusterer]] = {
     "affinity-as-published": AffinityAsPublished,
     "hdbscan-as-published": HDBSCANAsPublished,
 }
+"""Name -> class: those of the package, then those of the plugins in use."""
 
 
 AnyClusterer = Annotated[SerializeAsAny[Clusterer], by_name("clusterer", CLUSTERERS)]
-"""A settings field that holds any clusterer and survives JSON."""
+"""The type of a settings field that holds any clusterer and survives JSON."""
 
 
 def min_cluster_size(share: float, num_clients: int) -> int:
-    """Return `share` of `num_clients` rounded up, at least 2; 0.2 of 35 is 7, whatever binary makes of it."""
+    """Round `share` of `num_clients` up, at least to 2; 0.2 of 35 is 7, in spite of binary fractions."""
     return max(2, ceil(round(share * num_clients, 9)))
 
 
 def agglomerate(distances_KK: Matrix, linkage: str, threshold: float) -> Labels:
-    """Return the clusters whose merges are all below `threshold`, from 1, shape (K,); one client is one."""
+    """Cluster agglomeratively: the clusters whose merges are all below `threshold`, from 1, shape (K,)."""
     # Imports scipy's hierarchies, which take a while; algorithms are listed without them.
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
@@ -216,10 +254,10 @@ def agglomerate(distances_KK: Matrix, linkage: str, threshold: float) -> Labels:
 def labels_to_groups(
     labels: Labels, distances_KK: Matrix, noise: Literal["nearest", "residual"]
 ) -> list[list[int]]:
-    """Return the positions in each cluster, ascending, clusters by their first member.
+    """Group positions by label, ascending; groups are ordered by their first member.
 
-    Noise (-1) goes to the cluster with the least mean distance to its members that are not noise (of
-    equals, the first), or forms one residual cluster. All noise is one cluster in either case.
+    Noise (-1) goes to the cluster with the least mean distance to its members that are not noise (ties go to
+    the first), or forms one residual cluster. If all are noise, they are one cluster in either case.
     """
     groups = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
     groups.sort(key=lambda group: group[0])
@@ -227,6 +265,7 @@ def labels_to_groups(
     if noise == "residual" or len(stray) in (0, len(labels)):
         return groups
     groups.remove(stray.tolist())
+    # Distances to the clusters as they were found: noise that has joined one does not attract more of it.
     means_CK = np.stack([distances_KK[group].mean(axis=0) for group in groups])
     for position, nearest in zip(stray, means_CK[:, stray].argmin(axis=0), strict=True):
         groups[nearest].append(int(position))
@@ -234,8 +273,10 @@ def labels_to_groups(
 
 
 def _labels(method: Any) -> Labels:
+    """Read the labels of a fitted method of scikit-learn."""
     return np.asarray(method.labels_, np.int64)
 
 
 def _seed(rng: Rng) -> int:
+    """Draw a seed for scikit-learn."""
     return int(rng.integers(2**31))

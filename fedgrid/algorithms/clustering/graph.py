@@ -3,8 +3,8 @@
 Sources: Bettinelli, Benoit, Grandjean 2024 (distances; eq. 3, similarities); Blondel et al. 2008,
 arXiv:0803.0476 (Louvain); Traag, Waltman, van Eck 2019, arXiv:1810.08473 (Leiden, which guarantees connected
 communities). Both maximise modularity, in which the resolution multiplies the links that chance would give:
-the higher it is, the more and the smaller the communities. igraph and leidenalg take a second to import: that
-happens in the functions.
+the higher it is, the more and the smaller the communities. igraph and leidenalg take a second to import, so
+they are imported in the functions.
 
 Shapes: K clients that are clustered, or their models; P entries of a state vector.
 """
@@ -21,13 +21,17 @@ from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 FLOOR = 0.1
-"""A layer more than ten times shorter in one model than in the other counts as ten times shorter."""
+"""Least share of the other model's norm that a layer's norm counts as: a layer more than ten times shorter
+than in the other model counts as ten times shorter."""
 LARGEST_LOG = 700.0
-"""Beyond it the exponential is infinite; takes 280 layers that have nothing in common."""
+"""Largest logarithm: beyond it the exponential is infinite. It takes 280 layers that have nothing in
+common."""
 
 
 def layers(layout: Layout) -> Iterator[slice]:
-    """Yield where each layer is: the parameters of one module, names being alike up to the last dot."""
+    """Yield the entries of each layer: the parameters of one module, whose names are alike up to the last
+    dot.
+    """
     parameters = ((name, where) for name, where, _ in layout.slices() if where.stop <= layout.num_parameters)
     for _, tensors in groupby(parameters, key=lambda tensor: tensor[0].rpartition(".")[0]):
         places = [where for _, where in tensors]
@@ -35,7 +39,7 @@ def layers(layout: Layout) -> Iterator[slice]:
 
 
 def trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
-    """Return T(a, b), row a relative to a's own norms: finite, not symmetric, shape (K, K).
+    """Compute T(a, b), row a relative to a's own norms: finite, not symmetric, shape (K, K).
 
     T(a, b) = prod_l (1 + |a_l - b_l| / |a_l|) - 1, after the bound of deep relative trust (Bernstein et al.
     2020, arXiv:2002.03432). The authors' code calls every tensor a layer, BatchNorm statistics too, so that a
@@ -48,18 +52,18 @@ def trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
 
 
 def symmetric_trusted_distances(models: Sequence[Vector], layout: Layout) -> Matrix:
-    """Return sqrt((1 + T(a, b)) (1 + T(b, a))) - 1, which knows no order of the clients.
+    """Compute sqrt((1 + T(a, b)) (1 + T(b, a))) - 1, which does not depend on the order of the clients.
 
-    The authors' code takes T(a, b) for whichever of the two came first. The geometric mean rather than
-    the arithmetic one: T is a product, and the direction that divides by the smaller norm must not drown
-    the other.
+    The authors' code takes T(a, b) for whichever of the two came first. The geometric mean rather than the
+    arithmetic one: T is a product, and the direction that divides by the smaller norm must not drown the
+    other.
     """
     logs_KK = _logs(models, layout)
     return np.expm1((logs_KK + logs_KK.T) / 2)
 
 
 def _logs(models: Sequence[Vector], layout: Layout) -> Matrix:
-    """Return log(1 + T), a layer at a time and each of them in blocks of columns."""
+    """Compute log(1 + T), a layer at a time and each layer in blocks of columns."""
     logs_KK = np.zeros((len(models), len(models)))
     for where in layers(layout):
         width = where.stop - where.start
@@ -73,6 +77,7 @@ def _logs(models: Sequence[Vector], layout: Layout) -> Matrix:
         logs_KK += np.log1p(
             np.divide(distances_KK, sizes_KK, out=np.zeros_like(distances_KK), where=sizes_KK > 0)
         )
+    # Infinite distances would make similarities undefined.
     return np.minimum(logs_KK, LARGEST_LOG)
 
 
@@ -80,11 +85,11 @@ Groups = list[list[int]]
 Library = Literal["louvain", "leiden"]
 
 ROUNDING = 1e-6
-"""Distances that differ by a smaller share are equal: they come from float32 models."""
+"""Share below which distances do not differ: they come from float32 models."""
 
 
 def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
-    """Return ((max - d) / (max - min))^exponent, over the pairs of clients; 0 on the diagonal.
+    """Compute ((max - d) / (max - min))^exponent over the pairs of clients; 0 on the diagonal.
 
     The farthest pair has similarity 0. If all distances are equal, as with two clients, all similarities are
     1.
@@ -98,11 +103,17 @@ def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
 
 
 def communities(similarities_KK: Matrix, library: Library, resolution: float, rng: Rng) -> Groups:
-    """Return the communities of the graph with these weights, by their first member; each ascending.
+    """Find the communities of the graph with these weights, by their first member; each ascending.
 
-    A similarity of 0 is no edge, and no community reaches across the parts of a graph that is not
-    connected. Clients with equal similarities form one community at any resolution, though above 1 modularity
-    would leave each on its own. Leiden runs until nothing improves any more.
+    A similarity of 0 is no edge, and no community reaches across the parts of a graph that is not connected.
+    Clients with equal similarities form one community at any resolution, though above 1 modularity would
+    leave each on its own. Leiden runs until nothing improves any more.
+
+    Args:
+        similarities_KK: weights in [0, 1], symmetric, 0 on the diagonal.
+        library: `louvain` (igraph) or `leiden` (leidenalg).
+        resolution: factor of the links that chance would give; above 0.
+        rng: seeds the order in which clients are moved.
     """
     import igraph
 
@@ -121,6 +132,7 @@ def communities(similarities_KK: Matrix, library: Library, resolution: float, rn
 
 
 def _louvain(graph: Any, resolution: float, seed: int) -> Groups:
+    """Run igraph's Louvain method."""
     import igraph
 
     # igraph draws from one generator a process: Python's `random`, unless told otherwise for a while.
@@ -132,6 +144,7 @@ def _louvain(graph: Any, resolution: float, seed: int) -> Groups:
 
 
 def _leiden(graph: Any, resolution: float, seed: int) -> Groups:
+    """Run leidenalg's Leiden method until nothing improves."""
     import leidenalg  # type: ignore[import-untyped]
 
     return list(

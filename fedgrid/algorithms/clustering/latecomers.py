@@ -1,4 +1,4 @@
-"""Latecomers: clients that are absent when their cluster is split join one of its parts later.
+"""Latecomers: clients that are absent when their cluster is split, and join one of its parts later.
 
 At a split the absent members form a waiting cluster that keeps the parent's model. A member that returns
 trains that model, and joins the part with the least mean cosine distance between the members' updates at the
@@ -28,6 +28,7 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 PREFIX = "split_"
+"""Beginning of the names of the state's arrays about splits."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +36,25 @@ class PastSplit:
     """A split at which clients were absent."""
 
     number: int
-    """Splits count from 0."""
+    """Number of the split, from 0."""
     parent: int
     """The cluster that was split; its first part has its number."""
     waiting: int
     """The cluster of the absent members."""
     parts_D: Labels
-    """The new clusters."""
+    """Numbers of the new clusters."""
     directions_DP: Sequence[Vector]
     """Mean direction of the updates of each part, at the split."""
 
 
 def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], updates: Updates) -> State:
-    """Split `cluster` into `groups` of client ids, as `algorithms.contract.split.split`; absent members wait.
+    """Split a cluster into groups of client ids, as `algorithms.contract.split.split`; absent members wait.
 
-    `updates` has the update of every client in `groups`. With one group there is nothing to wait for.
+    Args:
+        state: the state before the split.
+        cluster: the number of the cluster to split.
+        groups: client ids of each group; with a single one there is nothing to wait for.
+        updates: the updates of this round, with that of every client in `groups`.
     """
     absent = sorted(updates.absent & set(state.members(cluster)))
     still_to_come = updates.absent or any(state.members(node.waiting) for node in splits(state))
@@ -64,6 +69,8 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     labels_K = present.labels_K.copy()
     labels_K[absent] = waiting
     number = sum(1 for _ in splits(state))
+    # A mean direction stands for all updates behind it: the mean of their cosine distances to a later update
+    # follows from it, so no update has to be stored.
     directions = [updates.select(np.flatnonzero(labels_K == part)).mean_direction() for part in parts]
     return present.with_rows([*range(waiting), cluster], labels_K).keep(
         **{
@@ -74,7 +81,7 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
 
 
 def split_seen(state: State, groups: Sequence[Sequence[int]], updates: Updates) -> State:
-    """Split the only cluster into `groups` of the clients seen so far; all others wait for their first round.
+    """Split the only cluster into groups of the clients seen so far; all others wait for their first round.
 
     `can_wait` says whether the updates of this round are enough.
     """
@@ -84,7 +91,7 @@ def split_seen(state: State, groups: Sequence[Sequence[int]], updates: Updates) 
 
 
 def can_wait(state: State, groups: Sequence[Sequence[int]], senders: Sequence[int]) -> bool:
-    """Return whether clients in no group will find theirs: each group has a sender to compare them with.
+    """Check whether clients in no group can be placed later: each group has a sender to compare them with.
 
     Also true if all clients are in groups.
     """
@@ -92,10 +99,13 @@ def can_wait(state: State, groups: Sequence[Sequence[int]], senders: Sequence[in
 
 
 def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
-    """Return the state with returning latecomers in clusters, the other clients' updates, and the reasons.
+    """Put returning latecomers into clusters.
 
     A zero update has no direction: its sender goes on waiting. A split in the same round treats all
     latecomers as absent, because their updates started from another model than their new cluster's.
+
+    Returns:
+        The new state, the updates of the other clients, and the reason for each latecomer's cluster.
     """
     waiting = {node.waiting: node for node in splits(state)}
     late = [client for client in updates.clients if int(state.labels_K[client]) in waiting]
@@ -115,6 +125,7 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
             f"{part}: {distance:.3f}" for part, distance in zip(node.parts_D, distances_D, strict=True)
         )
         reasons[client] = f"mean cosine distances {reason}"
+    # Latecomers without a direction are left out of the means too.
     others = (client for client in updates.clients if client not in late)
     rest = updates.select(others, absent=updates.absent | set(late))
     return replace(state, labels_K=labels_K), rest, reasons
@@ -136,11 +147,17 @@ def regroup(
     weights: Mapping[int, float] | None = None,
     aggregate: Aggregator = MEAN,
 ) -> State:
-    """Put clients into new clusters.
+    """Put clients into new clusters, whatever their old ones are.
 
-    A group starts from the `aggregate` of its members' models, and the mean of their moments, by `weights`. A
-    client in no group follows the majority of its cluster; if all of its cluster are in none, it joins the
-    largest group; ties go to the first. Waiting clients go on waiting.
+    A group starts from the `aggregate` of its members' models, and the mean of their moments. A client in no
+    group follows the majority of its cluster; if all of its cluster are in none, it joins the largest group;
+    ties go to the first. Waiting clients go on waiting.
+
+    Args:
+        state: the state so far.
+        groups: client ids of each new cluster; empty ones are ignored.
+        weights: client id -> positive weight in the means; None: equal ones.
+        aggregate: the aggregator of the members' models.
     """
     ordered = sorted((sorted(group) for group in groups if len(group)), key=lambda group: group[0])
     waiting = [node.waiting for node in splits(state)]
@@ -174,7 +191,7 @@ def regroup(
 
 
 def _successor(cluster: int, sources: Sequence[Labels]) -> int:
-    """Return the group that has most of a cluster's members, else the largest."""
+    """Find the group that has most of a cluster's members, or else the largest group."""
     members = [int((labels == cluster).sum()) for labels in sources]
     counts = members if any(members) else [len(labels) for labels in sources]
     return counts.index(max(counts))

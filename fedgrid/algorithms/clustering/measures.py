@@ -1,4 +1,4 @@
-"""Measures of a round: its temperature, and the silhouette of groups of clients.
+"""Measures of a round: the temperature of its updates, and the silhouette of groups of clients.
 
 Source of the temperature: One-Shot Clustering for Federated Learning, arXiv:2503.04231.
 """
@@ -12,9 +12,9 @@ from fedgrid.algorithms.updates.source import Matrix
 
 
 def temperature(cosine_distances_KK: Matrix) -> float:
-    """Return |D|_F / (2 sqrt(K (K - 1))), half the root mean square of the pairwise cosine distances.
+    """Compute |D|_F / (2 sqrt(K (K - 1))), half the root mean square of the pairwise cosine distances.
 
-    Lies in [0, 1]: 0 for parallel updates, 0.5 for orthogonal ones. Fewer than two clients have
+    It lies in [0, 1]: 0 for parallel updates, 0.5 for orthogonal ones. Fewer than two clients have
     temperature 0.
     """
     num_clients = len(cosine_distances_KK)
@@ -24,17 +24,17 @@ def temperature(cosine_distances_KK: Matrix) -> float:
 
 
 def is_defined(groups: Sequence[Sequence[int]]) -> bool:
-    """Return whether groups of K clients have a silhouette: one group has none, nor have K."""
+    """Check whether groups of K clients have a silhouette: one group has none, nor have K groups."""
     return 1 < len(groups) < sum(map(len, groups))
 
 
 def silhouette(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> float | None:
-    """Return scikit-learn's mean silhouette of groups of all K clients, None if it is not defined."""
+    """Compute scikit-learn's mean silhouette of groups of all K clients; None if it is not defined."""
     return float(silhouettes(distances_KK, groups).mean()) if is_defined(groups) else None
 
 
 def silhouettes(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """Return scikit-learn's silhouette of each client, shape (K,); `is_defined` has to hold."""
+    """Compute scikit-learn's silhouette of each client, shape (K,); `is_defined` has to hold."""
     from sklearn.metrics import silhouette_samples
 
     labels_K = labels_of(groups, len(distances_KK))
@@ -42,7 +42,7 @@ def silhouettes(distances_KK: Matrix, groups: Sequence[Sequence[int]]) -> NDArra
 
 
 def labels_of(groups: Sequence[Sequence[int]], num_clients: int) -> NDArray[np.int64]:
-    """Return each client's group, numbered as they come, shape (K,); -1 for clients in none."""
+    """Number groups as they come: the group of each client, shape (K,); -1 for clients in none."""
     labels_K = np.full(num_clients, -1, np.int64)
     for number, group in enumerate(groups):
         labels_K[list(group)] = number

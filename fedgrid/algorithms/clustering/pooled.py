@@ -1,7 +1,7 @@
 """Cosines of updates: pooled over rounds, without their mean, of standardised entries.
 
-Early in training all updates share a large common direction, which hides the groups; one round is also a
-noisy look at them. Both remedies need the cosines alone: for unit vectors with Gram matrix C, the differences
+Early in training all updates share a large common direction, which hides the groups, and one round shows them
+with much noise. Both remedies need the cosines alone: for unit vectors with Gram matrix C, the differences
 from their mean have the Gram matrix H C H with H = I - 11'/K. And the entries in which clients differ most
 drown the others: divided by their standard deviation all count alike (docs/evidence/standardised-updates.md).
 
@@ -19,10 +19,10 @@ from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.algorithms.updates.updates import Updates
 
 POOLED, MET = "pooled_cosines_KK", "rounds_met_KK"
-"""Arrays of a state: sums of cosines over the rounds in which a pair sent updates (float64), and the number
-of those rounds (int64)."""
+"""Arrays of a state: sums of cosines over the rounds in which both clients of a pair sent updates (float64),
+and the number of those rounds (int64), both of shape (K, K)."""
 ROUNDING = 1e-9
-"""Squared lengths below this, of differences between unit vectors and their mean, are zero."""
+"""Squared length below which a difference between a unit vector and the mean is zero."""
 
 
 class CosineSettings(Section):
@@ -40,9 +40,14 @@ class CosineSettings(Section):
 
 
 def clustering_distances(state: State, members: Updates, settings: CosineSettings) -> Matrix:
-    """Return 1 - the cosines that the settings ask for, shape (M, M), for a state that has this round's.
+    """Compute 1 - the cosines that the settings choose, shape (M, M).
 
-    Members that never met by an update that has a direction are compared by this round alone.
+    Members of which some pair never sent updates in the same round are compared by this round alone.
+
+    Args:
+        state: the state, whose sums already hold this round (`pool`).
+        members: the updates of the clients to compare.
+        settings: which cosines.
     """
     distances_MM = _distances(members, settings.standardise)
     if settings.pool_rounds and have_met(state, members.clients):
@@ -53,9 +58,9 @@ def clustering_distances(state: State, members: Updates, settings: CosineSetting
 
 
 def centred_cosines(cosines_MM: Matrix) -> Matrix:
-    """Return the cosines between unit vectors after their mean is subtracted; 0 with a vector that is it.
+    """Compute the cosines between unit vectors after their mean is subtracted; 0 with a vector equal to it.
 
-    `cosines_MM` are the vectors' cosines. Equal vectors stay so: their cosine is 1, as is the diagonal.
+    `cosines_MM` are the vectors' cosines. Equal vectors stay equal: their cosine is 1, as is the diagonal.
     """
     means_M = cosines_MM.mean(axis=0)
     deviations_MM = cosines_MM - means_M[:, None] - means_M[None, :] + means_M.mean()
@@ -63,18 +68,25 @@ def centred_cosines(cosines_MM: Matrix) -> Matrix:
     products_MM = lengths_M[:, None] * lengths_M[None, :]
     zeros_MM = np.zeros_like(products_MM)
     centred_MM = np.divide(deviations_MM, products_MM, out=zeros_MM, where=products_MM > ROUNDING)
+    # Rounding must not part vectors that are equal.
     centred_MM[cosines_MM == 1] = 1.0
     np.fill_diagonal(centred_MM, 1.0)
     return np.asarray(np.clip(centred_MM, -1.0, 1.0))
 
 
 def pool(state: State, moving: Updates, *, standardise: bool = False) -> State:
-    """Return the state whose sums hold this round's cosines too; `moving` has no zero update."""
+    """Add this round's cosines to the sums in the state; `moving` has no zero update."""
     return add(state, moving.clients, {POOLED: 1.0 - _distances(moving, standardise)})
 
 
 def add(state: State, clients: Sequence[int], values_MM: Mapping[str, Matrix]) -> State:
-    """Return the state whose sums hold what this round says about pairs of clients too, by name."""
+    """Add measures of the pairs of clients in this round to the sums in the state.
+
+    Args:
+        state: the state; sums that it lacks start at 0.
+        clients: M clients that sent an update that is not zero.
+        values_MM: name of the sum -> the measure of each pair, shape (M, M).
+    """
     num_clients = len(state.labels_K)
     zeros_KK = np.zeros((num_clients, num_clients))
     pairs = np.ix_(clients, clients)
@@ -86,33 +98,46 @@ def add(state: State, clients: Sequence[int], values_MM: Mapping[str, Matrix]) -
 
 
 def clients_seen(state: State) -> tuple[int, ...]:
-    """Return the clients that have sent an update so far, ascending."""
+    """Find the clients that have sent an update so far, ascending."""
     return tuple(np.flatnonzero(np.diagonal(state.arrays[MET])).tolist())
 
 
 def have_met(state: State, clients: Sequence[int]) -> bool:
-    """Return whether every two of these clients have sent updates in one round."""
+    """Check whether every two of these clients have sent updates in the same round."""
     return not (state.arrays[MET][np.ix_(clients, clients)] == 0).any()
 
 
 def mean_over_rounds(state: State, clients: Sequence[int], name: str = POOLED) -> Matrix:
-    """Return what rounds say about pairs of these clients, on average, shape (M, M). All must have met."""
+    """Average a measure of pairs of clients over rounds, shape (M, M); `have_met` has to hold."""
     pairs = np.ix_(clients, clients)
     return np.asarray(state.arrays[name][pairs] / state.arrays[MET][pairs])
 
 
 def can_compare(state: State, clients: Sequence[int]) -> bool:
-    """Return whether every two of these clients have met in a round, or have both met the same third."""
+    """Check whether every two of these clients shared a round, or both shared one with the same third
+    client.
+    """
+    # The product counts for each pair the third clients that shared a round with both; a client shares one
+    # with itself.
     met_MM = (state.arrays[MET][np.ix_(clients, clients)] > 0).astype(np.float32)
     return bool((met_MM @ met_MM > 0).all())
 
 
 def distances_over_rounds(state: State, clients: Sequence[int], name: str) -> Matrix:
-    """Return the distances that rounds say of pairs of these clients, on average, shape (M, M).
+    """Average the distances of pairs of clients over rounds, and estimate those of pairs without a common
+    round.
 
-    Two that never met are as far apart as the best third client says, which met both: as the longer of its
-    distances to them. Among groups whose members are equally far from each other that is their distance.
-    `can_compare` has to hold.
+    Two clients without a common round are as far apart as the best third client says, which shared a round
+    with both: the longer of its distances to them. Among groups whose members are equally far from each other
+    that is their distance. `can_compare` has to hold.
+
+    Args:
+        state: the state with the sums.
+        clients: M clients.
+        name: name of the sum of distances.
+
+    Returns:
+        Distances, float64, shape (M, M).
     """
     pairs = np.ix_(clients, clients)
     met_MM = state.arrays[MET][pairs]
@@ -127,4 +152,5 @@ def distances_over_rounds(state: State, clients: Sequence[int], name: str) -> Ma
 
 
 def _distances(updates: Updates, standardise: bool) -> Matrix:
+    """Select the cosine distances of standardised updates, or of updates as they are."""
     return updates.standardised_distances_KK if standardise else updates.cosine_distances_KK

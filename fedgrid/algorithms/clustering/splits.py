@@ -13,15 +13,36 @@ from fedgrid.algorithms.updates.updates import Updates
 
 
 def split_positions(state: State, cluster: int, members: Updates, groups: Sequence[Sequence[int]]) -> State:
-    """Split `cluster` into groups of positions in `members`, which a clusterer returns instead of ids.
+    """Split a cluster into groups of positions in `members.clients`, which clusterers return instead of ids.
 
-    As `split`: clients of the cluster in none of the groups join the largest. Absent members wait (see
-    `algorithms.clustering.latecomers`).
+    Called by algorithms, mostly in `recluster`. As with `split`, clients of the cluster that are in none of
+    the groups join the largest. Absent members of the cluster wait with the model before the split, and join
+    the nearest part when they are back (see `algorithms.clustering.latecomers`).
+
+    Args:
+        state: the state before the split; it is not changed.
+        cluster: the number of the cluster to split.
+        members: the updates of its members that are there, for example
+            `updates.select(state.members(cluster))`.
+        groups: positions in `members.clients` of each group.
+
+    Returns:
+        The state with the new clusters.
 
     Raises:
         ValueError: as `split`, or there is no such position.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> state = fedgrid.State((np.zeros(2, np.float32),), np.zeros(4, np.int64))
+        >>> vectors = {client: np.ones(2, np.float32) for client in (1, 2, 3)}
+        >>> updates = fedgrid.Updates(vectors, fedgrid.Layout(("weight",), ((2,),), 2))
+        >>> fedgrid.split_positions(state, 0, updates, [[0, 1], [2]]).labels_K.tolist()
+        [0, 0, 0, 1]
     """
     require_groups(groups)
+    # A mask would pass for positions 0 and 1.
     for position in (position for group in groups for position in group):
         if isinstance(position, bool | np.bool_) or not 0 <= position < len(members.clients):
             raise ValueError(
@@ -35,15 +56,34 @@ def split_positions(state: State, cluster: int, members: Updates, groups: Sequen
 def split_by_labels(
     state: State, updates: Updates, labels: Labels, noise: Literal["nearest", "residual"] = "nearest"
 ) -> State:
-    """Split the cluster of `updates.clients` by a clusterer's labels, one a client, in their order.
+    """Split the cluster of `updates.clients` by a clusterer's labels, one for each client, in their order.
 
-    Clients with label -1, the noise of DBSCAN and HDBSCAN, join the `nearest` cluster (the one with the least
-    mean cosine distance to its members), or are one `residual` cluster. Clients without an update join the
-    largest cluster; absent ones wait, as with `split_positions`.
+    Called by algorithms, mostly in `recluster`. Clients without an update join the largest cluster; absent
+    ones wait, as with `split_positions`.
+
+    Args:
+        state: the state before the split; it is not changed.
+        updates: the updates of one cluster, for example `updates.select(state.members(cluster))`.
+        labels: a label for each of `updates.clients`; -1 is noise, as in DBSCAN and HDBSCAN.
+        noise: where clients with label -1 go: to the `nearest` cluster (the one with the least mean cosine
+            distance to its members), or into one `residual` cluster.
+
+    Returns:
+        The state with the new clusters.
 
     Raises:
-        ValueError: not one label a client, or the clients are in several clusters: take one cluster at a
-            time, `updates.select(state.members(cluster))`.
+        ValueError: there is not one label for each client, or the clients are in several clusters: take one
+            cluster at a time, `updates.select(state.members(cluster))`.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> state = fedgrid.State((np.zeros(2, np.float32),), np.zeros(3, np.int64))
+        >>> vectors = {0: [1, 0], 1: [0, 1], 2: [1, 0.1]}
+        >>> vectors = {client: np.array(vector, np.float32) for client, vector in vectors.items()}
+        >>> updates = fedgrid.Updates(vectors, fedgrid.Layout(("weight",), ((2,),), 2))
+        >>> fedgrid.split_by_labels(state, updates, np.array([5, 3, -1])).labels_K.tolist()
+        [0, 1, 0]
     """
     labels = np.asarray(labels)
     clusters = sorted(updates.groups(state.labels_K))

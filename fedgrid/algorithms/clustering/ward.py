@@ -1,17 +1,17 @@
-"""Groups of clients whose number is not known, and how evident they are: Ward's tree, k-means, rotations.
+"""Groups of clients whose number is not given, and how evident they are: Ward's tree, k-means, rotations.
 
 The number of groups is the one at which the tree's clusters have the largest silhouette. That is too small
-where some groups are nearer to each other than others, so a larger number is taken if the tree has it and
-the silhouette there is not much less. With W(k) the squares within k clusters, the k-th cluster is worth
+where some groups are nearer to each other than others, so a larger number is taken if the tree has it and the
+silhouette there is not much less. With W(k) the squares within k clusters, the k-th cluster is worth
 
     F(k) = (W(k-1) - W(k)) / (W(k) / (M - k)),
 
-what it takes away over what is left by degree of freedom (Hartigan 1975). While clusters separate groups
-that differ, F is large; from then on they split noise. So the tree's number is the k whose F(k) / F(k+1) is
+what it takes away over what is left by degree of freedom (Hartigan 1975). While clusters separate groups that
+differ, F is large; from then on they split noise. So the tree's number is the k whose F(k) / F(k+1) is
 largest. A tree never takes back a join, so k-means then moves single clients.
 
-Only the clients' distances are looked at. A direction that all clients share does not change them, so nothing
-is centred, and groups may be of any sizes. One client is no group, though: see `odd_in`.
+Only the clients' distances are used. A direction that all clients share does not change them, so nothing is
+centred, and groups may be of any sizes. One client is no group, though: see `odd_in`.
 
 Shapes: M clients that are clustered, G groups.
 """
@@ -30,29 +30,34 @@ Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 ROUNDING = 1e-9
-"""Squares below this share of all are zero."""
+"""Share of all squares below which squares are zero."""
 NEAR = 0.75
-"""The tree's larger number is taken if the silhouette there is at least this share of the largest."""
+"""Least share of the largest silhouette that the tree's larger number must have to be taken."""
 MOST_GROUPS = 50
-"""No larger number is tried by its silhouette."""
+"""Largest number of groups that is tried by its silhouette."""
 MOST_CLIENTS = 2000
-"""Larger federations keep Ward's clusters: of 3,550 clients k-means takes 15 s a round, of 1,500 one."""
+"""Number of clients above which Ward's clusters are the result: of 3,550 clients k-means takes 15 s a round,
+of 1,500 one."""
 HOLDS = 1 / 3
-"""Clients whose silhouette, on average, is less than this share of all clients' are no group."""
+"""Share of the mean silhouette of all clients that a group's own mean has to reach; clients below are no
+group."""
 APART = 5.0
-"""Standard deviations between any two groups. Clients that are spread evenly over a line and cut in two are
-3.5 apart; with few clients, and noise, up to 5."""
+"""Least distance between any two groups, in standard deviations. Clients that are spread evenly over a line
+and cut in two are 3.5 apart; with few clients, and noise, up to 5."""
 DRAWS = 100
-"""Rotations that a score compares with."""
+"""Number of rotations that a score compares with."""
 MOST_COMPARED = 300
-"""Of a larger federation this many clients are compared, drawn at random."""
+"""Number of clients that are compared; of a larger federation they are drawn at random."""
 
 
 def groups_of(squares_MM: Matrix, restarts: int, rng: Rng) -> Groups:
-    """Return the groups by first member, each ascending; one if there are fewer than four clients.
+    """Find groups of clients, by first member, each ascending; one if there are fewer than four clients.
 
-    `squares_MM` are squared Euclidean distances between clients; k-means has `restarts` random starts besides
-    Ward's clusters, which are the result with 0.
+    Args:
+        squares_MM: squared Euclidean distances between clients.
+        restarts: number of random starts of k-means in addition to Ward's clusters, which are the result with
+            0.
+        rng: seeds k-means.
     """
     labels_M = cut(squares_MM)
     if restarts and labels_M.any() and len(labels_M) <= MOST_CLIENTS:
@@ -61,7 +66,9 @@ def groups_of(squares_MM: Matrix, restarts: int, rng: Rng) -> Groups:
 
 
 def groups_at(squares_MM: Matrix, number: int) -> Groups:
-    """Return Ward's clusters at this number, as `groups_of`; one if no two clients are nearer than others."""
+    """Cut Ward's tree into this number of groups, as `groups_of`; one if all clients are equally far
+    apart.
+    """
     num_clients = len(squares_MM)
     if num_clients < 3 or np.ptp(squares_MM[np.triu_indices(num_clients, 1)]) < ROUNDING:
         return [list(range(num_clients))]
@@ -69,7 +76,7 @@ def groups_at(squares_MM: Matrix, number: int) -> Groups:
 
 
 def odd_in(squares_MM: Matrix, groups: Groups) -> list[int]:
-    """Return the clients, ascending, that are no group though they were cut off: they are like no others.
+    """Find the clients, ascending, that were cut off but are no group, because they are like no others.
 
     A client alone has a silhouette of 0. So have, or less, clients that lie far from all others in directions
     of their own: Ward's tree joins a few of these, although they are no nearer to each other.
@@ -82,7 +89,7 @@ def odd_in(squares_MM: Matrix, groups: Groups) -> list[int]:
 
 
 def join(squares_MM: Matrix, groups: Groups) -> Groups:
-    """Return the groups, each with the clients in none that are nearest to its members on average."""
+    """Add each client in no group to the group that is nearest to it on average."""
     if not groups:
         return []
     joined = [list(group) for group in groups]
@@ -93,7 +100,7 @@ def join(squares_MM: Matrix, groups: Groups) -> Groups:
 
 
 def cut(squares_MM: Matrix) -> Labels:
-    """Return the labels, from 0, of Ward's clusters at the number that says most."""
+    """Label the clients by Ward's clusters, from 0, at the number that says most."""
     num_clients = len(squares_MM)
     if num_clients < 4 or not squares_MM.any():
         return np.zeros(num_clients, np.int64)
@@ -104,12 +111,14 @@ def cut(squares_MM: Matrix) -> Labels:
         scores[number] = silhouette(squares_MM, _groups(cuts[number])) or 0.0
     best = max(scores, key=lambda number: scores[number])
     larger = number_of_groups(tree[::-1, 2] ** 2 / 2.0)
+    # The silhouette alone merges groups that are near each other, the tree's number alone follows noise.
     is_near = larger > best and scores.get(larger, 0.0) > NEAR * scores[best]
     return cuts[larger if is_near else best]
 
 
 def number_of_groups(gains: Floats) -> int:
-    """Return the k >= 2 with the largest F(k) / F(k+1), at most half as many as clients; else 1.
+    """Estimate the number of groups: the k >= 2 with the largest F(k) / F(k+1), at most half as many as
+    clients; 1 if there is none.
 
     `gains` are W(k-1) - W(k) for k = 2 to M, shape (M-1,).
     """
@@ -117,6 +126,7 @@ def number_of_groups(gains: Floats) -> int:
     most = min(max(num_clients // 2, 3), num_clients - 2)
     if most < 2 or total <= 0:
         return 1
+    # Sums from the smallest gain on: differences from the total would lose the small ones.
     left = np.append(np.cumsum(gains[::-1])[::-1][1:], 0.0)
     least = ROUNDING * total
     degrees = num_clients - np.arange(2, num_clients + 1)
@@ -125,23 +135,26 @@ def number_of_groups(gains: Floats) -> int:
 
 
 def _tree(squares_MM: Matrix) -> Floats:
+    """Build Ward's tree, as scipy's linkage matrix."""
     from scipy.cluster.hierarchy import linkage
 
     return np.asarray(linkage(np.sqrt(squares_MM[np.triu_indices(len(squares_MM), 1)]), "ward"))
 
 
 def _labels_at(tree: Floats, number: int) -> Labels:
+    """Cut a tree into a number of clusters: labels from 0."""
     from scipy.cluster.hierarchy import fcluster
 
     return np.asarray(fcluster(tree, number, "maxclust") - 1, np.int64)
 
 
 def _groups(labels_M: Labels) -> Groups:
+    """List the clients of each label, by first member."""
     return sorted(np.flatnonzero(labels_M == label).tolist() for label in set(labels_M.tolist()))
 
 
 def _vectors(squares_MM: Matrix) -> Floats:
-    """Return vectors with these squared distances and mean 0, a row a client."""
+    """Embed the clients: vectors with these squared distances and mean 0, a row for each client."""
     means_M = squares_MM.mean(axis=0)
     products_MM = (means_M[:, None] + means_M[None, :] - squares_MM - means_M.mean()) / 2.0
     values, axes = np.linalg.eigh(products_MM)
@@ -150,11 +163,12 @@ def _vectors(squares_MM: Matrix) -> Floats:
 
 
 def _move(vectors: Floats, labels_M: Labels, restarts: int, rng: Rng) -> Labels:
-    """Return the clusters with the least squares of k-means from Ward's means and from random starts."""
+    """Move single clients by k-means, from Ward's means and from random starts; take the least squares."""
     from sklearn.cluster import KMeans
 
     number = int(labels_M.max()) + 1
     means = np.array([vectors[labels_M == label].mean(axis=0) for label in range(number)])
+    # Both fits have the same seed: one number is drawn, however many starts there are.
     seed = int(rng.integers(2**31))
     fits = [
         KMeans(number, init=init, n_init=times, random_state=seed).fit(vectors)
@@ -164,16 +178,16 @@ def _move(vectors: Floats, labels_M: Labels, restarts: int, rng: Rng) -> Labels:
 
 
 def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> float | None:
-    """Return how evident groups are; None for one group, if every client is alone, or without a gap.
+    """Score how evident groups are; None for one group, if every client is alone, or without a gap.
 
     Clusterers always find something. If clients were independent draws of one normal distribution, of any
-    mean and covariance, then to rotate them among each other, by a rotation that keeps the mean, would not
-    change how they are distributed. So the groups are compared with those of rotated clients: the spectrum of
-    what clients differ by is kept, and its axes are drawn at random. What groups have and a normal
-    distribution has not is clumps along the leading axes: G groups differ in G - 1 of them. The score is by
-    how many standard deviations the groups are tighter there than those that Ward's tree finds in the rotated
-    clients, over the square root of G - 1: clients without groups are not quite normal either, a little along
-    each axis, and over many axes this adds up faster than chance does.
+    mean and covariance, then to rotate them among each other, by a rotation that preserves the mean, would
+    not change how they are distributed. So the groups are compared with those of rotated clients: the
+    spectrum of what clients differ by is preserved, and its axes are drawn at random. What groups have and a
+    normal distribution has not is clumps along the leading axes: G groups differ in G - 1 of them. The score
+    is by how many standard deviations the groups are tighter there than those that Ward's tree finds in the
+    rotated clients, over the square root of G - 1: clients without groups are not quite normal either, a
+    little along each axis, and over many axes this adds up faster than chance does.
 
     Clients that differ by degrees are not normal at all, and groups of them are tight. But there is no gap
     between them: groups whose `gap` is less than `APART` are no evidence.
@@ -193,14 +207,19 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> floa
     number = len(np.unique(labels_M))
     if not 1 < number < len(labels_M):
         return None
+    # 1. Embed the clients along the leading G - 1 axes of their differences.
     # Orthonormal, of the vectors whose entries sum to 0.
     columns = np.column_stack([np.ones(len(labels_M)), np.eye(len(labels_M))[:, 1:]])
     basis = np.linalg.qr(columns)[0][:, 1:]
     spectrum, axes = np.linalg.eigh(basis.T @ squares_MM @ basis / -2.0)
+    # Means over rounds in which other pairs met need not be distances of any vectors: the spectrum may have
+    # small negative values.
     lengths = np.sqrt(np.maximum(spectrum[::-1][: number - 1], 0.0))
     vectors = basis @ axes[:, ::-1][:, : number - 1] * lengths
+    # 2. Groups without a gap are no evidence.
     if gap(vectors, labels_M) < APART:
         return None
+    # 3. Compare their tightness with that of rotated clients.
     own = tightness(vectors, labels_M)
     drawn = []
     for _ in range(DRAWS):
@@ -213,14 +232,14 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> floa
 
 
 def tightness(vectors: Matrix, labels_M: Labels) -> float:
-    """Return -log of the squares within groups over all squares; `vectors` has a row a client, of mean 0."""
+    """Compute -log of the squares within groups over all squares; `vectors` has a row a client, of mean 0."""
     parts = [vectors[labels_M == label] for label in np.unique(labels_M)]
     within = sum(float(((part - part.mean(axis=0)) ** 2).sum()) for part in parts)
     return -float(np.log(max(within / max(float((vectors**2).sum()), ROUNDING), ROUNDING)))
 
 
 def gap(vectors: Matrix, labels_M: Labels) -> float:
-    """Return how far the two nearest groups are apart; `vectors` has a row a client.
+    """Measure how far the two nearest groups are apart; `vectors` has a row for each client.
 
     That is the distance between their means, in standard deviations of their clients along it.
     """
@@ -229,6 +248,7 @@ def gap(vectors: Matrix, labels_M: Labels) -> float:
 
 
 def _distance(first: Matrix, second: Matrix) -> float:
+    """Measure the distance between two groups' means in standard deviations along it."""
     between = first.mean(axis=0) - second.mean(axis=0)
     length = float(np.linalg.norm(between))
     if length == 0:
