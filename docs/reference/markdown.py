@@ -40,7 +40,9 @@ def page(*parts: str) -> str:
 
 def paragraphs(thing: object) -> list[str]:
     """Return the paragraphs of the docstring of a module, class or function."""
-    return [part.strip("\n") for part in re.split(r"\n\s*\n", inspect.getdoc(thing) or "") if part.strip()]
+    # Arguments and examples stand on the page of what `fedgrid` exports.
+    text = re.split(r"\n\n(?:Args|Returns|Raises|Example):\n", inspect.getdoc(thing) or "")[0]
+    return [part.strip("\n") for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def sections(thing: object) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a server does with its clients' updates: no Ray, no MLflow, no files."""
+"""Server-side algorithms of federated learning, as pure functions: no Ray, no MLflow, no files."""
 
 from fedgrid.algorithms import built_in, registry
 

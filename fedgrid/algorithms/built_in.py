@@ -1,4 +1,4 @@
-"""Every algorithm of the package, in the order of its lists. Each room has the entries of its own."""
+"""The entries of all algorithms of the package, in the order in which lists show them."""
 
 from fedgrid.algorithms.averaging import entries as averaging
 from fedgrid.algorithms.averaging.fedopt import FedOptSettings
@@ -45,6 +45,7 @@ ENTRIES = sorted(
         *personalised.ENTRIES,
         *REFERENCES,
     ),
+    # Versions as published stand at the end of every list.
     key=lambda entry: entry.name.endswith("-as-published"),
 )
 
@@ -57,4 +58,4 @@ ALSO_CALLED = {
     **dict.fromkeys(("local", "local-only", "standalone"), "solo"),
     "prigent": "embeddings",
 }
-"""What papers call algorithms, in small letters -> name here, for messages."""
+"""Name of an algorithm in papers, in small letters -> its name here, for messages."""

@@ -38,19 +38,19 @@ class Solo(Algorithm):
 
     @property
     def traits(self) -> Traits:
-        """Every client trains for itself."""
+        """Facts about the algorithm; clients send nothing."""
         return Traits(sends_updates=False)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return the state of a model a client, all equal."""
+        """Build one model for each client, all equal."""
         return State((fresh(0),) * num_clients, np.arange(num_clients))
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Take each client's model to where its training has ended."""
+        """Move each client's model to where its training has ended."""
         return self.place(state, updates), Diagnostics()
 
     def place(self, state: State, updates: Updates) -> State:
-        """Take each client's model to where its training has ended, in a round or once held out."""
+        """Move each client's model to where its training has ended, in a round or once it is held out."""
         models = list(state.models)
         # Means of one client each would fill the round cache, and no other run needs them.
         for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
@@ -71,7 +71,7 @@ class Oracle(FedOpt):
     """
 
     def reveal(self, state: State, groups_K: Labels, before_K: Labels | None = None) -> State:
-        """Return the state with a cluster for each hidden group, all with the initial model.
+        """Split the federation into its hidden groups, all with the initial model.
 
         A client that moves later goes to the cluster of the clients that were in its new group before.
         """

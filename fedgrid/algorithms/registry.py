@@ -1,6 +1,6 @@
 """The algorithms by name: those that come with the package (`built_in`), then those of plugins.
 
-The registry knows no algorithm: the package `fedgrid.algorithms` puts its own here when it is imported.
+The registry depends on no algorithm: the package `fedgrid.algorithms` adds its own when it is imported.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,34 +16,34 @@ from fedgrid.algorithms.contract.base import Algorithm, Settings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
 
 ALGORITHMS: dict[str, AlgorithmEntry] = {}
-"""By name: those of the package, then those of the plugins in use (`runtime.plugins`)."""
+"""Name -> entry: those of the package, then those of the plugins in use (`runtime.plugins`)."""
 ALSO_CALLED: dict[str, str] = {}
-"""What papers call algorithms, in small letters -> name here, for messages."""
+"""Name of an algorithm in papers, in small letters -> its name here, for messages."""
 
 ARENA = "arena"
-"""Stands for the members of the arena in the list of a file's algorithms."""
+"""Word that stands for the members of the arena in the list of a file's algorithms."""
 
 _titles: dict[str, str] = {}
 _references: set[str] = set()
 
 
 def title(name: str) -> str:
-    """Return what papers call an algorithm; its name if its plugin is not loaded and left no title."""
+    """Find the name of an algorithm in papers; its own name if its plugin is not loaded and left no title."""
     return ALGORITHMS[name].title if name in ALGORITHMS else _titles.get(name, name)
 
 
 def row_in_papers(name: str) -> str:
-    """Return the row of papers' tables to compare an algorithm with: `SCL`, also of sattler-as-published."""
+    """Find the row of papers' tables to compare an algorithm with: `SCL`, also of sattler-as-published."""
     return title(name).removesuffix(" as published")
 
 
 def is_reference(name: str) -> bool:
-    """Return whether an algorithm is a row to compare with and no competitor."""
+    """Check whether an algorithm is a row to compare with and no competitor."""
     return ALGORITHMS[name].is_reference if name in ALGORITHMS else name in _references
 
 
 def members_of_arena() -> list[str | dict[str, Any]]:
-    """Return the algorithms that say that they are in the arena, as a file lists them."""
+    """List the algorithms whose entries put them into the arena, as a file lists them."""
     return [
         {"name": entry.name, **entry.arena} if entry.arena else entry.name
         for entry in ALGORITHMS.values()
@@ -52,16 +52,18 @@ def members_of_arena() -> list[str | dict[str, Any]]:
 
 
 def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> None:
-    """Remember what papers call algorithms whose plugins need not be loaded: name -> title.
+    """Register the titles of algorithms whose plugins need not be loaded.
 
-    `references` are the names of those that are references.
+    Args:
+        titles: name -> name in papers.
+        references: names of those that are references.
     """
     _titles.update(titles)
     _references.update(references)
 
 
 def nameless(settings: Mapping[str, Any]) -> str:
-    """Return why an algorithm given by settings without its name is refused."""
+    """Explain why an algorithm given by settings without its name is refused."""
     problem = f"algorithm = {dict(settings)!r}: name is missing; "
     for name, inner in settings.items():
         if name in ALGORITHMS and isinstance(inner, Mapping | None):
@@ -71,13 +73,17 @@ def nameless(settings: Mapping[str, Any]) -> str:
 
 
 def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Algorithm:
-    """Return the algorithm `name` with `settings` changed, the others at the entry's defaults.
+    """Create an algorithm with some settings changed, the others at the entry's defaults.
 
     A `clusterer` may leave out what stays at the default, its name included.
 
+    Args:
+        name: name of a registered algorithm.
+        settings: key -> value, as a configuration has them.
+
     Raises:
-        ValueError: unknown algorithm, or the clusterer of another one (a table would list the run
-            under the wrong name).
+        ValueError: unknown algorithm, or the clusterer of another one (a table would list the run under the
+            wrong name).
         pydantic.ValidationError: unknown or impossible settings (also a ValueError).
     """
     if name not in ALGORITHMS:
@@ -93,9 +99,9 @@ def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Alg
 
 
 def free(settings: Settings) -> dict[str, Any]:
-    """Return settings without those that have the default which follows from the others.
+    """Drop the settings that have the default which follows from the others.
 
-    If one of the others is changed, they follow: as the server's learning rate does its optimizer.
+    If one of the others is changed, they follow: as the server's learning rate follows its optimizer.
     """
     every = {name: getattr(settings, name) for name in type(settings).model_fields}
     values = {**every, **settings.model_dump()}
@@ -107,13 +113,16 @@ def free(settings: Settings) -> dict[str, Any]:
 
 @cache
 def _free_of(entry: AlgorithmEntry) -> Mapping[str, Any]:
-    """Return an entry's settings, `free`: a grid creates thousands of algorithms."""
+    """Drop an entry's derived defaults; cached, because a grid creates thousands of algorithms."""
     return free(entry.settings)
 
 
 @cache
 def _following(kind: type[Settings]) -> dict[str, Callable[[dict[str, Any]], Any]]:
-    """Return field -> what makes its default of the others; pydantic reads a signature to say so."""
+    """Find the fields whose default is computed from the others, with the function that computes it.
+
+    Cached: pydantic inspects a signature for each of them.
+    """
     fields = kind.model_fields.items()
     return {
         name: cast(Callable[[dict[str, Any]], Any], field.default_factory)
@@ -123,7 +132,7 @@ def _following(kind: type[Settings]) -> dict[str, Callable[[dict[str, Any]], Any
 
 
 def written(name: str, settings: Settings) -> dict[str, Any]:
-    """Return an algorithm's settings as a run writes them, so that `create` reads the same.
+    """Dump an algorithm's settings as a run stores them, so that `create` reads the same.
 
     A key that is omitted at its class's default is there if the entry has another default: `create` would
     take that one.
@@ -135,6 +144,11 @@ def written(name: str, settings: Settings) -> dict[str, Any]:
 
 
 def _complete(name: str, default: Clusterer, given: object) -> object:
+    """Complete a clusterer's settings by the entry's defaults.
+
+    Raises:
+        ValueError: it is the clusterer of another algorithm.
+    """
     if isinstance(given, Clusterer):
         given = given.model_dump()
     if isinstance(given, str):

@@ -1,1 +1,1 @@
-"""Algorithms with one model for all."""
+"""Algorithms that average one model for all, and what clustered ones derive from."""

@@ -1,4 +1,4 @@
-"""One model for all, however it is trained, in the registry; and what the setting `local` may name."""
+"""Registry entries of algorithms with one model for all, and the values of the setting `local`."""
 
 from fedgrid.algorithms.averaging import fednova, fedopt, fedprox, scaffold
 from fedgrid.algorithms.contract.entry import AlgorithmEntry
@@ -36,7 +36,7 @@ BIBTEX_OF_OPTIMIZER = {
     "momentum": _FEDAVGM,
     **dict.fromkeys(("adagrad", "adam", "yogi"), FEDOPT_BIBTEX),
 }
-"""Who proposed a server optimizer."""
+"""Server optimizer -> BibTeX of the paper that proposed it."""
 
 LOCAL_METHODS |= {
     "fedprox": fedprox.ProximalTraining,

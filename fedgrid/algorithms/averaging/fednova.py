@@ -3,10 +3,10 @@
 Source: Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization,
 NeurIPS 2020, arXiv:2007.07481, equation 7. An update is a sum of gradients whose weights add up to a_i.
 Updates are divided by a_i before the mean, which is then multiplied by tau_eff = sum p_i a_i; p_i are the
-run's `weights`. For tau steps of plain SGD a_i is tau, with momentum rho
-[tau - rho (1 - rho^tau) / (1 - rho)] / (1 - rho), with FedProx's pull [1 - (1 - eta mu)^tau] / (eta mu): all
-are what the recursion in `normaliser` counts. BatchNorm's buffers are no sums of gradients and take the plain
-mean. Weight decay is part of the gradient.
+run's `weights`. For tau steps of plain SGD a_i is tau, with momentum rho [tau - rho (1 - rho^tau) / (1 -
+rho)] / (1 - rho), with FedProx's pull [1 - (1 - eta mu)^tau] / (eta mu): the recursion in `normaliser`
+computes all of them. BatchNorm's buffers are no sums of gradients and take the plain mean. Weight decay is
+part of the gradient.
 
 Shapes: W entries of a state vector that are parameters, P entries of the whole.
 """
@@ -34,32 +34,42 @@ BIBTEX = r"""@inproceedings{wang2020tackling,
 }"""
 
 NORMALISER = "normaliser"
-"""A reply's a_i, float32, shape (1,)."""
+"""Name of a reply's a_i, float32, shape (1,)."""
 
 
 class NormalisedRule(ProximalRule):
-    """Counts a_i, and pulls as FedProx does if mu is above 0."""
+    """Local rule that counts a_i, and pulls as FedProx does if mu is above 0."""
 
     outputs: ClassVar[tuple[str, ...]] = (NORMALISER,)
     public: ClassVar[tuple[str, ...]] = (NORMALISER,)
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks."""
+        """Build the hooks."""
         return _Counted(super().start(local) if self.mu else LocalSteps(), self.mu)
 
 
 class _Counted(LocalSteps):
+    """Hooks that count; the gradient is corrected as FedProx does."""
+
     def __init__(self, pull: LocalSteps, mu: float) -> None:
         self._mu = mu
         self.correct = pull.correct  # type: ignore[method-assign]
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
+        """Report a_i for the steps that were taken."""
         weight = normaliser(num_steps, local.learning_rate, local.momentum, self._mu)
         return Finished({NORMALISER: np.array([weight], np.float32)})
 
 
 def normaliser(num_steps: int, learning_rate: float, momentum: float, mu: float) -> float:
-    """Return a_i: the sum of the gradients' weights in an update of these steps, over the learning rate."""
+    """Compute a_i: the sum of the gradients' weights in an update of these steps, over the learning rate.
+
+    Args:
+        num_steps: optimizer steps of the client.
+        learning_rate: eta.
+        momentum: rho; 0 is plain SGD.
+        mu: FedProx's pull; 0 is none.
+    """
     velocity = moved = 0.0
     for _ in range(num_steps):
         velocity = momentum * velocity + 1 - learning_rate * mu * moved
@@ -76,21 +86,26 @@ class NormalisedTraining(LocalMethod):
 
     name: Literal["fednova"] = "fednova"
     mu: Mu = 0.0
-    """Of FedProx's rule, as the local solver; 0 is plain SGD."""
+    """Strength of FedProx's pull, as the local solver; 0 is plain SGD."""
 
     def rule(self) -> LocalRule:
-        """Return the rule that counts."""
+        """Build the rule that counts."""
         return NormalisedRule(mu=self.mu)
 
     def means(
         self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
     ) -> list[Vector]:
-        """Return tau_eff times the mean of the normalised updates; the plain mean where all a_i are equal."""
+        """Compute tau_eff times the mean of the normalised updates; the plain mean where all a_i are
+        equal.
+        """
         counted = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)})
         steps = dict(zip(updates.clients, counted["a_K"].tolist(), strict=True))
+        # Only groups with different a_i need the second mean; the others come from the rounds that BNC
+        # cached.
         unequal = [place for place, group in enumerate(groups) if len({steps[c] for c in group}) > 1]
         means = self._plain_means(updates, groups, unequal)
         shares = updates.weights or dict.fromkeys(updates.clients, 1.0)
+        # A client that took no step has an update of zero, and nothing to divide it by.
         inverse = {client: shares[client] / steps[client] for client in updates.clients if steps[client]}
         moved = [[client for client in groups[place] if client in inverse] for place in unequal]
         parameters = slice(updates.layout.num_parameters)
@@ -106,7 +121,7 @@ class NormalisedTraining(LocalMethod):
     def _plain_means(
         self, updates: Updates, groups: Sequence[Sequence[int]], unequal: Sequence[int]
     ) -> dict[int, Vector]:
-        """Return, by place, the plain means that are needed: of equal a_i, and for buffers.
+        """Compute, by place, the plain means that are needed: of groups with equal a_i, and for buffers.
 
         Under the server's noise each mean that is taken costs privacy; models with buffers have none.
         """
@@ -115,7 +130,7 @@ class NormalisedTraining(LocalMethod):
         return dict(zip(places, updates.means([groups[place] for place in places]), strict=True))
 
     def problem(self, training: Mapping[str, Any]) -> str | None:
-        """Return why: an update of another optimizer, or of an older momentum, is no such sum."""
+        """Explain the conflict: an update of another optimizer, or of an older momentum, is no such sum."""
         if training["optimizer"] != "sgd":
             return (
                 f"training.optimizer = {training['optimizer']}: FedNova counts steps of sgd, with or without "
@@ -130,10 +145,10 @@ class NormalisedTraining(LocalMethod):
 
 
 class FedNovaSettings(OwnRuleSettings):
-    """The defaults of FedOpt, and FedProx's pull."""
+    """Settings of FedNova: those of FedOpt, and FedProx's pull."""
 
     mu: Mu = 0.0
-    """Of FedProx's rule, as the local solver; 0 is plain SGD."""
+    """Strength of FedProx's pull, as the local solver; 0 is plain SGD."""
 
 
 class FedNova(FedOpt):
@@ -151,5 +166,5 @@ class FedNova(FedOpt):
 
     @property
     def local(self) -> LocalMethod:
-        """How clients train."""
+        """The local method that normalises updates."""
         return NormalisedTraining(mu=self.settings.mu)

@@ -34,8 +34,9 @@ from fedgrid.algorithms.updates.source import Layout, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 FineTuningSteps = Annotated[int, Field(ge=0, le=1_000_000)]
-"""More are a typing error."""
+"""Number of optimizer steps before a test; more than a million are a typing error."""
 FIRST, SECOND = "cluster_first", "cluster_second"
+"""Names of the optimizer's moments in the state, float32, shape (C, P) each."""
 MOMENTS = {
     "none": (),
     "momentum": (FIRST,),
@@ -43,10 +44,10 @@ MOMENTS = {
     "adam": (FIRST, SECOND),
     "yogi": (FIRST, SECOND),
 }
-"""The arrays of shape (C, P) that each server optimizer keeps in the state."""
+"""Server optimizer -> the arrays of moments that it needs in the state."""
 RATES = {"none": 1.0, "momentum": 1.0, "adagrad": 0.1, "adam": 0.01, "yogi": 0.01}
-"""Default of `server_learning_rate`. The direction of an adaptive optimizer has entries of about 1, whatever
-the size of an update's."""
+"""Server optimizer -> default of `server_learning_rate`. The direction of an adaptive optimizer has entries
+of about 1, whatever the size of an update's."""
 
 ACTS_WITH: Mapping[str, Condition] = {
     "server_momentum": Condition(
@@ -60,11 +61,23 @@ ACTS_WITH: Mapping[str, Condition] = {
         "server_optimizer adagrad, adam or yogi",
     ),
 }
-"""What the server's keys need so that they act."""
+"""The server's keys -> the condition under which they have an effect."""
 
 
 class FedOptSettings(Settings):
-    """What the server does with the updates; the defaults are plain averaging."""
+    """Settings of every averaging algorithm: what the server does with the updates. The defaults are plain
+    averaging.
+
+    Raises:
+        ValueError: a key is unknown, or a value is impossible.
+
+    Example:
+        >>> import fedgrid
+        >>> fedgrid.FedOptSettings(server_optimizer="adam").server_learning_rate
+        0.01
+        >>> fedgrid.FedOptSettings(aggregate="median").aggregate
+        Median(name='median')
+    """
 
     server_optimizer: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"
     """How the server steps along the mean update; none: by it, times the learning rate."""
@@ -80,7 +93,7 @@ class FedOptSettings(Settings):
     server_epsilon: Annotated[float, Field(gt=0)] = 1e-3
     """tau, of adagrad, adam and yogi: the degree of adaptivity; far larger than in local training."""
     local: AnyLocalMethod = None
-    """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
+    """How clients train, for example `{name: fedprox, mu: 0.01}`; None: plainly."""
 
     fine_tune: FineTuningSteps = 0
     """Steps of the run's optimizer, a batch each, that a client takes on its training images from the model
@@ -95,10 +108,28 @@ class FedOptSettings(Settings):
 
 
 class OwnRuleSettings(FedOptSettings):
-    """Of algorithms whose clients train by a rule of the algorithm's own."""
+    """Settings of an averaging algorithm whose clients train by a rule of the algorithm's own.
+
+    The setting `local` is refused, and clients are not trained stacked.
+
+    Raises:
+        ValueError: `local` is set, a key is unknown, or a value is impossible.
+
+    Example:
+        >>> import fedgrid
+        >>> class LabelSmoothingSettings(fedgrid.OwnRuleSettings):
+        ...     smoothing: float = 0.1
+        >>> LabelSmoothingSettings().smoothing
+        0.1
+        >>> class LabelSmoothing(fedgrid.FedOpt):
+        ...     settings: LabelSmoothingSettings
+        >>> LabelSmoothing(LabelSmoothingSettings()).traits.trains_plainly
+        False
+    """
 
     @model_validator(mode="after")
     def _has_its_rule(self) -> Self:
+        """Refuse `local`: clients train by one rule."""
         if self.local is not None:
             raise ValueError(
                 f"local = {self.local.name}: clients already train by this algorithm's own rule; leave it "
@@ -108,10 +139,24 @@ class OwnRuleSettings(FedOptSettings):
 
 
 class OwnAdaptationSettings(OwnRuleSettings):
-    """Of algorithms that say themselves what a client does to its model before it is tested."""
+    """Settings of an averaging algorithm that defines itself what a client does with its model before a test.
+
+    The settings `local` and `fine_tune` are refused; the algorithm overrides `served`.
+
+    Raises:
+        ValueError: `local` or `fine_tune` is set, a key is unknown, or a value is impossible.
+
+    Example:
+        >>> import fedgrid
+        >>> class HeadSettings(fedgrid.OwnAdaptationSettings):
+        ...     adapt_steps: int = 5
+        >>> HeadSettings(adapt_steps=1).adapt_steps
+        1
+    """
 
     @model_validator(mode="after")
     def _adapts_itself(self) -> Self:
+        """Refuse `fine_tune`: the algorithm has an adaptation of its own."""
         if self.fine_tune:
             raise ValueError(
                 f"fine_tune = {self.fine_tune}: this algorithm defines what clients do before a test; "
@@ -121,7 +166,9 @@ class OwnAdaptationSettings(OwnRuleSettings):
 
 
 class FedOpt(Algorithm):
-    """One step is `recluster`, then `aggregate`; clustered algorithms override the first only.
+    """Federated averaging in clusters; one step is `recluster`, then `aggregate`.
+
+    Clustered algorithms override `recluster` only. This class leaves every client in one cluster.
 
     With x a cluster's model, D the mean of its updates by the run's `weights` (or what `aggregate` makes of
     them), eta `server_learning_rate`, b1 `server_momentum`, b2 `server_beta2` and tau `server_epsilon`, the
@@ -133,8 +180,8 @@ class FedOpt(Algorithm):
     - `yogi`: as `adagrad`, but v = v - (1 - b2) D^2 sign(v - D^2)
     - `adam`: as `adagrad`, but v = b2 v + (1 - b2) D^2
 
-    BatchNorm's buffers take D under any optimizer. The default rates of `adam` and `yogi` are
-    for deep networks; a small one wants larger ones, such as 0.1.
+    BatchNorm's buffers take D under any optimizer. The default rates of `adam` and `yogi` are for deep
+    networks; a small one wants larger ones, such as 0.1.
 
     Sends: A sampled client gets its cluster's model and returns its update: four bytes an entry each way,
     before the `uplink`.
@@ -150,20 +197,46 @@ class FedOpt(Algorithm):
     Absent clients: Every client that arrives trains and counts.
 
     Memory: The optimizer's moments `cluster_first` and `cluster_second`, float32, shape (C, P).
+
+    Args:
+        settings: the frozen settings, `FedOptSettings` or a class derived from it.
+
+    Raises:
+        AttributeError: a hook sets an attribute of the algorithm.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> class SignSplit(fedgrid.FedOpt):
+        ...     '''Splits in round 2: clients whose first entry grows, and the others.'''
+        ...     def recluster(self, state, round_index, updates, rng):
+        ...         if round_index != 1:
+        ...             return state, fedgrid.Diagnostics()
+        ...         labels = np.array([vector[0] > 0 for vector in updates.vectors()], np.int64)
+        ...         state = fedgrid.split_by_labels(state, updates, labels)
+        ...         return state, fedgrid.Diagnostics(clustered=True)
+        >>> algorithm = SignSplit(fedgrid.FedOptSettings())
+        >>> layout, rng = fedgrid.Layout(("weight",), ((1,),), 1), np.random.default_rng(0)
+        >>> state = algorithm.init(layout, 3, lambda number: np.zeros(1, np.float32), rng)
+        >>> updates = fedgrid.Updates({0: np.float32([2]), 1: np.float32([-1]), 2: np.float32([4])}, layout)
+        >>> state, report = algorithm.step(state, 1, updates, rng)
+        >>> state.labels_K.tolist(), [model.tolist() for model in state.models]
+        ([0, 1, 0], [[3.0], [-1.0]])
     """
 
     settings: FedOptSettings
 
     @property
     def local(self) -> LocalMethod:
-        """How clients train."""
+        """The local method of the setting `local`; plain training without one."""
         return self.settings.local or PlainTraining()
 
     @property
     def traits(self) -> Traits:
-        """Averages updates, unless `aggregate` does not or the server learns from what comes beside them.
+        """Facts about the algorithm, from its settings.
 
-        Clients train plainly, unless the algorithm has a rule, or `local` has one.
+        It averages updates, unless `aggregate` does not or the server learns from other outputs of the
+        replies. Clients train plainly, unless the algorithm has a rule, or `local` has one.
         """
         return Traits(
             averages_updates=type(self.local).learn is LocalMethod.learn and self.settings.aggregate.is_mean,
@@ -171,17 +244,34 @@ class FedOpt(Algorithm):
         )
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Never, of FedAvg itself; what derives from it deviates from round 1 on unless it says otherwise."""
+        """Return infinity for FedAvg itself; derived algorithms deviate from round 1 on unless they override
+        this.
+        """
         return (inf,) if type(self) is FedOpt else super().start_order_key()
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Return that of the clients' training, with another aggregator than the mean too."""
+        """Explain a conflict of `local`, `aggregate` and the clients' training; None if there is none.
+
+        Called when a configuration is checked. An algorithm that overrides it ends with `return
+        super().problem(conditions)`.
+        """
         return aggregate_problem(self.local, self.settings.aggregate) or self.local.problem(
             conditions.training
         )
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return the state of one cluster that holds every client, with the optimizer's first moments."""
+        """Build the state of one cluster that holds every client, with the optimizer's first moments.
+
+        Called by the server once a run; an algorithm that needs arrays of its own adds them:
+        `super().init(layout, num_clients, fresh, rng).keep(name=array)`.
+
+        Args:
+            layout: names and shapes of the tensors in a state vector of P entries.
+            num_clients: K.
+            fresh: draws initial models; `fresh(0)` is the one for all.
+            rng: not used here.
+        """
+        # The second moment starts at tau^2, the least that Algorithm 2 of the paper allows.
         starts = {FIRST: 0.0, SECOND: self.settings.server_epsilon**2}
         arrays = {
             name: np.full((1, layout.size), starts[name], np.float32)
@@ -191,7 +281,16 @@ class FedOpt(Algorithm):
         return State((fresh(0),), np.zeros(num_clients, np.int64), arrays)
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
-        """Send each sampled client its cluster's model, and how to train it."""
+        """Send each sampled client its cluster's model, with the rule and the payload of `local`.
+
+        Called by the server once a round.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0; not used here.
+            present: the clients that were sampled.
+            rng: not used here.
+        """
         rule, payloads = self.local.rule(), self.local.payloads(state)
         cluster_of = dict(enumerate(state.labels_K.tolist()))
         return [
@@ -200,7 +299,21 @@ class FedOpt(Algorithm):
         ]
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Place latecomers, choose the partition of this round, then average the updates within it."""
+        """Place latecomers, choose the partition of this round, then average the updates within it.
+
+        Called by the server once a round; it calls `recluster` and `aggregate`, and checks what the former
+        returns.
+
+        Args:
+            state: the state that the round began with.
+            round_index: the round, from 0.
+            updates: the usable updates of this round, at least one.
+            rng: seeded by the run and the round.
+
+        Raises:
+            BrokenContract: `recluster` returned no pair of a state and diagnostics, or labels of models that
+                do not exist.
+        """
         state, updates, placed = place(state, updates)
         clustered = self.recluster(state, round_index, updates, rng)
         state, diagnostics = check_step(self, "recluster", clustered, len(state.labels_K))
@@ -209,15 +322,19 @@ class FedOpt(Algorithm):
         )
 
     def place(self, state: State, updates: Updates) -> State:
-        """Let the client join a part of the split at which it was absent."""
+        """Let a held-out client join the nearest part of a split, at which it was absent."""
         return place(state, updates)[0]
 
     def served(self, state: State) -> Served:
-        """Test each client with its cluster's model, fine-tuned if the settings say so."""
+        """Test each client with its cluster's model, after `fine_tuning`."""
         return replace(super().served(state), adaptation=self.fine_tuning(state))
 
     def fine_tuning(self, state: State) -> Adaptation | None:
-        """Return what a client does to the model that it is served; None: nothing."""
+        """Choose what each client does with the model that it is served, before a test; None: nothing.
+
+        Called by `served`, in each round whose models are tested. By default `fine_tune` steps of the run's
+        optimizer.
+        """
         return Adaptation(steps=self.settings.fine_tune) if self.settings.fine_tune else None
 
     def global_model(self, state: State) -> Vector | None:
@@ -225,19 +342,45 @@ class FedOpt(Algorithm):
         return state.models[0] if len(state.models) == 1 else None
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Return the state with the partition of this round (`split_by_labels`); here, the one it had."""
+        """Choose the partition of this round; here it stays as it is.
+
+        Called by `step` once a round, before the updates are averaged, with latecomers already placed. Split
+        clusters with `split`, `split_positions` or `split_by_labels`; clients that are in none of the groups
+        because they sent no usable update join the largest. What is returned is checked: a state, whose
+        labels are positions of its models, and diagnostics.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0.
+            updates: the usable updates of this round, without those of latecomers.
+            rng: seeded by the run and the round.
+
+        Returns:
+            The state with the new partition, and the report of the round: `Diagnostics(clustered=True)` if a
+            partition was chosen.
+        """
         return state, Diagnostics()
 
     def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
-        """Move each cluster's model by the mean of its members' updates, or what `aggregate` makes of them.
+        """Move each cluster's model by the mean of its members' updates, or by what `aggregate` makes of
+        them.
 
-        A cluster without usable updates keeps its model and its moments. Buffers (BatchNorm statistics
-        and counters) take that mean whatever the optimizer: they are measurements, not weights.
-        `rng` is for subclasses that draw; averaging does not. Noise of a server is in the means already.
+        Called by `step` once a round, after `recluster`. A cluster without usable updates keeps its model and
+        its moments. Buffers (BatchNorm statistics and counters) take that mean whatever the optimizer: they
+        are measurements, not weights. The server's noise is in the means already.
+
+        Args:
+            state: the state with the partition of this round.
+            updates: the usable updates, without those of latecomers.
+            rng: for subclasses that draw; averaging does not.
+
+        Returns:
+            The state with the new models and moments.
         """
         models = list(state.models)
         moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
         parameters = slice(updates.layout.num_parameters)
+        # Before the means: a method's means may need what it has learned from these replies.
         state = self.local.learn(state, updates)
         groups = updates.groups(state.labels_K)
         means = self.local.means(updates, list(groups.values()), self.settings.aggregate)
@@ -252,7 +395,7 @@ class FedOpt(Algorithm):
         return replace(state, models=tuple(models)).keep(**moments)
 
     def _direction(self, mean: Vector, moments: list[Vector]) -> Vector:
-        """Return the direction of the step and update `moments` in place (copies of this round)."""
+        """Compute the direction of the server's step; update `moments` in place (copies of this round)."""
         beta1 = self.settings.server_momentum
         if self.settings.server_optimizer == "none":
             return mean
@@ -268,6 +411,7 @@ class FedOpt(Algorithm):
         return np.divide(first, np.sqrt(second) + np.float32(self.settings.server_epsilon))
 
     def _accumulate(self, second: Vector, squares: Vector) -> None:
+        """Add squares to the second moment, in place."""
         beta2 = self.settings.server_beta2
         match self.settings.server_optimizer:
             case "adagrad":
@@ -280,11 +424,11 @@ class FedOpt(Algorithm):
 
 
 def server_acts(holds: Callable[[Any], bool], words: str) -> dict[str, Condition]:
-    """Return the `acts_with` of algorithms whose server takes no step of its own unless a condition holds."""
+    """Build the `acts_with` of algorithms whose server takes a step only if a condition holds."""
     keys = ("server_optimizer", "server_learning_rate", *ACTS_WITH)
     return dict.fromkeys(keys, Condition(holds, words))
 
 
 def select_moving(updates: Updates) -> Updates:
-    """Return the view of the updates that are not zero: a zero update has no direction."""
+    """Select the updates that are not zero: a zero update has no direction."""
     return updates.select(np.asarray(updates.clients)[updates.norms_K > 0].tolist())

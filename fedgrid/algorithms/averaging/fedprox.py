@@ -35,20 +35,23 @@ Mu = Annotated[float, Field(ge=0)]
 
 
 class ProximalRule(LocalRule):
-    """Adds mu (w - w_t) to the gradient."""
+    """Local rule that adds mu (w - w_t) to the gradient."""
 
     mu: float
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hook that corrects the gradient."""
+        """Build the hook that corrects the gradient."""
         return _Pull(self.mu, local.start)
 
 
 class _Pull(LocalSteps):
+    """Hook that pulls the weights back to their start."""
+
     def __init__(self, mu: float, start: "Tensor") -> None:
         self._mu, self._start = mu, start
 
     def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
+        """Add mu (w - w_t) to the gradient, the derivative of (mu / 2) |w - w_t|^2."""
         gradient.add_(weights - self._start, alpha=self._mu)
 
 
@@ -57,18 +60,18 @@ class ProximalTraining(LocalMethod):
 
     name: Literal["fedprox"] = "fedprox"
     mu: Mu = 0.01
-    """The pull towards the model that a round starts from; 0 is FedAvg."""
+    """Strength of the pull towards the model that a round starts from; 0 is FedAvg."""
 
     def rule(self) -> LocalRule:
-        """Return the rule; without a pull the plain one, so that rounds are shared with FedAvg."""
+        """Build the rule; without a pull the plain one, so that rounds are shared with FedAvg."""
         return ProximalRule(mu=self.mu) if self.mu else PLAIN
 
 
 class FedProxSettings(OwnRuleSettings):
-    """The defaults of FedOpt, and the pull."""
+    """Settings of FedProx: those of FedOpt, and the pull."""
 
     mu: Mu = 0.01
-    """Of the pull; the paper searches 0.001, 0.01, 0.1 and 1."""
+    """Strength of the pull; the paper searches 0.001, 0.01, 0.1 and 1."""
 
 
 class FedProx(FedOpt):
@@ -83,9 +86,9 @@ class FedProx(FedOpt):
 
     @property
     def local(self) -> LocalMethod:
-        """How clients train."""
+        """The local method that pulls."""
         return ProximalTraining(mu=self.settings.mu)
 
     def start_order_key(self) -> tuple[float, ...]:
-        """From round 1 on, unless mu is 0."""
+        """Deviate from FedAvg from round 1 on, unless mu is 0."""
         return (1.0 if self.settings.mu else inf,)

@@ -41,29 +41,32 @@ BIBTEX = r"""@inproceedings{karimireddy2020scaffold,
 }"""
 
 VARIATE = "variate"
-"""The server's c in the state and in orders; the client's c_i in its memory. Float32, shape (W,)."""
+"""Name of the server's c in the state and in orders, and of the client's c_i in its memory; float32, shape
+(W,)."""
 CHANGE = "variate_change"
-"""A reply's new c_i minus the old one, float32, shape (W,)."""
+"""Name of a reply's new c_i minus the old one, float32, shape (W,)."""
 VARIATES, WEIGHTS = "variates", "variate_weights"
 """Arrays of the state under any partition: each client's variate, and the weight of its last reply."""
 
 
 class ScaffoldSettings(OwnRuleSettings):
-    """The defaults of FedOpt; `server_learning_rate` is eta_g."""
+    """Settings of SCAFFOLD: those of FedOpt; `server_learning_rate` is eta_g."""
 
 
 class ScaffoldRule(LocalRule):
-    """Adds c - c_i to the gradient, and returns the change of c_i."""
+    """Local rule that adds c - c_i to the gradient, and returns the change of c_i."""
 
     outputs: ClassVar[tuple[str, ...]] = (CHANGE,)
     remembers: ClassVar[tuple[str, ...]] = (VARIATE,)
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks; a client that has no variate yet starts from zero."""
+        """Build the hooks; a client that has no variate yet starts from zero."""
         return _ControlledSteps(local)
 
 
 class _ControlledSteps(LocalSteps):
+    """Hooks of one training: the correction, and the sum of gradients for the new variate."""
+
     def __init__(self, local: LocalModel) -> None:
         server = local.tensor(local.payload[VARIATE])
         self._own = local.tensor(local.memory[VARIATE]) if VARIATE in local.memory else server.new_zeros(())
@@ -71,10 +74,12 @@ class _ControlledSteps(LocalSteps):
         self._sum = server.new_zeros(server.shape)
 
     def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
+        """Sum up the gradient as it is, then correct it."""
         self._sum += gradient
         gradient += self._correction
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
+        # Not the quotient of option II, which is this mean for plain SGD only.
         mean = self._sum / max(1, num_steps) if num_steps else self._own.expand_as(self._sum)
         return Finished({CHANGE: local.vector(mean - self._own)}, {VARIATE: local.vector(mean)})
 
@@ -96,7 +101,9 @@ class Scaffold(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """The server's variate is a mean of the clients' variates, not of updates."""
+        """Facts about the algorithm; the server's variate is a mean of the clients' variates, not of
+        updates.
+        """
         return replace(super().traits, averages_updates=False)
 
     def problem(self, conditions: Conditions) -> str | None:
@@ -104,7 +111,7 @@ class Scaffold(FedOpt):
         return own_sums_problem("scaffold", self.settings.aggregate) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return FedOpt's state and a variate of zero."""
+        """Build FedOpt's state and a variate of zero."""
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(**{VARIATE: np.zeros(layout.num_parameters, np.float32)})
 
@@ -119,6 +126,7 @@ class Scaffold(FedOpt):
     def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
         """Average the updates, and move the variate: c <- c + (S / N) mean(c_i+ - c_i)."""
         [change_W] = updates.means([updates.clients], output=CHANGE)
+        # Clients that are held out of the federation never reply: N counts the others.
         share = np.float32(len(updates.clients) / (len(state.labels_K) - len(updates.held_out)))
         state = state.keep(**{VARIATE: state.arrays[VARIATE] + share * change_W})
         return super().aggregate(state, updates, rng)
@@ -139,16 +147,16 @@ class ControlledTraining(LocalMethod):
     name: Literal["scaffold"] = "scaffold"
 
     def rule(self) -> LocalRule:
-        """Return the rule of `scaffold`."""
+        """Build the rule of `scaffold`."""
         return ScaffoldRule()
 
     def init(self, layout: Layout, num_clients: int) -> Mapping[str, NDArray[Any]]:
-        """Return variates of zero."""
+        """Build variates of zero."""
         zeros = np.zeros((num_clients, layout.num_parameters), np.float32)
         return {VARIATES: zeros, WEIGHTS: np.zeros(num_clients)}
 
     def payloads(self, state: State) -> Sequence[Payload]:
-        """Return each cluster's variate. A member that has not replied yet counts as a zero."""
+        """Compute each cluster's variate; a member that has not replied yet counts as a zero."""
         return [{VARIATE: _cluster_variate(state, cluster)} for cluster in range(len(state.models))]
 
     def learn(self, state: State, updates: Updates) -> State:
@@ -163,6 +171,7 @@ class ControlledTraining(LocalMethod):
 
 
 def _cluster_variate(state: State, cluster: int) -> Vector:
+    """Compute a cluster's variate: the mean of its members' own, by their last weights."""
     members = np.asarray(state.members(cluster), np.int64)
     weights, variates_NW = state.arrays[WEIGHTS][members], state.arrays[VARIATES][members]
     if not weights.any():

@@ -21,20 +21,20 @@ from fedgrid.algorithms.updates.updates import Updates
 
 
 class SharedLayersSettings(FedOptSettings):
-    """How many layers are shared."""
+    """Settings of averaging in clusters with shared layers."""
 
     shared: Annotated[int, Field(ge=0)] = 0
-    """Number of lower layers, each a kernel and its bias, that all models share: averaged over all clients.
-    More than the model has: one model for all."""
+    """Number of lower layers, each a kernel and its bias, that all models share: averaged over all clients. With
+    more than the model has there is one model for all."""
 
 
 class SharedLayers(FedOpt):
-    """FedOpt in clusters; what these share is averaged over all clients."""
+    """FedOpt in clusters; layers that these share are averaged over all clients."""
 
     settings: SharedLayersSettings
 
     def shared_entries(self, layout: Layout) -> NDArray[np.bool_]:
-        """Return which entries all models share, shape (P,): the first layers that have weights."""
+        """Find the entries that all models share, bool, shape (P,): the first layers that have weights."""
         layers = [name.rpartition(".")[0] for name, _, _ in layout.slices()]
         shared = list(dict.fromkeys(layers))[: self.settings.shared]
         shared_P = np.zeros(layout.size, bool)
@@ -49,6 +49,8 @@ class SharedLayers(FedOpt):
         if not shared_P.any():
             return apart
         names = MOMENTS[self.settings.server_optimizer]
+        # All clients as one cluster: its step is the one of the shared layers. They are the same in every
+        # model, so any cluster's may stand for all.
         one = State(
             state.models[:1],
             np.zeros_like(state.labels_K),
@@ -61,5 +63,5 @@ class SharedLayers(FedOpt):
 
 
 def share(shared_P: NDArray[np.bool_], models: Sequence[Vector]) -> list[Vector]:
-    """Return the models with the shared entries of the first."""
+    """Copy the shared entries of the first model into the others."""
     return [models[0], *(np.where(shared_P, models[0], model) for model in models[1:])]
