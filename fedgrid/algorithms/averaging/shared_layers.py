@@ -24,8 +24,8 @@ class SharedLayersSettings(FedOptSettings):
     """Settings of averaging in clusters with shared layers."""
 
     shared: Annotated[int, Field(ge=0)] = 0
-    """Number of lower layers, each a kernel and its bias, that all models share: averaged over all clients. With
-    more than the model has there is one model for all."""
+    """Number of lower layers, each a kernel and its bias, that all models share: averaged over all clients.
+    With more than the model has there is one model for all."""
 
 
 class SharedLayers(FedOpt):

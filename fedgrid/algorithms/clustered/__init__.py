@@ -1,1 +1,1 @@
-"""Algorithms with a model for each group of clients."""
+"""Algorithms that put clients into clusters and train a model for each."""

@@ -32,7 +32,7 @@ BIBTEX = r"""@inproceedings{briggs2020federated,
 
 
 class BriggsSettings(CosineSettings, FedOptSettings):
-    """When and how the updates are clustered."""
+    """Settings of BCL: when and how the updates are clustered."""
 
     round: Annotated[PositiveInt, FirstRound()] = 21
     """The round of the clustering, counted from 1."""
@@ -41,16 +41,18 @@ class BriggsSettings(CosineSettings, FedOptSettings):
     linkage: Literal["average", "complete", "single", "ward"] = "average"
     """How far two clusters are apart, from the distances of their members; ward needs `metric: euclidean`."""
     metric: Literal["cosine", "euclidean", "manhattan"] = "cosine"
-    """Of the distances between updates."""
+    """Distance between updates."""
 
     @model_validator(mode="after")
     def _ward_is_euclidean(self) -> "BriggsSettings":
+        """Refuse Ward's linkage with other distances, for which it is not defined."""
         if self.linkage == "ward" and self.metric != "euclidean":
             raise ValueError(f"linkage 'ward' needs metric 'euclidean', not '{self.metric}'")
         return self
 
     @model_validator(mode="after")
     def _cosines_are_of_cosine(self) -> "BriggsSettings":
+        """Refuse settings of cosines with other metrics, where they have no effect."""
         for option in CosineSettings.omitted_defaults:
             if getattr(self, option) and self.metric != "cosine":
                 raise ValueError(f"{option} has no effect with metric '{self.metric}', only with cosine")
@@ -83,15 +85,22 @@ class Briggs(FedOpt):
     settings: BriggsSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """The round of the clustering is a setting."""
+        """Order runs by `round`, after those that can deviate from FedAvg in round 2."""
         return (3.0, self.settings.round)
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
         """Split the federation's only cluster, if this is the round.
 
-        Clients without an update, or with a zero one, join the largest cluster. With fewer than two
-        others there is no clustering, now or later.
+        Clients without an update, or with a zero one, join the largest cluster. With fewer than two others
+        there is no clustering, now or later.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0.
+            updates: the usable updates of this round.
+            rng: not used.
         """
+        # No pooling after the clustering: nothing reads the sums any more.
         if self.settings.pool_rounds and round_index < self.settings.round:
             state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         if round_index + 1 != self.settings.round:
@@ -107,7 +116,7 @@ class Briggs(FedOpt):
         return split_positions(state, 0, part, groups), Diagnostics(clustered=True)
 
     def distances(self, updates: Updates) -> Matrix:
-        """Return the distances in the chosen metric, float64, shape (K, K)."""
+        """Compute the distances in the chosen metric, float64, shape (K, K)."""
         if self.settings.metric == "cosine":
             return updates.cosine_distances_KK
         if self.settings.metric == "euclidean":
@@ -115,7 +124,7 @@ class Briggs(FedOpt):
         return updates.manhattan_distances_KK
 
     def cut(self, distances_KK: Matrix) -> Labels:
-        """Return the clusters whose merges are all below the threshold, K >= 2."""
+        """Label the clusters whose merges are all below the threshold, K >= 2."""
         return agglomerate(distances_KK, self.settings.linkage, self.settings.threshold)
 
 
@@ -127,7 +136,7 @@ class BriggsAsPublished(Briggs):
     """
 
     def cut(self, distances_KK: Matrix) -> Labels:
-        """Return the clusters whose mean similarity is below the threshold."""
+        """Label the clusters whose mean similarity is below the threshold."""
         from sklearn.cluster import AgglomerativeClustering
 
         method = AgglomerativeClustering(
@@ -136,4 +145,5 @@ class BriggsAsPublished(Briggs):
             linkage=self.settings.linkage,
             distance_threshold=self.settings.threshold,
         )
+        # 1 - distance is the similarity, which the authors passed for a distance.
         return np.asarray(method.fit(1 - distances_KK).labels_, np.int64)

@@ -1,11 +1,11 @@
-"""Communities of models: a graph of the clients' latest models, clustered anew each round.
+"""Communities of models: a graph of the clients' latest models, clustered in each round.
 
-Source: Bettinelli, Benoit, Grandjean 2024 (Louvain on trusted distances; attributions AVG, 1NN and WNN;
-Late after Espinoza-Castellon). Deviations: WNN's weights sum to one and are not divided by their number
-again, as in the authors' code; models that have grown old can be left out (`max_age`); distances are made
-symmetric without regard to the order of the clients.
+Source: Bettinelli, Benoit, Grandjean 2024 (Louvain on trusted distances; attributions AVG, 1NN and WNN; Late
+after Espinoza-Castellon). Deviations: WNN's weights sum to one and are not divided by their number again, as
+in the authors' code; models that have grown old can be left out (`max_age`); distances are made symmetric
+without regard to the order of the clients.
 
-Shapes: K clients of the federation, N of them asked, C communities, P entries of a state vector.
+Shapes: K clients of the federation, N of them with a model, C communities, P entries of a state vector.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,23 +35,24 @@ BIBTEX = r"""% Title and venue are not known to fedgrid: complete them.
 }"""
 
 NEVER = -1
+"""Last round of a client that has not been seen yet."""
 
 
 class CommunitiesSettings(FedOptSettings):
     """How models are compared, grouped and handed out. The server optimizer acts with `late` only."""
 
     distance: Literal["trusted", "cosine", "euclidean"] = "trusted"
-    """Between models. The trusted one sees parameters only, whatever `similarity_over` says."""
+    """Distance between models. The trusted one sees parameters only, whatever `similarity_over` says."""
     exponent: PositiveFloat = 3.0
-    """Of the similarities; the higher, the less distant clients count."""
+    """Exponent of the similarities; the higher, the less distant clients count."""
     resolution: PositiveFloat = 1.0
     """Higher gives more, smaller communities; 1 is plain modularity. The paper says the opposite, as its
     library does below 1."""
     attribution: Literal["avg", "1nn", "wnn"] = "1nn"
-    """What a client starts from: the mean of the community models, the one nearest to its own latest
+    """Model that a client starts from: the mean of the community models, the one nearest to its own latest
     model, or a mixture of the nearest ones."""
     neighbours: PositiveInt = 3
-    """k: how many community models WNN mixes."""
+    """Number of community models that WNN mixes, k."""
     beta: NonNegativeFloat = 1.0
     """WNN's weights are proportional to exp(-beta distance)."""
     late: Annotated[PositiveInt | None, FirstRound()] = None
@@ -72,7 +73,7 @@ class CommunitiesSettings(FedOptSettings):
 
 
 class Communities(FedOpt):
-    """What `Louvain` and `Leiden` share.
+    """Communities of the clients' latest models; base of `Louvain` and `Leiden`.
 
     In each round the models of the clients that took part, start plus update, replace their last ones. The
     distances d between all latest models become similarities ((max - d) / (max - min))^`exponent`; those of 0
@@ -83,8 +84,8 @@ class Communities(FedOpt):
     The trusted distance is T(a, b) = prod over layers of (1 + |a_l - b_l| / |a_l|), minus 1. A layer is a
     module: a bias counts with its kernel, and running statistics never count. (The published code takes each
     tensor for a layer, so that a bias of norm 1e-6 rules the product.) A layer more than ten times shorter in
-    a than in b counts as ten times shorter. T is not symmetric: the graph takes
-    sqrt((1 + T(a, b)) (1 + T(b, a))) - 1.
+    a than in b counts as ten times shorter. T is not symmetric: the graph takes sqrt((1 + T(a, b)) (1 + T(b,
+    a))) - 1.
 
     Sends: A sampled client gets the model that it is attributed, and returns its update. The server keeps the
     latest model of every client: 2.5 GB for 30 ResNet-34.
@@ -102,16 +103,17 @@ class Communities(FedOpt):
     model and is labelled with the largest community. With `late` no client waits: both go there for good.
 
     Memory: `client_model_<id>` (float32, shape (P,)), the latest model of each client seen so far, and
-    `weights_K` (float64), its weight in means, if clients have weights;
-    `last_seen_K` (int64), the index of the round it is of, -1 for never; `start_K` (int64), the model that
-    each client starts from. With `late` there is no `start_K`, and after it there are no client models.
+    `weights_K` (float64), its weight in means, if clients have weights; `last_seen_K` (int64), the index of
+    the round it is of, -1 for never; `start_K` (int64), the model that each client starts from. With `late`
+    there is no `start_K`, and after it there are no client models.
     """
 
     settings: CommunitiesSettings
     library: ClassVar[graph.Library]
+    """The library that finds the communities."""
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return the state of one model for all, no client seen yet."""
+        """Build the state of one model for all; no client has been seen yet."""
         last_seen_K = np.full(num_clients, NEVER, np.int64)
         if self.settings.late is not None:
             return super().init(layout, num_clients, fresh, rng).keep(last_seen_K=last_seen_K)
@@ -120,17 +122,19 @@ class Communities(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """With `late` it averages updates; else the clients' latest models."""
+        """Facts about the algorithm; with `late` it averages updates, otherwise the clients' latest
+        models.
+        """
         traits = super().traits
         averages = traits.averages_updates and self.settings.late is not None
         return replace(traits, averages_updates=averages, packages=("igraph", "leidenalg"))
 
     def start_order_key(self) -> tuple[float, ...]:
-        """In every round, or once, in round `late`."""
+        """Deviate from FedAvg in every round, or in round `late` only."""
         return (self.settings.late or 1,)
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Return that of the clients' training; without `late`, models are averaged."""
+        """Explain a conflict of `local` and the clients' training; without `late`, models are averaged."""
         averages_models = self.settings.late is None
         return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
@@ -141,7 +145,7 @@ class Communities(FedOpt):
         return [Order(client, (int(start_K[client]),), rule=rule) for client in present.sampled]
 
     def global_model(self, state: State) -> Vector:
-        """Return W of the paper, the plain mean of the community models, however large their communities."""
+        """Compute W of the paper, the plain mean of the community models, however large their communities."""
         num_communities = int(state.labels_K.max()) + 1
         return _mixture(state.models[:num_communities], np.full(num_communities, 1 / num_communities))
 
@@ -165,6 +169,7 @@ class Communities(FedOpt):
         groups, score = self._communities(state, round_index, updates.layout, rng)
         placed = self._attribute(state, groups, updates.layout)
         parts = [placed.members(label) for label in range(len(groups))]
+        # Updates are averaged from now on: the client models are no longer needed, and take the most memory.
         return split(state.without(*map(_name, range(len(state.labels_K)))), 0, parts), Diagnostics(
             clustered=True, silhouette=score
         )
@@ -181,8 +186,9 @@ class Communities(FedOpt):
     def _communities(
         self, state: State, round_index: int, layout: Layout, rng: Rng
     ) -> tuple[graph.Groups, float | None]:
-        """Return the communities, by client ids, of the models that are not too old, and their silhouette."""
+        """Find the communities, by client ids, of the models that are not too old, and their silhouette."""
         last_seen_K = state.arrays["last_seen_K"]
+        # -1, a client never seen, is below any round.
         oldest = 0 if self.settings.max_age is None else max(0, round_index - self.settings.max_age)
         clients = np.flatnonzero(last_seen_K >= oldest)
         distances_KK = self._distances(_latest(state, clients), layout, symmetric=True)
@@ -191,7 +197,7 @@ class Communities(FedOpt):
         return [clients[group].tolist() for group in groups], silhouette(distances_KK, groups)
 
     def _attribute(self, state: State, groups: graph.Groups, layout: Layout) -> State:
-        """Return the state with the community models, and with every client's label and start.
+        """Build the community models, and give every client its label and its start.
 
         A client whose model is too old is labelled with the community nearest to that model. One that was
         never seen starts from the global model and is labelled with the largest community.
@@ -208,6 +214,8 @@ class Communities(FedOpt):
         labels_K = np.full_like(state.labels_K, largest)
         weights_KC = np.full((len(labels_K), len(groups)), 1 / len(groups))
         asked = np.flatnonzero(state.arrays["last_seen_K"] != NEVER)
+        # With `avg` all start from one model, so only clients that are in no community need distances, for
+        # their labels.
         if self.settings.attribution == "avg":
             asked = np.setdiff1d(asked, np.concatenate(groups))
         if len(asked):
@@ -223,7 +231,7 @@ class Communities(FedOpt):
         return replace(state, models=(*models, *mixtures), labels_K=labels_K).keep(start_K=start_K)
 
     def _distances(self, models: Sequence[Vector], layout: Layout, symmetric: bool = False) -> Matrix:
-        """Return the distances between models, from each row's point of view unless `symmetric`."""
+        """Compute the distances between models, from each row's point of view unless `symmetric`."""
         if self.settings.distance == "trusted":
             measure = graph.symmetric_trusted_distances if symmetric else graph.trusted_distances
             return measure(models, layout)
@@ -245,10 +253,10 @@ class Leiden(Communities):
 
 
 def nearest_weights(distances_NC: Matrix, neighbours: int, beta: float) -> Matrix:
-    """Return weights in proportion to exp(-beta d) for the nearest communities, 0 for the others.
+    """Weigh the nearest communities in proportion to exp(-beta d); the others have weight 0.
 
-    Each row sums to one. Of equally distant communities the first are taken. Distances count from the
-    nearest one, which changes no weight and keeps the exponentials of large ones from all being 0.
+    Each row sums to one. Of equally distant communities the first are taken. Distances count from the nearest
+    one, which changes no weight and prevents that the exponentials of large ones are all 0.
     """
     nearest_NC = np.argsort(distances_NC, axis=1, kind="stable")[:, :neighbours]
     nearby_NC = np.take_along_axis(distances_NC, nearest_NC, axis=1)
@@ -259,10 +267,14 @@ def nearest_weights(distances_NC: Matrix, neighbours: int, beta: float) -> Matri
 
 
 def starts(models: Sequence[Vector], weights_KC: Matrix) -> tuple[list[Vector], Labels]:
-    """Return the mixtures of `models` that are none of them, each once, and the start of each client.
+    """Number the models that clients start from: first `models`, then each other mixture once.
 
-    Starts number the mixtures after the models. A row of equal weights is the global model.
+    A row of equal weights is the global model.
+
+    Returns:
+        The mixtures that are none of `models`, and the position of each client's start, shape (K,).
     """
+    # By their bytes: clients with the same weights share a model, which is stored and sent once.
     places = {row.tobytes(): index for index, row in enumerate(np.eye(len(models)))}
     mixtures = []
     for row in weights_KC:
@@ -273,6 +285,7 @@ def starts(models: Sequence[Vector], weights_KC: Matrix) -> tuple[list[Vector], 
 
 
 def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
+    """Mix models by weights, float32."""
     mixture = np.zeros_like(models[0])
     for model, weight in zip(models, weights_C, strict=True):
         if weight:
@@ -281,6 +294,7 @@ def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
 
 
 def _refresh(state: State, round_index: int, updates: Updates) -> State:
+    """Store the latest models of the clients that took part, and their weights."""
     last_seen_K, start_K = state.arrays["last_seen_K"].copy(), _start_K(state)
     models = {}
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
@@ -294,12 +308,15 @@ def _refresh(state: State, round_index: int, updates: Updates) -> State:
 
 
 def _start_K(state: State) -> Labels:
+    """Read the position of the model that each client starts from; without the array its cluster's."""
     return state.arrays.get("start_K", state.labels_K)
 
 
 def _latest(state: State, clients: Sequence[int] | Labels) -> list[Vector]:
+    """List the latest models of these clients."""
     return [state.arrays[_name(int(client))] for client in clients]
 
 
 def _name(client: int) -> str:
+    """Name the state's array with a client's latest model."""
     return f"client_model_{client}"

@@ -1,4 +1,4 @@
-"""Clustering by what clients send while they train, in the registry."""
+"""Registry entries of algorithms that cluster by what clients send while they train."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -22,24 +22,30 @@ COMMUNITIES_SOURCE = "Bettinelli et al. 2024"
 OCFL_SOURCE = "Zuziak et al. 2025, arXiv:2509.01587"
 
 SHARES = {"epsilon_1_share": {"low": 0.3, "high": 0.9}, "epsilon_2_share": {"low": 0.05, "high": 0.6}}
+"""Search space of SCL, in shares of the run's own norms."""
 EPSILONS = {
     "epsilon_1": {"low": 0.05, "high": 2.0, "log": True},
     "epsilon_2": {"low": 0.1, "high": 5.0, "log": True},
 }
-"""Norms, here of networks of the size of MNIST's, whose updates have norms around 1. ResNets need a file."""
+"""Search space of SCL as published. Norms, here of networks of the size of MNIST's, whose updates have norms
+around 1. ResNets need a file."""
 COMMUNITIES = {
     "resolution": {"low": 0.5, "high": 2.0},
     "exponent": [1.0, 2.0, 3.0, 5.0],
     "attribution": ["avg", "1nn", "wnn"],
 }
+"""Search space of the community algorithms."""
 MIN_SHARE = {"clusterer.min_cluster_share": {"low": 0.1, "high": 0.4}}
+"""Search space of the clusterers with a smallest cluster."""
 
 
 def _sattler(epsilons: SearchSpace, rounds: int) -> SearchSpace:
+    """Build the search space of SCL for this number of rounds."""
     return {**epsilons, "cooldown": clustering_rounds(rounds), "linkage": ["single", "complete"]}
 
 
 def _briggs(linkages: SearchSpace, rounds: int) -> SearchSpace:
+    """Build the search space of BCL for this number of rounds."""
     when = clustering_rounds(rounds)
     return {
         # The order of the keys is part of a search: its trials are drawn in it.
@@ -58,7 +64,17 @@ def _ocfl(
     arena: Mapping[str, Any] | None = None,
     told: Told = "",
 ) -> AlgorithmEntry:
-    """Return the entry of OCFL with a clusterer; `of_clusterer` is what is tuned beside the window."""
+    """Build the entry of OCFL with a clusterer.
+
+    Args:
+        name: name of the entry.
+        title: name in papers.
+        summary: one line.
+        settings: the defaults, with the clusterer.
+        of_clusterer: search space of the clusterer, in addition to the window.
+        arena: settings with which it is in the arena; None: it is not in it.
+        told: knowledge of the hidden groups.
+    """
     return AlgorithmEntry(
         name,
         title,
@@ -74,6 +90,7 @@ def _ocfl(
 
 
 def _ocfl_as_published(clusterer: clusterers.Clusterer) -> ocfl.OcflSettings:
+    """Build OCFL's settings as in the archived runs."""
     return ocfl.OcflSettings(
         clusterer=clusterer, noise="residual", unclustered_consumes_shot=True, similarity_over="state"
     )

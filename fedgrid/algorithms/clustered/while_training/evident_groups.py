@@ -2,19 +2,19 @@
 
 Ours. In every round before the clustering the clients are compared in two ways: by the cosine distances of
 their updates as they are, and of standardised ones, each averaged over the rounds so far. In both, Ward's
-tree says how many groups there are, and k-means at that number who is in them
-(`algorithms.clustering.ward`). Groups become the clusters in the first round in which they are those of the
-round before and evident: tighter than those of rotated clients (`algorithms.clustering.ward.score`). One
-client is no group: if all that is evident are clients that are like no others, these are set aside, and
-groups are looked for among the rest (`algorithms.clustering.ward.odd_in`). docs/our-algorithm.md says why,
-and where it fails.
+tree says how many groups there are, and k-means at that number who is in them (`algorithms.clustering.ward`).
+Groups become the clusters in the first round in which they are those of the round before and evident: tighter
+than those of rotated clients (`algorithms.clustering.ward.score`). One client is no group: if all that is
+evident are clients that are like no others, these are set aside, and groups are searched for among the rest
+(`algorithms.clustering.ward.odd_in`). docs/our-algorithm.md says why, and where it fails.
 
 By default each client fine-tunes the model that it is served (`fine_tune`): clients may differ without groups
 to find, and then neither one model nor a cluster's serves them well.
 
 With partial participation a round shows some pairs only: nothing is decided before each of the clients seen
-so far has sent two updates, and every two of them have met, or the same third client. Clients that come after
-the clustering are placed as after any other split (`algorithms.clustering.latecomers`).
+so far has sent two updates, and every two of them have shared a round, or both shared one with the same third
+client. Clients that come after the clustering are placed as after any other split
+(`algorithms.clustering.latecomers`).
 
 Shapes: K clients of the federation, M of them seen so far.
 """
@@ -39,45 +39,47 @@ from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 KINDS = ("as_they_are", "standardised")
-"""Updates as they are show groups that differ by much in a few entries; standardised ones, in which all
-entries count alike, those that differ by a little in many."""
+"""Kinds of distances. Updates as they are show groups that differ by much in a few entries; standardised
+ones, in which all entries count alike, those that differ by a little in many."""
 TWICE = 2
-"""Rounds in which each client seen so far must have sent an update before anything is decided."""
+"""Number of rounds in which each client seen so far must have sent an update before anything is decided."""
 ASKED, ODD = "rounds_asked", "odd_K"
-"""Arrays of a state: in how many rounds groups were looked for (int64), and which clients are set aside
+"""Arrays of a state: number of rounds in which groups were tested (int64), and clients that are set aside
 (bool, shape (K,))."""
 
 
 class EvidentGroupsSettings(FedOptSettings):
-    """How evident groups must be, and how long they are searched for."""
+    """Settings of the test: how evident groups must be, and how long they are searched for."""
 
     evidence: Annotated[float, Field(gt=0)] = 6.0
-    """How evident groups must be: standard deviations by which they are tighter than those of rotated
-    clients, over the square root of the number of groups less one."""
+    """Least score of groups: standard deviations by which they are tighter than those of rotated clients,
+    over the square root of the number of groups less one."""
     window: Annotated[int, Field(ge=2)] = 8
-    """Rounds in which groups are looked for, counted where each client seen so far has sent two updates. Each
-    asks again whether chance explains what it sees, so more rounds cut up more federations without groups."""
+    """Rounds in which groups are tested, counted where each client seen so far has sent two updates. Each is
+    a further chance to be misled, so more rounds cut up more federations without groups."""
     restarts: NonNegativeInt = 10
-    """Random starts of k-means besides Ward's clusters; with 0 these are the groups."""
+    """Random starts of k-means in addition to Ward's clusters; with 0 these are the groups."""
 
 
 @dataclass(frozen=True)
 class ShownGroups:
-    """The groups that one kind of distances shows in a round."""
+    """The groups that one kind of distances shows in a round, and how evident they are."""
 
     clusters: Groups
-    """Client ids, by first member: the groups, each with the odd clients that are nearest to it."""
+    """Client ids of each group, by first member, with the outliers that are nearest to it."""
     found_K: Labels
-    """What was cut apart, odd clients too; -1 for clients that were not looked at."""
+    """Group of each client before outliers were moved, int64, shape (K,); -1 for clients that were not
+    examined."""
     odd: tuple[int, ...]
-    """Clients that are like no others, ascending."""
+    """Ids of clients that are like no others, ascending."""
     score: float
-    """How evident they are; 0 if they are not those of the round before, or have no score."""
+    """How evident the groups are; 0 if they differ from those of the round before, or have no score."""
     silhouette: float | None
+    """Mean silhouette of the groups; None if it is not defined."""
 
     @property
     def deviations(self) -> float:
-        """The score without its root: in standard deviations."""
+        """The score in standard deviations, without its root: by it the two kinds are compared."""
         return self.score * float(np.sqrt(self.found_K.max()))
 
 
@@ -93,9 +95,9 @@ class EvidentGroups(FedOpt):
       there are groups, in that of the nearest one.
 
     Absent clients: Nothing is decided before each of the clients seen so far has sent two updates, and every
-    two of them have met in a round, or the same third client; while clients are still to come, also not
-    before a round in which each group sends an update. One that comes after the split joins the cluster with
-    the least mean cosine distance to its members' updates at the split.
+    two of them have shared a round, or both shared one with the same third client; while clients are still to
+    come, also not before a round in which each group sends an update. One that comes after the split joins
+    the cluster with the least mean cosine distance to its members' updates at the split.
 
     Memory: Until the clustering or the window's end, for each kind of distances: their sums over the rounds
     in which a pair sent updates (float64, shape (K, K)), and the groups of the round before (int64, shape
@@ -105,39 +107,51 @@ class EvidentGroups(FedOpt):
     settings: EvidentGroupsSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Round 2 at the earliest: two rounds must agree."""
+        """Deviate from FedAvg in round 2 at the earliest: two rounds must agree."""
         return (2.0, 0.0)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return the state of one cluster, no groups found yet."""
+        """Build the state of one cluster; no groups have been seen yet."""
         state = super().init(layout, num_clients, fresh, rng)
         nobody_K = {_found_in(kind): np.full(num_clients, -1, np.int64) for kind in KINDS}
         nobody_is_odd = {ODD: np.zeros(num_clients, np.bool_)}
         return state.keep(**{ASKED: np.zeros((), np.int64)}, **nobody_is_odd, **nobody_K)
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Split the federation's only cluster if the groups have held for a round and are evident.
+        """Split the federation's only cluster if the groups are those of the round before and evident.
 
         While clients are still to come it also waits for a round in which each cluster sends an update, by
         which latecomers are compared with it.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0; not used.
+            updates: the usable updates of this round.
+            rng: draws starts of k-means and rotations.
         """
         part = select_moving(updates)
         if ASKED not in state.arrays or not part.clients:
             return state, Diagnostics()
+        # 1. Add this round to the sums, even if nothing can be decided yet.
         distances = (part.cosine_distances_KK, part.standardised_distances_KK)
         state = add(state, part.clients, dict(zip(map(_pooled_in, KINDS), distances, strict=True)))
         clients = clients_seen(state)
         if not can_compare(state, clients):
             return state, Diagnostics()
+        # 2. Examine both kinds of distances. On one thread: sums of several would have other last bits on
+        # other machines.
         with threadpool_limits(limits=1):
             shown = [self._look(state, kind, clients, rng) for kind in KINDS]
         settled = bool(np.diagonal(state.arrays[MET])[list(clients)].min() >= TWICE)
+        # 3. Split by the more evident kind; deviations compare them, as their numbers of groups may differ.
         evident = [groups for groups in shown if settled and groups.score > self.settings.evidence]
         best = max(evident, key=lambda groups: groups.deviations, default=None)
         shows = Diagnostics(silhouette=max(shown, key=lambda groups: groups.score).silhouette)
         if best and len(best.clusters) > 1 and can_wait(state, best.clusters, part.clients):
             state = split_seen(_forget(state), best.clusters, updates)
             return state, replace(shows, clustered=True, warnings=_named(best.odd))
+        # 4. Otherwise store the groups, with which the next round is compared. If all that is evident are
+        # outliers, they leave the search.
         state = self._remember(state, shown, settled)
         if best and len(best.clusters) == 1:
             shows = replace(shows, warnings=_named(best.odd))
@@ -145,6 +159,7 @@ class EvidentGroups(FedOpt):
         return state, shows
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
+        """Examine the groups that one kind of distances shows, and score them."""
         squares_MM = distances_over_rounds(state, clients, _pooled_in(kind))
         looked_at = np.flatnonzero(~_odd_in(state)[list(clients)])
         among_MM = squares_MM[np.ix_(looked_at, looked_at)]
@@ -155,6 +170,7 @@ class EvidentGroups(FedOpt):
         ids = np.array(clients)
         found_K = labels_of([ids[looked_at[group]].tolist() for group in cut], len(state.labels_K))
         held = np.array_equal(found_K, state.arrays[_found_in(kind)])
+        # Scoring takes most of the time, so groups that have just changed are not scored.
         score = ward.score(among_MM, cut, rng) if held else None
         return ShownGroups(
             [ids[cluster].tolist() for cluster in clusters],
@@ -165,7 +181,7 @@ class EvidentGroups(FedOpt):
         )
 
     def _remember(self, state: State, shown: Sequence[ShownGroups], asked: bool) -> State:
-        """Return the state after a round without a split; it remembers nothing once the window is over."""
+        """Store the groups of a round without a split; drop everything once the window is over."""
         rounds_asked = state.arrays[ASKED] + asked
         if rounds_asked >= self.settings.window:
             return _forget(state)
@@ -174,12 +190,12 @@ class EvidentGroups(FedOpt):
 
 
 def _odd_in(state: State) -> NDArray[np.bool_]:
-    """Return which clients are set aside, shape (K,); states of before there were any say nothing of it."""
+    """Read which clients are set aside, bool, shape (K,); states of older versions have none."""
     return state.arrays.get(ODD, np.zeros(len(state.labels_K), np.bool_))
 
 
 def _set_aside(state: State, odd: Sequence[int]) -> State:
-    """Return the state in which groups are looked for anew, without these clients."""
+    """Set clients aside, so that groups are searched for without them from now on."""
     odd_K = _odd_in(state).copy()
     odd_K[list(odd)] = True
     nobody_K = np.full(len(odd_K), -1, np.int64)
@@ -187,18 +203,22 @@ def _set_aside(state: State, odd: Sequence[int]) -> State:
 
 
 def _named(odd: Sequence[int]) -> tuple[str, ...]:
+    """Format the warning about clients that are like no others."""
     if not odd:
         return ()
     return (f"clients that are like no others, and no group: {', '.join(map(str, odd))}",)
 
 
 def _pooled_in(kind: str) -> str:
+    """Name the array with the sums of a kind of distances."""
     return f"pooled_{kind}_KK"
 
 
 def _found_in(kind: str) -> str:
+    """Name the array with the groups of the round before."""
     return f"found_{kind}_K"
 
 
 def _forget(state: State) -> State:
+    """Drop every array that the search for groups needs."""
     return state.without(MET, ASKED, ODD, *map(_pooled_in, KINDS), *map(_found_in, KINDS))

@@ -2,9 +2,9 @@
 
 Source: Ghosh, Chung, Yin, Ramchandran, An Efficient Framework for Clustered Federated Learning, NeurIPS 2020,
 arXiv:2006.04088, Algorithm 1, model averaging, and section 6 (shared lower layers, choice on a batch, random
-restarts). Deviations: ties are broken at random; a client that was not asked in a round is tested with the
+restarts). Deviations: ties are broken at random; a client that was not sampled in a round is tested with the
 model that it would choose then, on what it trains on, not on its test images; a redrawn model is the drawn
-one with the entries of each tensor shuffled, and every attempt costs the round in which it was tried.
+one with the entries of each tensor shuffled, and every attempt costs the round in which it was made.
 
 Shapes: K clients of the federation, C models, P entries of a state vector.
 """
@@ -36,10 +36,11 @@ BIBTEX = r"""@inproceedings{ghosh2020efficient,
 }"""
 
 NEVER = -1
+"""Choice of a client that has never chosen."""
 
 
 class IfcaSettings(SharedLayersSettings):
-    """How many models there are, how they start, and how clients choose."""
+    """Settings of IFCA: how many models there are, how they start, and how clients choose."""
 
     num_clusters: PositiveInt = 3
     """K in the paper: the number of models. FLIS's comparison has 2."""
@@ -51,7 +52,7 @@ class IfcaSettings(SharedLayersSettings):
     are dealt out at random. `rejection`: as fresh, but all are drawn again while too few choose one of them.
     """
     least_share: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """With `rejection`: the share of the clients asked that each model must be chosen by."""
+    """With `rejection`: the share of the clients that trained which must choose each model."""
     redraws: Annotated[int, Field(ge=0)] = 10
     """With `rejection`: how often the models are drawn again at most; each time costs a round."""
 
@@ -63,9 +64,9 @@ class IfcaSettings(SharedLayersSettings):
 class Ifca(SharedLayers):
     """FedOpt in clusters that the clients choose.
 
-    A client is tested with the model that it trained in the round; one that was not asked chooses among the
-    new models, which need not be its label. The authors' test machines choose on their own test data.
-    Prigent et al. have `{name: ifca, start: deal, choose_on: batch, shared: 2}` with `weights: batches`.
+    A client is tested with the model that it trained in the round; one that was not sampled chooses among the
+    new models, which need not be its label. The authors' test machines choose on their own test data. Prigent
+    et al. have `{name: ifca, start: deal, choose_on: batch, shared: 2}` with `weights: batches`.
 
     Which models clients start from decides where it ends. With more than two groups take more models than you
     expect groups, or `start: rejection` and some more rounds.
@@ -80,7 +81,7 @@ class Ifca(SharedLayers):
     - Ties are broken at random, seeded.
 
     Absent clients: A client that is away keeps its last choice as its cluster, and is tested with what it
-    would choose. One that was never asked is labelled with the largest cluster.
+    would choose. One that has never chosen is labelled with the largest cluster.
 
     Memory: `choice_K` (int64), each client's last choice, -1 before the first; `chose_K` (bool), whether that
     was in the last round; `redraws` (int64, shape (1,)), how often the models may still be drawn again.
@@ -90,7 +91,7 @@ class Ifca(SharedLayers):
 
     @property
     def traits(self) -> Traits:
-        """Records say how many clients chose each model."""
+        """Facts about the algorithm; records say how many clients chose each model."""
         return replace(super().traits, columns=frozenset({"counts"}))
 
     def problem(self, conditions: Conditions) -> str | None:
@@ -102,7 +103,7 @@ class Ifca(SharedLayers):
         return one_model_each(self.settings.local) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return the state of C independent models that no client has chosen yet."""
+        """Build the state of C independent models that no client has chosen yet."""
         state = super().init(layout, num_clients, fresh, rng)
         count = self.settings.num_clusters
         models = share(self.shared_entries(layout), [fresh(number) for number in range(count)])
@@ -115,7 +116,14 @@ class Ifca(SharedLayers):
         )
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
-        """Send each sampled client all models, in an order of its own: ties go to the first."""
+        """Send each sampled client all models, in an order of its own: ties go to the first.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0; with `start: deal` the first one deals the models out.
+            present: the clients that were sampled.
+            rng: draws the orders, and deals.
+        """
         count, rule = len(state.models), self.local.rule()
         if self.settings.start == "deal" and round_index == 0:
             dealt = rng.permutation(len(present.sampled)) % count
@@ -129,19 +137,20 @@ class Ifca(SharedLayers):
         ]
 
     def traffic(self, order: Order, layout: Layout) -> Traffic:
-        """Return the bytes of an order: what the models share is sent once."""
+        """Count the bytes of an order: what the models share is sent once."""
         num_shared = int(self.shared_entries(layout).sum())
         repeated = BYTES_PER_ENTRY * num_shared * (len(order.candidates) - 1)
         traffic = super().traffic(order, layout)
         return replace(traffic, down=traffic.down - repeated)
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Note which client chose which model and average; or draw other models, if too few chose one."""
+        """Store which client chose which model and average; or draw other models, if too few chose one."""
         chosen = [updates.chosen[client] for client in updates.clients]
         counts = np.bincount(chosen, minlength=len(state.models))
         left = int(state.arrays["redraws"][0])
         if not left:
             return super().step(state, round_index, updates, rng)
+        # An attempt costs its round: clients have trained models that are thrown away now.
         if counts.min() < self.settings.least_share * counts.sum():
             warning = f"models chosen by {_join(counts)} clients: drawn again, {left - 1} redraws left"
             state = replace(state, models=self._redraw(state, updates.layout, rng))
@@ -150,9 +159,15 @@ class Ifca(SharedLayers):
         return super().step(state.keep(redraws=np.array([0])), round_index, updates, rng)
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Return the state in which each client is in the cluster that it chose last.
+        """Put each client into the cluster that it chose last.
 
-        One that was never asked is labelled with the cluster that most have chosen; ties go to the first.
+        One that has never chosen is labelled with the cluster that most have chosen; ties go to the first.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0; not used.
+            updates: the usable updates of this round, with the choices.
+            rng: not used.
         """
         count, before_K = len(state.models), state.arrays["choice_K"]
         choice_K, chose_K = before_K.copy(), np.zeros(len(before_K), bool)
@@ -161,6 +176,7 @@ class Ifca(SharedLayers):
         counts = np.bincount(choice_K[chose_K], minlength=count)
         largest = int(np.bincount(choice_K[choice_K != NEVER]).argmax())
         labels_K = np.where(choice_K == NEVER, largest, choice_K)
+        # Warn once: if all had chosen one model before, the log has it already.
         was_apart = len(set(before_K[before_K != NEVER].tolist())) != 1
         warnings = (
             (f"all {counts.sum()} clients chose one model of {count}: {_join(counts)}; one model for all",)
@@ -171,7 +187,7 @@ class Ifca(SharedLayers):
         return state, Diagnostics(clustered=True, counts=tuple(counts.tolist()), warnings=warnings)
 
     def served(self, state: State) -> Served:
-        """Test a client with the model that it has trained; one that was not asked chooses again."""
+        """Test a client with the model that it has trained; one that was not sampled chooses again."""
         choosing = np.flatnonzero(~state.arrays["chose_K"])
         return Served(
             state.models,
@@ -182,7 +198,7 @@ class Ifca(SharedLayers):
         )
 
     def _redraw(self, state: State, layout: Layout, rng: Rng) -> tuple[Vector, ...]:
-        """Return models whose tensors have their entries shuffled: those of a tensor are drawn alike."""
+        """Shuffle the entries of each model's tensors: those of a tensor are drawn alike."""
         models = [model.copy() for model in state.models]
         for model in models:
             for _, where, _ in layout.slices():
@@ -191,4 +207,5 @@ class Ifca(SharedLayers):
 
 
 def _join(counts: NDArray[np.int64]) -> str:
+    """Format counts for a message."""
     return ", ".join(map(str, counts))

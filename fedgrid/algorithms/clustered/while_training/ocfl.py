@@ -46,10 +46,20 @@ BIBTEX = r"""@inproceedings{zuziak2024oneshot,
 
 
 class OcflSettings(CosineSettings, FedOptSettings):
-    """How, and how soon, OCFL clusters."""
+    """Settings of OCFL: how, and how soon, it clusters.
+
+    Raises:
+        ValueError: a key is unknown, or a value is impossible.
+
+    Example:
+        >>> import fedgrid
+        >>> settings = fedgrid.OcflSettings(clusterer={"name": "hdbscan"}, window=3)
+        >>> settings.clusterer
+        HDBSCAN(name='hdbscan', min_cluster_share=0.2)
+    """
 
     clusterer: AnyClusterer = KMeans()
-    """What finds the groups; each has an algorithm of its own name."""
+    """Method that finds the groups; each has an algorithm of its own name."""
     window: Annotated[int, Field(ge=1), FirstRound(later=1)] = 1
     """Rounds of the temperature's moving average; 1 is the published switch."""
     noise: Literal["nearest", "residual"] = "nearest"
@@ -57,10 +67,10 @@ class OcflSettings(CosineSettings, FedOptSettings):
     unclustered_consumes_shot: bool = False
     """Whether the one clustering is used up when the clusterer finds none (as published)."""
     few_shot: PositiveInt = 1
-    """How many rises of the temperature cluster the clients anew; 1 is one-shot."""
+    """Number of rises of the temperature at which clients are clustered; 1 is one-shot."""
 
     recluster_every: Annotated[PositiveInt | None, FirstRound(later=2)] = None
-    """Rounds after which clients that are clustered are clustered anew, whatever the temperature, so that
+    """Rounds after which clients that are clustered are clustered again, whatever the temperature, so that
     those whose data have changed are found; None: never."""
 
     omitted_defaults = ("few_shot", "recluster_every")
@@ -75,7 +85,7 @@ class Ocfl(FedOpt):
     from that round on.
 
     `few_shot`, `recluster_every`, `centre`, `pool_rounds` and `standardise` are ours. With `few_shot` all
-    clients are clustered anew at each of the first rises; a new cluster starts from the mean of its members'
+    clients are clustered again at each of the first rises; a new cluster starts from the mean of its members'
     models and moments. The next rise comes soon after the first one, because separated groups point apart.
 
     Degenerate cases:
@@ -96,26 +106,66 @@ class Ocfl(FedOpt):
 
     Memory: `temperatures` (float64, the last `window` + 1) and `shots_taken` (int64, shape (1,)); with
     `recluster_every` also `last_shot` (int64, shape (1,)), the index of its round.
+
+    Args:
+        settings: the frozen settings, `OcflSettings` or a class derived from it.
+
+    Raises:
+        AttributeError: a hook sets an attribute of the algorithm.
+
+    Example:
+        >>> import fedgrid
+        >>> import numpy as np
+        >>> algorithm = fedgrid.Ocfl(fedgrid.OcflSettings(clusterer={"name": "kmeans", "num_clusters": 2}))
+        >>> layout, rng = fedgrid.Layout(("weight",), ((2,),), 2), np.random.default_rng(0)
+        >>> state = algorithm.init(layout, 4, lambda number: np.zeros(2, np.float32), rng)
+        >>> alike = {client: np.float32([1, 0]) for client in range(4)}
+        >>> apart = {**alike, 2: np.float32([0, 1]), 3: np.float32([0, 1])}
+        >>> for round_index, vectors in enumerate((alike, apart)):
+        ...     state, report = algorithm.step(state, round_index, fedgrid.Updates(vectors, layout), rng)
+        >>> report.clustered, state.labels_K.tolist()
+        (True, [0, 0, 1, 1])
     """
 
     settings: OcflSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Round 2 at the earliest: a rise needs two temperatures. A longer window delays it."""
+        """Deviate from FedAvg in round 2 at the earliest: a rise needs two temperatures. A longer window
+        delays it.
+        """
         return (2.0, self.settings.window)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return the state of one cluster, the shot not taken."""
+        """Build the state of one cluster, with no shot taken.
+
+        Args:
+            layout: names and shapes of the tensors in a state vector.
+            num_clients: K.
+            fresh: draws initial models; `fresh(0)` is the one for all.
+            rng: not used.
+        """
         state = super().init(layout, num_clients, fresh, rng)
         return state.keep(temperatures=np.zeros(0), shots_taken=np.array([0]))
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Take the temperature; at its first rise split the federation's only cluster.
+        """Compute the temperature; at its first rise split the federation's only cluster.
 
-        With `few_shot` further rises put all clients into new clusters: few shots are future work in section
-        6.2 of the journal paper; that a rise triggers them, and how they regroup, is ours. Clients without an
-        update, or with a zero one (it has no direction), join the largest cluster. With fewer than two others
-        there is no temperature in this round.
+        Called by `step` once a round. With `few_shot` further rises put all clients into new clusters: few
+        shots are future work in section 6.2 of the journal paper; that a rise triggers them, and how they
+        regroup, is ours. Clients without an update, or with a zero one (it has no direction), join the
+        largest cluster. With fewer than two others there is no temperature in this round.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0.
+            updates: the usable updates of this round, without those of latecomers.
+            rng: passed to the clusterer.
+
+        Returns:
+            The state with the new partition, if there was a shot, and the report.
+
+        Raises:
+            BrokenContract: the clusterer returned no integer for each client.
         """
         part = select_moving(updates)
         shots_taken = int(state.arrays["shots_taken"][0])
@@ -125,6 +175,7 @@ class Ocfl(FedOpt):
             return state, Diagnostics()
         if self.settings.pool_rounds:
             state = pool(state, part, standardise=self.settings.standardise)
+        # Temperatures are those of the paper, of updates as they are, whatever cosines the clusterer sees.
         latest = np.append(state.arrays["temperatures"], temperature(part.cosine_distances_KK))
         state = state.keep(temperatures=latest[-self.settings.window - 1 :])
         if not (is_due or rises(latest.tolist(), self.settings.window)):
@@ -135,7 +186,9 @@ class Ocfl(FedOpt):
         return state, diagnostics
 
     def _shoot(self, state: State, updates: Updates, rng: Rng) -> Step:
+        """Cluster the clients of this round, and take the shot if there are clusters."""
         distances_KK = clustering_distances(state, updates, self.settings)
+        # On one thread: sums of several would have other last bits on other machines.
         with threadpool_limits(limits=1):
             labels = self.settings.clusterer.fit(distances_KK, rng)
         labels = check_labels(self.settings.clusterer, "fit", labels, len(distances_KK))
@@ -144,6 +197,8 @@ class Ocfl(FedOpt):
             return state, Diagnostics(warnings=(warning,))
         groups = labels_to_groups(labels, distances_KK, self.settings.noise)
         shots_taken = int(state.arrays["shots_taken"][0])
+        # The first shot splits the only cluster, which latecomers can follow. Later ones may join clients of
+        # different clusters, so that models are averaged.
         if shots_taken == 0:
             state = split_positions(state, 0, updates, groups)
         else:
@@ -153,9 +208,9 @@ class Ocfl(FedOpt):
 
 
 def rises(temperatures: Sequence[float], window: int) -> bool:
-    """Return whether the moving average over `window` rounds has risen, strictly, in the last round.
+    """Check whether the moving average over `window` rounds has risen, strictly, in the last round.
 
-    False until `window` + 1 temperatures are known, so never in the first round. With window 1 it is the
+    False until there are `window` + 1 temperatures, so never in the first round. With window 1 it is the
     published switch, T_t > T_{t-1}.
     """
     # The two windows share all rounds but one each, so their means compare as those two do: without

@@ -36,14 +36,17 @@ BIBTEX = r"""@article{sattler2021clustered,
 }"""
 
 Groups = tuple[list[int], list[int]]
+"""Positions of the members of the two halves of a cluster."""
 
 
 LONGEST = "longest_update"
-"""The array of the state with the largest norm of a client's update so far, float64, shape (1,)."""
+"""Name of the state's array with the largest norm of a client's update so far, float64, shape (1,)."""
 
 
 class SattlerSettings(CosineSettings, FedOptSettings):
-    """When a cluster is split, and how. All norms are Euclidean, over what `similarity_over` says."""
+    """Settings of SCL: when a cluster is split, and how. All norms are Euclidean, over what `similarity_over`
+    says.
+    """
 
     epsilon_1: NonNegativeFloat | None = None
     """The norm of the mean update must be below this: the cluster has converged. None: `epsilon_1_share`."""
@@ -64,6 +67,7 @@ class SattlerSettings(CosineSettings, FedOptSettings):
 
     @model_validator(mode="after")
     def _shares_have_an_effect(self) -> Self:
+        """Refuse a share that an epsilon given as a number makes ineffective."""
         for epsilon in ("epsilon_1", "epsilon_2"):
             name, given = f"{epsilon}_share", getattr(self, epsilon)
             share = getattr(self, name)
@@ -85,17 +89,17 @@ class SattlerAsPublishedSettings(SattlerSettings):
 
 
 class Sattler(FedOpt):
-    """Recursive bipartition. Every cluster is looked at every round; a new one not before the next.
+    """Recursive bipartition. Every cluster is considered in every round; a new one not before the next.
 
     A cluster with more than two usable members is split if the norm of its mean update is below epsilon_1 and
     the largest norm of a member's update above epsilon_2. The cut makes the largest similarity across it as
     small as possible.
 
-    The default epsilons need neither labels nor a search. epsilon_1 asks whether clients agree: their mean is
-    as long as they are where updates are alike, and shorter where groups pull apart. It is a share of the
-    median, because one client whose training went astray would make any mean look like disagreement.
-    epsilon_2 keeps clusters whole that have all but stopped. The paper's rule, a tenth of the largest mean
-    norm so far, is met too late in short runs. Epsilons as numbers depend on model and learning rate:
+    The default epsilons need neither labels nor a search. epsilon_1 measures whether clients agree: their
+    mean is as long as they are where updates are alike, and shorter where groups pull apart. It is a share of
+    the median, because one client whose training went astray would make any mean look like disagreement.
+    epsilon_2 leaves clusters together that have all but stopped. The paper's rule, a tenth of the largest
+    mean norm so far, is met too late in short runs. Epsilons as numbers depend on model and learning rate:
     `fedgrid analyse centralised epsilons` proposes some.
 
     Degenerate cases:
@@ -115,14 +119,16 @@ class Sattler(FedOpt):
     settings: SattlerSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Stricter epsilons delay the first split more than a longer cooldown does."""
+        """Deviate from FedAvg after the cooldown; stricter epsilons delay the first split more than a longer
+        one does.
+        """
         settings = self.settings
         epsilon_1 = settings.epsilon_1_share if settings.epsilon_1 is None else settings.epsilon_1
         epsilon_2 = settings.epsilon_2_share if settings.epsilon_2 is None else settings.epsilon_2
         return (3.0, epsilon_2, -epsilon_1, settings.cooldown)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return FedOpt's state; no update has been seen."""
+        """Build FedOpt's state; no update has been seen."""
         return super().init(layout, num_clients, fresh, rng).keep(**{LONGEST: np.zeros(1)})
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
@@ -130,11 +136,18 @@ class Sattler(FedOpt):
 
         The diagnostics hold the largest mean norm of a cluster and the largest norm of a client in this
         round, whether or not a split was possible, so that epsilons can be chosen from a plain run.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0.
+            updates: the usable updates of this round.
+            rng: not used.
         """
         if self.settings.pool_rounds:
             state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
         divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
+        # Clusters of the state before the round: one that is split now is considered again in the next round.
         for cluster in range(len(state.models)):
             part = updates.select(state.members(cluster))
             if not part.clients:
@@ -148,11 +161,14 @@ class Sattler(FedOpt):
         return divided, Diagnostics(clustered, max(mean_norms, default=None), max(max_norms, default=None))
 
     def is_over(self, round_index: int) -> bool:
-        """Return whether the cooldown is over."""
+        """Check whether the cooldown is over."""
         return round_index >= self.settings.cooldown
 
     def _groups(self, state: State, members: Updates, longest: float) -> Groups | None:
-        """Return the halves, as positions, of a cluster that passes every test of a split."""
+        """Find the halves, as positions, of a cluster that passes every test of a split; None if it passes
+        not all.
+        """
+        # Norms first: they need no second pass over the updates.
         epsilon_1, epsilon_2 = self.epsilons(members, longest)
         has_stalled = members.mean_norm < epsilon_1 and members.norms_K.max() > epsilon_2
         if len(members.clients) <= 2 or not has_stalled:
@@ -167,7 +183,7 @@ class Sattler(FedOpt):
         return groups
 
     def epsilons(self, members: Updates, longest: float) -> tuple[float, float]:
-        """Return both epsilons for these members; `longest` is the largest norm so far in the run."""
+        """Choose both epsilons for these members; `longest` is the largest norm so far in the run."""
         epsilon_1, epsilon_2 = self.settings.epsilon_1, self.settings.epsilon_2
         if epsilon_1 is None:
             epsilon_1 = self.settings.epsilon_1_share * float(np.median(members.norms_K))
@@ -186,14 +202,15 @@ class SattlerAsPublished(Sattler):
     """
 
     def is_over(self, round_index: int) -> bool:
-        """Return whether the cooldown is over, counting as the authors do."""
+        """Check whether the cooldown is over, counting as the authors do."""
         return round_index > self.settings.cooldown
 
 
 def bipartition(cosine_distances_KK: Matrix, method: str) -> Groups:
-    """Return the two branches under the last merge of `method` linkage, K >= 2; also if merges tie."""
+    """Cut a tree at its last merge: the two branches of `method` linkage, K >= 2; also if merges tie."""
     from scipy.cluster.hierarchy import linkage, to_tree
     from scipy.spatial.distance import squareform
 
+    # By the tree, not by a height: of merges at equal heights a cut would undo several.
     tree = to_tree(linkage(squareform(cosine_distances_KK, checks=False), method))
     return sorted(tree.left.pre_order()), sorted(tree.right.pre_order())
