@@ -1,1 +1,1 @@
-"""Algorithms that give each client a model of its own: layers that it keeps, or a model that it adapts."""
+"""Algorithms in which each client is tested with a model of its own, derived from a common one."""

@@ -1,4 +1,4 @@
-"""Algorithms that give each client a model of its own, in the registry."""
+"""Registry entries of personalised algorithms."""
 
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.entry import AlgorithmEntry

@@ -36,15 +36,17 @@ BIBTEX = r"""@misc{liang2020think,
 }"""
 
 PERSONAL = "personal_ranges"
-"""The array of the state with the ranges of the state vector that stay with clients, int64, shape (n, 2)."""
+"""Name of the state's array with the ranges of the state vector that stay with clients, int64, shape (n,
+2)."""
 LACKING = "lacking_layers"
-"""How many layers fewer than `shared` the model has, int64, shape (1,)."""
+"""Name of the state's array with the number of layers that the model has less than `shared`, int64, shape
+(1,)."""
 ROUNDS = "rounds_done"
-"""int64, shape (1,)."""
+"""Name of the state's array with the number of rounds so far, int64, shape (1,)."""
 
 
 class LgFedAvgSettings(OwnRuleSettings):
-    """How much is shared, and from when on."""
+    """Settings of LG-FedAvg: how much is shared, and from when on."""
 
     shared: NonNegativeInt = 2
     """Number of last layers that are shared, a layer being a kernel and its bias or the weights of a
@@ -74,17 +76,17 @@ class LgFedAvg(FedOpt):
     settings: LgFedAvgSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """After the rounds of FedAvg."""
+        """Deviate from FedAvg after the rounds of the warm-up."""
         return (1.0 + self.settings.warmup_rounds,)
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Return why: what clients keep would change after the first rounds."""
+        """Explain the conflict with clients' own buffers, which would change after the first rounds."""
         if self.settings.warmup_rounds and conditions.training.get("buffers") == "local":
             return "training.buffers = local: clients keep more after warmup_rounds; set warmup_rounds: 0"
         return super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return FedOpt's state, and what of this model stays with the clients."""
+        """Build FedOpt's state, and find what of this model stays with the clients."""
         state = super().init(layout, num_clients, fresh, rng)
         ranges = personal_ranges(layout, self.settings.shared)
         lacking = max(0, self.settings.shared - len(layout.layers))
@@ -120,18 +122,19 @@ class LgFedAvg(FedOpt):
         )
 
     def global_model(self, state: State) -> Vector | None:
-        """Return the model where it is one for all."""
+        """Return the model where it is one for all; None once clients have entries of their own."""
         rule = self._rule(state, int(state.arrays[ROUNDS][0]))
         return super().global_model(state) if rule is PLAIN else None
 
     def _rule(self, state: State, round_index: int) -> LocalRule:
+        """Build the rule of a round: plain in the warm-up, then with personal entries."""
         if round_index < self.settings.warmup_rounds or not len(state.arrays[PERSONAL]):
             return PLAIN
         return LocalRule(personal=tuple(map(tuple, state.arrays[PERSONAL].tolist())))
 
 
 def personal_ranges(layout: Layout, shared: int) -> list[tuple[int, int]]:
-    """Return the ranges of the state vector that are not in the last `shared` layers, ascending.
+    """Find the ranges of the state vector that are not in the last `shared` layers, ascending.
 
     A layer's buffers go with its weights.
     """

@@ -46,18 +46,18 @@ BIBTEX = r"""@inproceedings{fallah2020personalized,
 Rate = Annotated[float, Field(ge=0)]
 Variant = Literal["first-order", "hessian-free"]
 BATCHES = {"first-order": 2, "hessian-free": 3}
-"""Of a meta-step."""
+"""Variant -> batches of a meta-step."""
 
 
 class PerFedAvgSettings(OwnAdaptationSettings):
-    """The meta-step and the test's."""
+    """Settings of the meta-step, and of the steps before a test."""
 
     alpha: Rate = 0.01
-    """The inner step, and that before a test."""
+    """Length of the inner step, and of the steps before a test."""
     variant: Variant = "first-order"
-    """Which approximation of the Hessian; `hessian-free` takes three batches a step, and not two."""
+    """Approximation of the Hessian; `hessian-free` takes three batches a step, and not two."""
     delta: Annotated[float, Field(gt=0)] = 1e-3
-    """Of the Hessian-free difference, times the gradient h; without effect in first order."""
+    """Step of the Hessian-free difference, times the gradient h; without effect in first order."""
     adapt_steps: NonNegativeInt = 1
     """Steps on the training images before a client tests the model."""
 
@@ -67,32 +67,35 @@ class PerFedAvgSettings(OwnAdaptationSettings):
 
 
 class MetaRule(LocalRule):
-    """Trains w by meta-steps."""
+    """Local rule that trains w by meta-steps."""
 
     alpha: float
     variant: Variant
     delta: float
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks."""
+        """Build the hooks."""
         return _MetaSteps(self)
 
 
 class AdaptRule(LocalRule):
-    """Steps w - alpha grad f(w), whatever the run's optimizer."""
+    """Local rule that steps w - alpha grad f(w), whatever the run's optimizer."""
 
     alpha: float
 
     def start(self, local: LocalModel) -> LocalSteps:
-        """Return the hooks."""
+        """Build the hooks."""
         return _InnerSteps(self.alpha)
 
 
 class _InnerSteps(LocalSteps):
+    """Hook that takes plain gradient steps."""
+
     def __init__(self, alpha: float) -> None:
         self._alpha = alpha
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
+        """Take one step along the batch's gradient; return its logits."""
         logits, gradient = _gradient(local, images, labels)
         local.weights.sub_(gradient, alpha=self._alpha)
         return logits
@@ -108,7 +111,9 @@ class _MetaSteps(LocalSteps):
         self._direction: Tensor | None = None
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
-        """Return the logits where the batch's gradient is taken: at w, at w', at w - delta h."""
+        """Go on in the group of batches; return logits where the batch's gradient is computed: at w, w', w -
+        delta h.
+        """
         if len(self._seen) < self._batches:
             self._seen.append((images, labels))
         if self._start is None:
@@ -117,6 +122,7 @@ class _MetaSteps(LocalSteps):
             local.weights.sub_(gradient, alpha=self._rule.alpha)
         elif self._direction is None:
             logits, gradient = _gradient(local, images, labels)
+            # Cloned: the next gradient is written into the same tensor.
             self._direction = gradient.clone()
             if self._batches == 2:
                 self._end_group(local, self._direction)
@@ -132,11 +138,12 @@ class _MetaSteps(LocalSteps):
             while self._start is not None:
                 self.step(local, *next(again))
         elif self._start is not None:
+            # An incomplete group leaves no trace: the weights stand at w' or beyond.
             local.weights.copy_(self._start)
         return Finished()
 
     def _curved(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "tuple[Tensor, Tensor]":
-        """Return logits, and h less alpha times the difference of gradients along it."""
+        """Compute logits, and h less alpha times the difference of gradients along it."""
         assert self._start is not None
         assert self._direction is not None
         delta = self._rule.delta
@@ -147,6 +154,7 @@ class _MetaSteps(LocalSteps):
         return logits, self._direction - (ahead - behind) * (self._rule.alpha / (2 * delta))
 
     def _end_group(self, local: LocalModel, direction: "Tensor") -> None:
+        """Take the meta-step from the start of the group, by the run's optimizer."""
         assert self._start is not None
         local.weights.copy_(self._start)
         local.descend(direction)
@@ -154,7 +162,7 @@ class _MetaSteps(LocalSteps):
 
 
 def _gradient(local: LocalModel, images: "Tensor", labels: "Tensor") -> "tuple[Tensor, Tensor]":
-    """Return a batch's logits and the gradient of its mean loss, which the next call overwrites."""
+    """Compute a batch's logits and the gradient of its mean loss, which the next call overwrites."""
     logits = local.logits(images)
     return logits.detach(), local.gradient(local.loss(logits, labels))
 
@@ -175,7 +183,7 @@ class PerFedAvg(FedOpt):
     settings: PerFedAvgSettings
 
     def problem(self, conditions: Conditions) -> str | None:
-        """Return why: a difference of gradients drowns in the rounding of bfloat16."""
+        """Explain the conflict with bfloat16, in whose rounding a difference of gradients drowns."""
         if conditions.training.get("precision") == "bfloat16" and self.settings.variant == "hessian-free":
             return (
                 "training.precision = bfloat16: variant hessian-free takes a difference of gradients, "

@@ -1,1 +1,1 @@
-"""Clustering before training, by what clients say about their data: embeddings, LADD."""
+"""Algorithms that cluster before round 1, by messages of the clients about their data."""

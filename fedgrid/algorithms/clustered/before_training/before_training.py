@@ -1,6 +1,6 @@
-"""Clusters that are formed before round 1, by what clients say about their data; FedAvg within each.
+"""Clusters that are formed before round 1, by messages of the clients about their data; FedAvg within each.
 
-Shapes: K clients of the federation, C clusters, D entries of a client's vector.
+Shapes: K clients of the federation, N that sent a message, C clusters, D entries of a client's vector.
 """
 
 from abc import abstractmethod
@@ -22,20 +22,22 @@ from fedgrid.algorithms.updates.source import Layout, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 CENTROIDS, MEMBERS = "cluster_centroids", "cluster_members"
-"""Arrays of a state: float64, shape (C, D), and int64, shape (C,), how many clients each is the mean of."""
+"""Arrays of a state: centroids, float64, shape (C, D), and how many clients each is the mean of, int64, shape
+(C,)."""
 NEW, FAR = "newcomers", "newcomers_distances"
-"""Arrays of a state: the clients of the last meeting, and how far each is from its cluster's centroid."""
+"""Arrays of a state: the clients of the last messages, and how far each is from its cluster's centroid."""
 NOBODY, NOWHERE = np.zeros(0, np.int64), np.zeros(0)
+"""Empty values of these two."""
 
 
 class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
-    """Settings that do not depend on what clients say about their data."""
+    """Settings that do not depend on the content of the messages."""
 
     sample: Literal["all", "cluster"] = "all"
     """Whether `participation` is the share of all clients, or of the members of each cluster, at least one of
     each (the text of Prigent et al.; its code draws from all)."""
     update_centroids: bool = True
-    """Whether a newcomer, who joins the cluster of the nearest centroid, moves that centroid."""
+    """Whether a newcomer, which joins the cluster of the nearest centroid, moves that centroid."""
     recluster_every: Annotated[PositiveInt | None, FirstRound(later=1)] = None
     """Rounds after which all clients send their messages again and go to the nearest centroid, so that those
     whose data have changed migrate (Prigent et al., section VIII, future work: 50); None: never."""
@@ -44,7 +46,7 @@ class BeforeTrainingSettings(SharedLayersSettings, MessageNoise):
 
 
 class BeforeTraining(SharedLayers):
-    """Clusters once, when it first meets clients; newcomers join the nearest centroid.
+    """Clusters once, by the first messages; newcomers join the nearest centroid.
 
     Absent clients: Those that are there in round 1 are clustered. A newcomer joins the cluster of the nearest
     centroid before its first round; until then it counts to the largest cluster.
@@ -56,15 +58,28 @@ class BeforeTraining(SharedLayers):
 
     @property
     def traits(self) -> Traits:
-        """Records say what messages cost."""
+        """Facts about the algorithm; records say what messages cost."""
         return replace(super().traits, columns=frozenset({"message"}))
 
     @abstractmethod
     def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
-        """Return the cluster of each of N clients, shape (N,)."""
+        """Cluster N clients by their vectors, which are read from their messages.
+
+        Called by `meet` once a run, before round 1.
+
+        Returns:
+            The cluster of each client, int64, shape (N,).
+        """
 
     def meet(self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: Rng) -> State:
-        """Form clusters of the first clients, or give later ones their places."""
+        """Form clusters of the first clients, or give later ones their places.
+
+        Args:
+            state: the state so far.
+            messages: client -> the arrays that it sent.
+            layout: not used.
+            rng: passed to `groups`.
+        """
         clients = sorted(messages)
         vectors_ND = np.array([vector_of(messages[client]) for client in clients])
         if CENTROIDS in state.arrays:
@@ -72,6 +87,7 @@ class BeforeTraining(SharedLayers):
         labels_N = self.groups(vectors_ND, rng)
         ids = np.array(clients)
         state = split(state, 0, [ids[labels_N == label].tolist() for label in np.unique(labels_N)])
+        # The split has renumbered the clusters by their first members.
         own_N = state.labels_K[ids]
         centroids_CD = np.array(
             [vectors_ND[own_N == label].mean(axis=0) for label in range(len(state.models))]
@@ -80,6 +96,7 @@ class BeforeTraining(SharedLayers):
         return _after(state, state.labels_K, centroids_CD, members_C)
 
     def _join(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
+        """Put newcomers into the clusters of the nearest centroids, one after the other."""
         centroids_CD = state.arrays[CENTROIDS].copy()
         members_C, labels_K = state.arrays[MEMBERS].copy(), state.labels_K.copy()
         distances = []
@@ -90,16 +107,25 @@ class BeforeTraining(SharedLayers):
             distances.append(distances_C[nearest])
             if self.settings.update_centroids:
                 members_C[nearest] += 1
+                # Running mean: the messages of earlier members are not stored.
                 centroids_CD[nearest] += (vector_D - centroids_CD[nearest]) / members_C[nearest]
         return _after(state, labels_K, centroids_CD, members_C, np.array(clients), np.array(distances))
 
     def meets_again(self, round_index: int) -> bool:
-        """Return whether `recluster_every` rounds have passed since the last time."""
+        """Check whether `recluster_every` rounds have passed since the last messages of all."""
         every = self.settings.recluster_every
         return every is not None and round_index > 0 and round_index % every == 0
 
     def meet_again(self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: Rng) -> State:
-        """Move every client to the nearest centroid; with `update_centroids` these are means again then."""
+        """Move every client to the nearest centroid; with `update_centroids` these become means again
+        afterwards.
+
+        Args:
+            state: the state so far.
+            messages: client -> the arrays that it sent.
+            layout: not used.
+            rng: not used.
+        """
         clients = sorted(messages)
         vectors_ND = np.array([vector_of(messages[client]) for client in clients])
         centroids_CD = state.arrays[CENTROIDS]
@@ -117,22 +143,39 @@ class BeforeTraining(SharedLayers):
         return _after(state, labels_K, centroids_CD, members_C, *newcomers)
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
-        """Send each sampled client its cluster's model."""
+        """Send each sampled client its cluster's model.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0.
+            present: the clients that were sampled; with `sample: cluster` a share of each cluster is drawn
+                from `joined` instead.
+            rng: draws that share.
+        """
         if self.settings.sample == "cluster":
             present = Presence(present.joined, self._of_each(state, present, rng), present.participation)
         return super().orders(state, round_index, present, rng)
 
     def _of_each(self, state: State, present: Presence, rng: Rng) -> tuple[int, ...]:
-        """Return a share of the members of each cluster that have joined, at least one, ascending."""
+        """Sample a share of the members of each cluster that have joined, at least one, ascending."""
         sampled: list[int] = []
         for cluster in range(len(state.models)):
             members = sorted(set(state.members(cluster)) & set(present.joined))
+            # Rounded half up: `round` would take the even one of two.
             size = min(len(members), max(1, floor(present.participation * len(members) + 0.5)))
             sampled += rng.choice(members, size, replace=False).tolist() if members else []
         return tuple(sorted(sampled))
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Report what was decided when clients were met: in round 1, again, and of newcomers."""
+        """Report what the messages of this round decided: in round 1, in later rounds of all, and about
+        newcomers.
+
+        Args:
+            state: the state so far; clients are in their clusters already.
+            round_index: the round, from 0.
+            updates: not used.
+            rng: not used.
+        """
         placed = {
             int(client): f"distance {distance:.2f} to the nearest centroid"
             for client, distance in zip(state.arrays.get(NEW, ()), state.arrays.get(FAR, ()), strict=True)
@@ -151,6 +194,6 @@ def _after(
     clients: Labels = NOBODY,
     distances: NDArray[np.float64] = NOWHERE,
 ) -> State:
-    """Return the state after a meeting, in which these clients have found, or changed, their clusters."""
+    """Store the clusters after messages, with the clients that have joined or changed theirs."""
     state = replace(state, labels_K=labels_K)
     return state.keep(**{CENTROIDS: centroids_CD, MEMBERS: members_C, NEW: clients, FAR: distances})

@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
 
 class MessageNoise(Section):
-    """A bound on what a client says, and noise on it."""
+    """A bound on the vector that a client sends, and noise on it."""
 
     clip: Annotated[float, Field(gt=0)] | None = None
-    """The largest Euclidean norm of what a client says before it is quantised; None: any."""
+    """Largest Euclidean norm of a client's vector before it is quantised; None: no limit."""
     noise: Annotated[float, Field(ge=0)] = 0.0
-    """Standard deviation of the Gaussian noise on each of its entries, in units of `clip`; 0: none."""
+    """Standard deviation of the Gaussian noise on each entry of the vector, in units of `clip`; 0: none."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("clip", "noise")
 
     @model_validator(mode="after")
     def _noise_has_a_clip(self) -> Self:
+        """Refuse noise whose size is not defined."""
         if self.noise and self.clip is None:
             raise ValueError("noise without clip: its size is a multiple of the clip; set clip too, as in 10")
         return self
 
     def covered(self, vector_D: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
-        """Return a vector of at most the norm `clip`, with noise."""
+        """Clip a vector to the norm `clip`, and add the noise."""
         if self.clip is None:
             return vector_D
         norm = float(np.linalg.norm(vector_D))
@@ -53,16 +54,16 @@ class PrivateMessage(Message, MessageNoise):
 
     @property
     def draws_anew(self) -> bool:
-        """Whether each time has noise of its own; flips alone are the same ones every time."""
+        """Whether each message has noise of its own; flips alone are the same ones every time."""
         return self.noise > 0
 
     def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
-        """Return that of the noise; `scale` clips are what one client can change."""
+        """Measure what the noise hides; `scale` clips are what one client can change."""
         return (scale / self.noise) ** 2 if self.noise else inf
 
 
 def bits_distance(count: int, flip: float) -> float:
-    """Return the squared distance of this many bits, each flipped with a probability in [0, 0.5].
+    """Compute the squared distance of this many bits, each flipped with a probability in [0, 0.5].
 
     Distances are in standard deviations of Gaussian noise, which is what the accountant of privacy adds up. A
     bit flipped with probability p costs as much as a Gaussian of squared distance 2 (1 - 2p) ln((1 - p) / p):
@@ -74,10 +75,11 @@ def bits_distance(count: int, flip: float) -> float:
 
 
 Bits = NDArray[np.uint8]
-"""0 or 1."""
+"""Bits of a message, each 0 or 1."""
 
 
 def _is_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
+    """Check that it is a probability from 0 to 0.5, or a list of them."""
     budgets = given if isinstance(given, tuple) else (given,)
     if not budgets or not all(0 <= budget <= 0.5 for budget in budgets):
         raise ValueError(f"{given} given; expected a probability from 0 to 0.5, or a list of them (budgets)")
@@ -85,8 +87,9 @@ def _is_flip(given: "float | tuple[float, ...]") -> "float | tuple[float, ...]":
 
 
 Flip = Annotated[float | tuple[float, ...], AfterValidator(_is_flip)]
+"""Type of the setting `flip`."""
 BITS, VECTOR = "bits", "vector"
-"""Arrays of a message: packed bits, or float32 entries where nothing is quantised."""
+"""Names of a message's arrays: packed bits, or float32 entries where nothing is quantised."""
 
 
 class ClassMeans(PrivateMessage):
@@ -95,12 +98,24 @@ class ClassMeans(PrivateMessage):
     flip: Flip = 0.1
     """Probability of a flipped bit. Of several each client draws one of its own."""
     normalise: Literal["vector", "class"] = "class"
-    """What is scaled to 0..1 by its least and greatest entry."""
+    """Part of the vector that is scaled to 0..1 by its least and greatest entry."""
     quantise: bool = True
-    """False: the means themselves are sent, as float32, without flips."""
+    """Whether entries are rounded to bits. False: the means themselves are sent, as float32, without
+    flips."""
 
     def describe(self, images: "Tensor", labels: "Tensor", num_classes: int, rng: Rng) -> Payload:
-        """Return the packed bits, or the vector, of a client's codes, shape (N, Z)."""
+        """Compute the packed bits, or the vector, of a client's codes.
+
+        Args:
+            images: codes, float32, shape (N, Z).
+            labels: their classes, int64, shape (N,).
+            num_classes: L.
+            rng: seeded by (run, client); each use draws from a child of its own.
+
+        Returns:
+            `bits` (uint8, eight in each), or `vector` (float32, shape (D,)).
+        """
+        # A generator for each use: a setting that needs fewer draws leaves those of the others as they are.
         filling, tossing, flipping, budget, noise = rng.spawn(5)
         means_LZ = class_means(images, labels, num_classes)
         if self.clip is not None:  # Of all classes: which ones a client has is covered too.
@@ -114,18 +129,19 @@ class ClassMeans(PrivateMessage):
         return {BITS: np.packbits(flip_bits(bits_D, flip, flipping))}
 
     def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
-        """Return that of the noise or, of bits, of their flips if it is less: a bound on either is one.
+        """Measure what the noise, or the flips of bits, hide, whichever is less: a bound on either is one.
 
         Flips are the same ones every time, so that they cover no second message.
         """
         of_noise = super().squared_distance(payload, scale, again=again)
         if BITS not in payload or (again and not self.draws_anew):
             return of_noise
+        # The server does not see which one a client has drawn; the least one is a bound for all.
         least = min(self.flip) if isinstance(self.flip, tuple) else self.flip
         return min(of_noise, bits_distance(8 * payload[BITS].nbytes, least))
 
     def _fill(self, means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
-        """Return the means, scaled to 0..1 if they are quantised, uniform noise for missing classes."""
+        """Scale the means to 0..1 if they are quantised; fill missing classes with uniform noise."""
         if not self.quantise:
             return _in_range(means_LZ, rng)
         noise_LZ = rng.random(means_LZ.shape)
@@ -139,7 +155,8 @@ class ClassMeans(PrivateMessage):
 
 
 def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[np.float64]:
-    """Return the mean code of each class, shape (L, Z), NaN for a class without images."""
+    """Compute the mean code of each class, shape (L, Z), NaN for a class without images."""
+    # In float64 on the CPU: float32 sums would depend on the device.
     codes_NZ, labels_N = codes.double().cpu().numpy(), labels.cpu().numpy()
     means_LZ = np.full((num_classes, codes_NZ.shape[1]), np.nan)
     for label in np.unique(labels_N):
@@ -148,7 +165,7 @@ def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[
 
 
 def _in_range(means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
-    """Return the means, uniform noise between the least and greatest entry for missing classes."""
+    """Fill missing classes with uniform noise between the least and the greatest entry."""
     noise_LZ = rng.random(means_LZ.shape)
     there_L = np.isfinite(means_LZ[:, 0])
     least, most = means_LZ[there_L].min(), means_LZ[there_L].max()
@@ -156,21 +173,21 @@ def _in_range(means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
 
 
 def vector_of(payload: Payload) -> NDArray[Any]:
-    """Return what a message says, float64: 0 and 1 of its bits, padded to whole bytes, or its vector."""
+    """Read the vector of a message, float64: 0 and 1 of its bits, padded to whole bytes, or its entries."""
     if BITS in payload:
         return np.unpackbits(payload[BITS]).astype(np.float64)
     return payload[VECTOR].astype(np.float64)
 
 
 def scale_vector(vector_D: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a vector brought to 0..1 by its least and greatest entry; one without a range is all 0.5."""
+    """Scale a vector to 0..1 by its least and greatest entry; one without a range is all 0.5."""
     vector_D = np.asarray(vector_D, np.float64)
     least, range_ = vector_D.min(initial=inf), np.ptp(vector_D) if vector_D.size else 0.0
     return (vector_D - least) / range_ if range_ > 0 else np.full(vector_D.shape, 0.5)
 
 
 def round_to_bits(vector_D: NDArray[Any], rng: Rng) -> Bits:
-    """Return entries of 0..1 rounded to bits; one of exactly 0.5 is a coin toss.
+    """Round entries of 0..1 to bits; one of exactly 0.5 is a coin toss.
 
     A draw is made for each entry, whatever it is, so that the draws that follow do not depend on the data.
     """
@@ -179,5 +196,5 @@ def round_to_bits(vector_D: NDArray[Any], rng: Rng) -> Bits:
 
 
 def flip_bits(bits_D: Bits, flip: float, rng: Rng) -> Bits:
-    """Return the bits, each flipped with probability `flip` in [0, 0.5], independently."""
+    """Flip each bit with probability `flip` in [0, 0.5], independently."""
     return bits_D ^ (rng.random(bits_D.shape) < flip).astype(np.uint8)

@@ -20,31 +20,34 @@ from numpy.typing import NDArray
 from fedgrid.algorithms.contract.base import Labels
 
 RANDOM_POINTS, MODEL_POINTS = 30, 5
-"""Thresholds that the release tries: at random, then by the optimisation."""
+"""Numbers of thresholds that the release tries: at random, then by the optimisation."""
 PUBLISHED_BOUNDS = (1.0, 100.0)
+"""Range of the thresholds in the release."""
 PENALTY = -500.0
-"""The release's score of a cut that it does not accept."""
+"""Score of a cut that the release does not accept."""
 
 GREATEST = 1e6
-"""What the optimisation takes for an infinite index: clusters of equal vectors."""
+"""Value that stands for an infinite index in the optimisation: clusters of equal vectors."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A partition of N vectors."""
+    """A partition of N vectors, and how good it is."""
 
     labels_N: Labels
-    """From 0."""
+    """Cluster of each vector, from 0, int64, shape (N,)."""
     index: float
-    """Calinski-Harabasz; NaN for one cluster and for N."""
+    """Calinski-Harabasz index; NaN for one cluster and for N."""
 
 
 @dataclass(frozen=True)
 class Guards:
-    """Which cuts are accepted."""
+    """Limits of the cuts that are accepted."""
 
     least_clusters: int = 2
+    """Least number of clusters."""
     least_members: int = 1
+    """Least number of members of each cluster."""
 
 
 class Tree:
@@ -63,7 +66,7 @@ class Tree:
         """Squared distances within clusters after 0, 1, ... merges."""
 
     def below(self, threshold: float) -> Cut:
-        """Return the clusters whose merges are all below a height."""
+        """Cut below a height: the clusters whose merges are all below it."""
         from scipy.cluster import hierarchy
 
         num_merges = int(np.searchsorted(self.heights, threshold, side="left"))
@@ -75,7 +78,9 @@ class Tree:
         return Cut(np.asarray(labels, np.int64) - 1, self.index_after(num_merges))
 
     def into(self, count: int) -> Labels:
-        """Return this many clusters, shape (N,): fewer if fewer vectors differ, or merges tie."""
+        """Cut into this many clusters: labels, shape (N,); fewer clusters if fewer vectors differ, or merges
+        tie.
+        """
         from scipy.cluster import hierarchy
 
         different = 1 + np.count_nonzero(self.heights)
@@ -85,7 +90,8 @@ class Tree:
         return np.asarray(labels, np.int64) - 1
 
     def index_after(self, num_merges: int) -> float:
-        """Return the Calinski-Harabasz index after this many merges: infinite if nothing differs within.
+        """Compute the Calinski-Harabasz index after this many merges: infinite if nothing differs within
+        clusters.
 
         NaN for one cluster and for N clusters.
         """
@@ -97,19 +103,20 @@ class Tree:
         return float(between * (self._num - count) / (within * (count - 1))) if within else np.inf
 
     def cuts(self) -> list[int]:
-        """Return the numbers of merges at which a threshold can cut, without one cluster and N of them."""
+        """List the numbers of merges at which a threshold can cut, without one cluster and N of them."""
         steps = np.flatnonzero(np.diff(self.heights) > 0) + 1
         return [int(step) for step in steps if 1 < self._num - step < self._num]
 
     def best_ch(self, guards: Guards) -> Cut:
-        """Return the cut with the greatest index; of equal ones the one with fewest clusters.
+        """Find the cut with the greatest index; of equal ones the one with fewest clusters.
 
         If the guards accept none, the least number of members does not count; one cluster if there is none.
         """
+        # More merges are fewer clusters, so ties go to the larger step.
         return self._first(sorted(self.cuts(), key=lambda step: (-self.index_after(step), -step)), guards)
 
     def widest_gap(self, guards: Guards) -> Cut:
-        """Return the cut before the merge that is the most times higher than the one below it.
+        """Find the cut before the merge that is the most times higher than the one below it.
 
         Guards as of `best_ch`, and at most half as many clusters as vectors. Ours: flips raise the merges
         within groups to about one height, sqrt(2 D p (1 - p)), above which those between groups stand out;
@@ -119,11 +126,13 @@ class Tree:
         least = np.finfo(np.float64).tiny
 
         def times_higher(step: int) -> float:
+            # As a difference of logarithms: a quotient by the least number would overflow.
             return float(np.log(self.heights[step]) - np.log(max(self.heights[step - 1], least)))
 
         return self._first(sorted(steps, key=lambda step: (-times_higher(step), -step)), guards)
 
     def _first(self, ranked: list[int], guards: Guards) -> Cut:
+        """Take the first of the ranked cuts that the guards accept."""
         for least_members in (guards.least_members, 1):
             for step in ranked:
                 if self._num - step >= guards.least_clusters:
@@ -133,10 +142,15 @@ class Tree:
         return self.below(np.inf)
 
     def bayesian(self, guards: Guards, seed: int, *, reversed_sign: bool = False) -> Cut:
-        """Return the cut with the greatest index of the thresholds that Optuna's Gaussian process tries.
+        """Search for the threshold with the greatest index by Optuna's Gaussian process, and cut there.
 
-        Cuts that `guards` do not accept have the release's penalty. With `reversed_sign` the score is the
-        negative index, within the release's bounds; else thresholds are between 0 and the last merge.
+        Cuts that the guards do not accept have the release's penalty.
+
+        Args:
+            guards: limits of a cut that is accepted.
+            seed: seeds the sampler.
+            reversed_sign: whether the score is the negative index, within the release's bounds; otherwise
+                thresholds are between 0 and the last merge.
         """
         tried: dict[float, Cut] = {}
 
@@ -153,12 +167,14 @@ class Tree:
             return self.below(np.inf)
         bounds = PUBLISHED_BOUNDS if reversed_sign else (0.0, float(self.heights[-1]))
         best = _optimise(score, bounds, seed)
+        # The release takes the cut in any case.
         if score(best) == PENALTY and not reversed_sign:
             return self.below(np.inf)
         return tried[best]
 
 
 def _optimise(score: Callable[[float], float], bounds: tuple[float, float], seed: int) -> float:
+    """Find the threshold with the greatest score."""
     # Imported here because it takes a second that no other algorithm needs.
     import warnings
 

@@ -5,7 +5,7 @@ Learning Clustering with Local Data Compression on the Edge-to-Cloud Continuum, 
 and its code (cedricprigent/efficient-fl-clustering), which `embeddings-as-published` follows: the sign of the
 index reversed, BatchNorm by each class's own statistics, lower layers shared. Deviations: the index is
 maximised, over all cuts; each class is scaled by itself, as in the code, not the vector, as in the text; a
-client not met yet is counted to the largest cluster.
+client that has not joined yet is counted to the largest cluster.
 
 Shapes: N clients, D entries of a vector.
 """
@@ -41,29 +41,33 @@ BIBTEX = r"""@inproceedings{prigent2024efficient,
 }"""
 
 RULES = ("best-ch", "bayesian", "bayesian-reversed", "widest-gap")
+"""Values of `threshold` that are rules and not heights."""
 
 
 def _is_threshold(given: str | float) -> str | float:
+    """Check that it is a rule or a height above 0."""
     if given in RULES or (not isinstance(given, str) and given > 0):
         return given
     raise ValueError(f"{given!r} given; expected {', '.join(RULES)}, or a height above 0")
 
 
 Threshold = Annotated[float | str, AfterValidator(_is_threshold)]
+"""Type of the setting `threshold`."""
 
 
 class EmbeddingsSettings(BeforeTrainingSettings):
-    """What clients send, and how the server clusters it."""
+    """Settings of Embeddings: what clients send, and how the server clusters it."""
 
     encoder: EncoderSettings = EncoderSettings(federated=10)
-    """Makes codes of images."""
+    """The encoder that makes codes of images."""
     flip: Flip = 0.1
     """Probability with which each bit is flipped, in [0, 0.5]. Of a list each client draws one of its own."""
     normalise: Literal["vector", "class"] = "class"
-    """What is scaled to 0..1 before rounding: the part of each class (code), or the whole vector (text),
-    which tells groups apart less well."""
+    """Part that is scaled to 0..1 before rounding: the part of each class (code), or the whole vector (text),
+    which distinguishes groups less well."""
     quantise: bool = True
-    """False: means of codes are sent as they are, float32, without flips."""
+    """Whether codes are rounded to bits. False: means of codes are sent as they are, float32, without
+    flips."""
     threshold: Threshold = "best-ch"
     """The height at which Ward's tree is cut. `best-ch`: that of the greatest Calinski-Harabasz index;
     `bayesian`: the best one that 35 steps of an optimisation find (text); `bayesian-reversed`: the same for
@@ -72,10 +76,12 @@ class EmbeddingsSettings(BeforeTrainingSettings):
     num_clusters: PositiveInt | None = None
     """Ward's tree is cut into this many clusters instead, whatever the members; None: at `threshold`."""
     least_clusters: PositiveInt = 2
-    """Of a cut that is accepted, unless the threshold is a number. The release has 3."""
+    """Least number of clusters of a cut that is accepted, unless the threshold is a number. The release has
+    3."""
     least_members: PositiveInt = 2
-    """Of each of its clusters; does not count if no cut has as many. The release has 5 to 100. With 1, a few
-    clients that send the same bits and many that are alone can have the greatest index."""
+    """Least number of members of each of its clusters; does not count if no cut has as many. The release has
+    5 to 100. With 1, a few clients that send the same bits and many that are alone can have the greatest
+    index."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("num_clusters",)
     acts_with: ClassVar[Mapping[str, Condition]] = {
@@ -91,6 +97,7 @@ class EmbeddingsSettings(BeforeTrainingSettings):
 
     @model_validator(mode="after")
     def _one_cut(self) -> Self:
+        """Refuse a threshold and a number of clusters together."""
         if self.num_clusters is not None and self.threshold != "best-ch":
             raise ValueError(
                 f"threshold = {self.threshold} has no effect beside num_clusters = {self.num_clusters}; "
@@ -127,12 +134,12 @@ class Embeddings(BeforeTraining):
         return conditions.too_few_for(self.settings.num_clusters) or super().problem(conditions)
 
     def message(self) -> Message:
-        """Return what clients say: bits of the mean codes of their classes."""
+        """Build the message: bits of the mean codes of a client's classes."""
         names = ("encoder", "flip", "normalise", "quantise", "clip", "noise")
         return ClassMeans(**{name: getattr(self.settings, name) for name in names})
 
     def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
-        """Return the clusters of the tree's best cut."""
+        """Cluster by the tree's best cut."""
         tree, threshold = Tree(vectors_ND), self.settings.threshold
         if self.settings.num_clusters is not None:
             return tree.into(self.settings.num_clusters)

@@ -1,4 +1,4 @@
-"""Clustering before training in the registry."""
+"""Registry entries of algorithms that cluster before training."""
 
 from fedgrid.algorithms.clustered.before_training import embeddings, ladd
 from fedgrid.algorithms.contract.encoder import EncoderSettings
@@ -6,7 +6,7 @@ from fedgrid.algorithms.contract.entry import AlgorithmEntry
 
 SOURCE = "Prigent et al. 2024"
 CUTS = {"threshold": ["best-ch", "widest-gap"], "normalise": ["class", "vector"]}
-"""What a search tunes of embeddings."""
+"""Search space of `embeddings`."""
 
 ENTRIES = (
     AlgorithmEntry(

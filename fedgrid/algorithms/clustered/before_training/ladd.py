@@ -42,14 +42,15 @@ BIBTEX = r"""@inproceedings{shenaj2023learning,
 }"""
 
 DRAWS = 10
-"""Starts of k-means."""
+"""Number of starts of k-means."""
 BLOCK = 1 << 20
-"""Values of images (pixels by channels) whose spectra are taken at a time: a spectrum takes 20 bytes each."""
+"""Values of images (pixels by channels) whose spectra are computed at a time: a spectrum takes 20 bytes
+each."""
 Share = Annotated[float, Field(gt=0, lt=0.5)]
 
 
 class Styles(PrivateMessage):
-    """The mean style of each class, or of all images."""
+    """The message of a client's mean style of each class, or of all images."""
 
     takes: ClassVar[tuple[str, ...]] = ("pixels",)
 
@@ -57,7 +58,18 @@ class Styles(PrivateMessage):
     per_class: bool = True
 
     def describe(self, images: "Tensor", labels: "Tensor", num_classes: int, rng: Rng) -> Payload:
-        """Return the mean styles of a client's images, float32, shape (L W,) or (W,)."""
+        """Compute the mean styles of a client's images.
+
+        Args:
+            images: uint8, shape (N, channels, height, width).
+            labels: their classes, int64, shape (N,).
+            num_classes: L.
+            rng: seeded by (run, client).
+
+        Returns:
+            `vector`, float32, shape (L W,), or (W,) without `per_class`.
+        """
+        # A child for the noise: fillings of missing classes have the same bits with and without it.
         styles, [noise] = style(images, self.share), rng.spawn(1)
         if self.per_class:
             means_LW = class_means(styles, labels, num_classes)
@@ -68,7 +80,7 @@ class Styles(PrivateMessage):
 
 
 def style(images: "Tensor", share: float) -> "Tensor":
-    """Return the low frequencies of uint8 images, float32, shape (N, W).
+    """Compute the low frequencies of uint8 images, float32, shape (N, W).
 
     Of the amplitudes of each channel's 2-D spectrum, images in [0, 1], a square of side 2 b + 1 around
     frequency zero, b = floor(share * the shorter side).
@@ -80,6 +92,7 @@ def style(images: "Tensor", share: float) -> "Tensor":
 
 
 def _style(images: "Tensor", share: float) -> "Tensor":
+    """Compute the low frequencies of a part of the images."""
     import torch
 
     height, width = images.shape[2:]
@@ -93,12 +106,12 @@ def _style(images: "Tensor", share: float) -> "Tensor":
 
 
 class LaddSettings(BeforeTrainingSettings):
-    """What a style is, and how many clusters there are."""
+    """Settings of LADD: what a style is, and how many clusters there are."""
 
     num_clusters: PositiveInt | None = None
-    """K; None takes the one with the greatest silhouette."""
+    """Number of clusters, K; None takes the one with the greatest silhouette."""
     most_clusters: Annotated[int, Field(ge=2, strict=True)] = 10
-    """The greatest K that is tried."""
+    """Largest K that is tried."""
     share: Share = 0.1
     """Share of an image's side that is a low frequency."""
     per_class: bool = True
@@ -130,12 +143,12 @@ class Ladd(BeforeTraining):
         return conditions.too_few_for(self.settings.num_clusters) or super().problem(conditions)
 
     def message(self) -> Message:
-        """Return what clients say: mean styles."""
+        """Build the message: mean styles."""
         names = ("share", "per_class", "clip", "noise")
         return Styles(**{name: getattr(self.settings, name) for name in names})
 
     def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
-        """Return the clusters of k-means."""
+        """Cluster by k-means."""
         seed, num_vectors = int(rng.integers(2**31)), len(vectors_ND)
         if self.settings.num_clusters is not None:
             return kmeans(vectors_ND, min(self.settings.num_clusters, num_vectors), seed)
@@ -153,7 +166,7 @@ class Ladd(BeforeTraining):
 
 
 def kmeans(vectors_ND: NDArray[np.float64], count: int, seed: int) -> Labels:
-    """Return the best of ten k-means clusterings, shape (N,)."""
+    """Cluster by the best of ten starts of k-means, shape (N,)."""
     import warnings
 
     from sklearn.cluster import KMeans

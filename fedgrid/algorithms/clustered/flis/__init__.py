@@ -1,1 +1,1 @@
-"""FLIS: clusters of clients whose models predict the same classes on images that the server has."""
+"""FLIS: clusters of clients whose models predict alike on the server's reference images."""

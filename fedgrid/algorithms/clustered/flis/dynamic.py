@@ -1,4 +1,4 @@
-"""FLIS-DC: a cluster around each participant, found anew in every round; clusters may overlap.
+"""FLIS-DC: a cluster around each participant, formed again in every round; clusters may overlap.
 
 Source: Morafah et al. 2022, arXiv:2208.09754, Algorithm 1. Participant i's cluster C_i is i and all j with
 A_ij >= beta; its model is the mean of the models of C_i. In the next round each sampled client takes the best
@@ -36,10 +36,11 @@ from fedgrid.algorithms.updates.source import Layout, Matrix, Rng, Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 NOBODYS = -1
+"""Position of the model of a client that did not take part in the last round."""
 
 
 class FlisDcSettings(Settings):
-    """How models are compared, joined and chosen."""
+    """Settings of FLIS-DC: how models are compared, joined and chosen."""
 
     beta: inference.Threshold = 0.5
     """Models at least so similar are in one cluster. 0: one cluster, FedAvg; above 1: one a participant. The
@@ -51,14 +52,14 @@ class FlisDcSettings(Settings):
     similarity: inference.SimilarityKind = "agreement"
     """`agreement`: the cosine of the predictions. `printed`: the formula as the paper prints it."""
     choose_on: ChooseOn = "train"
-    """What a client chooses its cluster's model on. `test` as published: it sees what is reported. On
+    """Images on which a client chooses its cluster's model. `test` as published: it sees what is reported. On
     `reference` images all clients choose the same model, because all see the same losses."""
     choose_by: ChooseBy = "loss"
     """Whether a client takes the model of the least loss, or of the highest accuracy, as published."""
     local: AnyLocalMethod = None
-    """How clients train, as in `{name: fedprox, mu: 0.01}`; None: plainly."""
+    """How clients train, for example `{name: fedprox, mu: 0.01}`; None: plainly."""
     fine_tune: FineTuningSteps = 0
-    """As in `FedOptSettings`: steps that a client takes from the model that it is served before a test."""
+    """Steps that a client takes from the model that it is served before a test, as in `FedOptSettings`."""
 
     aggregate: AnyAggregator = MEAN
     """What the server makes of the models of a cluster's participants, as in `FedOptSettings`."""
@@ -67,7 +68,7 @@ class FlisDcSettings(Settings):
 
 
 class FlisDc(Algorithm):
-    """A model a participant.
+    """Overlapping clusters, one around each participant of a round, each with a model.
 
     The connected components of "similar" are scored as the partition; `members` of `clients.parquet` has each
     participant's cluster. The paper scores clients' last local models: the last `local_own_accuracy` of each.
@@ -96,7 +97,9 @@ class FlisDc(Algorithm):
 
     @property
     def traits(self) -> Traits:
-        """A client's model is one that the server sent plus its update; records have each one's cluster."""
+        """Facts about the algorithm: a client's model is one that the server sent plus its update; records
+        have each one's cluster.
+        """
         return Traits(
             averages_updates=self.settings.aggregate.is_mean,
             trains_plainly=self.settings.local is None or self.settings.local.rule() == PLAIN,
@@ -111,7 +114,7 @@ class FlisDc(Algorithm):
         return refusal(self.settings.local)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return the state of one model for all."""
+        """Build the state of one model for all."""
         zeros_K = np.zeros(num_clients, np.int64)
         return State((fresh(0),), zeros_K, {"model_K": zeros_K})
 
@@ -123,10 +126,19 @@ class FlisDc(Algorithm):
         return [Order(client, candidates, on, by, infer=True, rule=rule) for client in present.sampled]
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Build a cluster around each participant, and average the participants' models within it."""
+        """Build a cluster around each participant, and average the participants' models within it.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0; not used.
+            updates: the usable updates of this round, with choices and predictions.
+            rng: not used.
+        """
         similarities_NN, classes_NM = self._infer(updates)
         always = self.settings.always_joined
         threshold = self.settings.beta if always is None else min(self.settings.beta, always)
+        # Similarities of pairs that are joined anyway count as above the threshold: the lower of the two
+        # decides.
         joined_NN = inference.neighbourhoods(similarities_NN, threshold)
         groups, owner_N = inference.distinct(joined_NN, updates.clients)
         participants = list(updates.clients)
@@ -150,22 +162,29 @@ class FlisDc(Algorithm):
         return Served(state.models, np.maximum(model_K, 0), adaptation, choosing, on, by)
 
     def distances(self, updates: Updates) -> Matrix:
-        """Return 1 - similarity, 0 of a model to itself whatever the printed formula says."""
+        """Compute 1 - similarity, 0 of a model to itself whatever the printed formula says."""
         distances_NN = 1 - self._infer(updates)[0]
         np.fill_diagonal(distances_NN, 0.0)
         return distances_NN
 
     def _infer(self, updates: Updates) -> tuple[Matrix, inference.Classes]:
+        """Compute similarities and predicted classes as the settings say."""
         return inference.infer(updates, self.settings.labels, self.settings.similarity)
 
 
 def cluster_models(
     models: Sequence[Vector], updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
 ) -> list[Vector]:
-    """Return the mean local model of each group of clients, or their `aggregate`, by the run's weights.
+    """Average the local models of each group of clients, or take their `aggregate`, by the run's weights.
 
-    A local model is the one that the client chose plus its update. Means are taken of the two apart, so that
-    they come from the round cache.
+    A local model is the one that the client chose plus its update. The two are averaged separately, so that
+    means of updates come from the round cache.
+
+    Args:
+        models: the models that were sent.
+        updates: the updates, with the clients' choices.
+        groups: client ids of each cluster.
+        aggregate: the aggregator; any but the mean reads all updates.
     """
     if not aggregate.is_mean:
         updates_of = dict(zip(updates.clients, updates.vectors(), strict=True))
@@ -176,18 +195,19 @@ def cluster_models(
 
 
 def _mean_start(models: Sequence[Vector], updates: Updates, group: Sequence[int]) -> Vector:
-    """Return the mean of the models that the clients of a group trained; a single one as it is."""
+    """Average the models that the clients of a group started from; a single one stays as it is."""
     shares: dict[int, float] = {}
     for client in group:
         weight = 1.0 if updates.weights is None else updates.weights[client]
         shares[updates.chosen[client]] = shares.get(updates.chosen[client], 0.0) + weight
+    # No arithmetic on a single model, so that equal starts have equal bits.
     if len(shares) == 1:
         return models[next(iter(shares))]
     return mean_of([models[chosen] for chosen in shares], tuple(shares.values())).astype(np.float32)
 
 
 def _labels_of_all(classes_KM: inference.Classes, participants: Sequence[int], labels_N: Labels) -> Labels:
-    """Return a partition of all clients, which is scored: a participant is in its connected component.
+    """Label all clients for the partition that is scored: a participant is in its connected component.
 
     Another client is labelled as the participant whose predictions agree most with its own latest ones, or,
     if it has never taken part, with the largest component; ties go to the first.

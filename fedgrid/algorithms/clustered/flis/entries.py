@@ -1,4 +1,4 @@
-"""FLIS in the registry."""
+"""Registry entries of FLIS."""
 
 from fedgrid.algorithms.clustered.flis import dynamic, hierarchical
 from fedgrid.algorithms.contract.entry import AlgorithmEntry

@@ -32,25 +32,28 @@ from fedgrid.algorithms.updates.source import Layout, Matrix, Rng
 from fedgrid.algorithms.updates.updates import Updates
 
 WARD_CLUSTERS = 5
+"""Number of clusters in the routine that is commented out in the released code."""
 CLUSTERS = "variant text or ward5"
+"""The variants with clusters, as messages name them."""
 
 
 def _has_clusters(given: Any) -> bool:
+    """Check whether the variant forms clusters."""
     return bool(given.variant != "neighbours")
 
 
 class FlisHcSettings(FedOptSettings):
-    """How the clusters are formed; after that the server's settings are those of FedOpt."""
+    """Settings of FLIS-HC: how the clusters are formed; the server's settings are those of FedOpt."""
 
     variant: Literal["text", "ward5", "neighbours"] = "text"
     """`text`: agglomerative clustering of 1 - similarity. `ward5`: Ward's clustering of the rows of
     similarities into 5. `neighbours`: no clusters; a client trains the mean of the latest models of all
     clients that agree with it on 96 % of the images, as published."""
     threshold: inference.Threshold = 0.5
-    """Of `text`: clusters merge while their distance, 1 - similarity, is below this. 0: a cluster a client;
-    above 1: one cluster, FedAvg."""
+    """Height of the cut of `text`: clusters merge while their distance, 1 - similarity, is below this. 0: a
+    cluster for each client; above 1: one cluster, FedAvg."""
     linkage: Literal["average", "complete", "single"] = "average"
-    """Of `text`: the distance of two clusters, from those of their clients."""
+    """Distance of two clusters of `text`, from those of their clients."""
     labels: inference.LabelKind = "hard"
     """Whether predicted classes are compared, or probabilities."""
     similarity: inference.SimilarityKind = "agreement"
@@ -94,7 +97,9 @@ class FlisHc(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """Where clients have neighbours instead of clusters, these are recorded, and models are averaged."""
+        """Facts about the algorithm; where clients have neighbours instead of clusters, these are recorded,
+        and models are averaged.
+        """
         has_neighbours = self.settings.variant == "neighbours"
         traits, columns = super().traits, frozenset({"members"} if has_neighbours else ())
         averages_updates = traits.averages_updates and not has_neighbours
@@ -112,13 +117,21 @@ class FlisHc(FedOpt):
         return refusal(self.settings.local, averages_models=averages_models) or super().problem(conditions)
 
     def init(self, layout: Layout, num_clients: int, fresh: Fresh, rng: Rng) -> State:
-        """Return FedOpt's state; without the optimizer's moments where there are no clusters."""
+        """Build FedOpt's state; without the optimizer's moments where there are no clusters."""
         if self.settings.variant == "neighbours":
             return State((fresh(0),), np.zeros(num_clients, np.int64))
         return super().init(layout, num_clients, fresh, rng)
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
-        """Ask all clients until there are clusters, then those sampled; infer on what waiting ones send."""
+        """Send orders to all clients until there are clusters, then to those sampled; infer on what waiting
+        ones send.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0; not used.
+            present: the clients that have joined, and those that were sampled.
+            rng: not used.
+        """
         start_K = lists.starts(state)
         waiting = set(_waiting(state).tolist())
         asked = present.sampled if inference.CLASSES in state.arrays else present.joined
@@ -138,7 +151,14 @@ class FlisHc(FedOpt):
         return super().served(state)
 
     def step(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Form the clusters, or place those that have waited; then average within each cluster."""
+        """Form the clusters, or place those that have waited; then average within each cluster.
+
+        Args:
+            state: the state so far.
+            round_index: the round, from 0.
+            updates: the usable updates of this round.
+            rng: passed to `aggregate`.
+        """
         if self.settings.variant == "neighbours":
             return lists.step(
                 state,
@@ -147,6 +167,8 @@ class FlisHc(FedOpt):
             )
         if inference.CLASSES not in state.arrays:
             state = self._form(state, updates)
+            # All joined clients trained in round 1, but only those sampled are averaged: the others trained
+            # for the clustering alone.
             updates, diagnostics = updates.select(updates.sampled), Diagnostics(clustered=True)
         else:
             state, updates, placed = self._place(state, updates)
@@ -154,7 +176,7 @@ class FlisHc(FedOpt):
         return self.aggregate(state, updates, rng) if updates.clients else state, diagnostics
 
     def cut(self, similarities_NN: Matrix) -> Labels:
-        """Return the clusters of models by their similarities, shape (N,)."""
+        """Label the clusters of models by their similarities, shape (N,)."""
         if self.settings.variant == "text":
             distances_NN = 1 - similarities_NN
             np.fill_diagonal(distances_NN, 0.0)
@@ -167,18 +189,23 @@ class FlisHc(FedOpt):
         return np.asarray(method.labels_, np.int64)
 
     def _form(self, state: State, updates: Updates) -> State:
-        """Return the state with the clusters of the clients that have sent an update; the others wait."""
+        """Form the clusters of the clients that have sent an update; the others wait."""
         similarities_NN, classes_NM = inference.infer(updates, self.settings.labels, self.settings.similarity)
         groups = labels_to_groups(self.cut(similarities_NN), 1 - similarities_NN, "residual")
         labels_K = np.full(len(state.labels_K), len(groups), np.int64)
         for label, group in enumerate(groups):
             labels_K[[updates.clients[place] for place in group]] = label
+        # All clusters start from the initial model; one more for those that wait, if there are any.
         rows = [0] * (len(groups) + bool((labels_K == len(groups)).any()))
         classes_KM = inference.latest_classes(state, updates.clients, classes_NM)
         return state.with_rows(rows, labels_K).keep(**{inference.CLASSES: classes_KM})
 
     def _place(self, state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, str]]:
-        """Return the state with those that waited in clusters, the others' updates, and the reasons."""
+        """Put clients that waited into clusters.
+
+        Returns:
+            The new state, the updates of the other clients, and the reason for each placed client's cluster.
+        """
         late = updates.select(_waiting(state))
         if not late.clients:
             return state, updates, {}
@@ -196,12 +223,13 @@ class FlisHc(FedOpt):
         classes_KM = inference.latest_classes(state, late.clients, classes_NM)
         state = replace(state, labels_K=labels_K).keep(**{inference.CLASSES: classes_KM})
         if not len(_waiting(state)):
+            # Nobody waits any more: the initial model goes.
             state = state.with_rows(range(len(state.models) - 1), labels_K)
         return state, updates.select(set(updates.clients) - set(late.clients)), reasons
 
 
 def _waiting(state: State) -> Labels:
-    """Return the ids of the clients whose predictions are not known yet."""
+    """Find the ids of the clients without predictions."""
     if inference.CLASSES not in state.arrays:
         return np.arange(len(state.labels_K))
     return np.flatnonzero(state.arrays[inference.CLASSES][:, 0] == inference.UNKNOWN)

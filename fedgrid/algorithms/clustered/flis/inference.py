@@ -24,22 +24,27 @@ from fedgrid.algorithms.updates.updates import Updates
 LabelKind = Literal["hard", "soft"]
 SimilarityKind = Literal["agreement", "printed"]
 Threshold = Annotated[float, Field(ge=0)]
+"""Type of a similarity from which models are joined."""
 Classes = NDArray[np.int16]
+"""Predicted classes, int16, shape (models, M)."""
 Joined = NDArray[np.bool_]
+"""Which pairs of models are joined, bool, shape (N, N)."""
 CLASSES = "classes_KM"
-"""The array of a state that has each client's predicted classes, int16, shape (K, M)."""
+"""Name of the state's array with each client's predicted classes, int16, shape (K, M)."""
 UNKNOWN = -1
-"""The class in the row of a model that has predicted nothing."""
+"""Class in the row of a client whose model has predicted nothing."""
 NEEDS_REFERENCES = (
     "compares models by their predictions on images that the server has: set split.reference_images, to "
     "2500 as in the paper or to fewer (they are taken from the official test set and are in no test)"
 )
+"""Message for a run without reference images."""
 
 
 def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> tuple[Matrix, Classes]:
-    """Return similarities and predicted classes of a round's models, in the order of `updates.clients`."""
+    """Compute similarities and predicted classes of a round's models, in the order of `updates.clients`."""
 
     def compute(predictions_NML: list[NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Compute both from the models' predictions; runs that share the round do it once."""
         classes_NM = [predictions_ML.argmax(axis=1) for predictions_ML in predictions_NML]
         return {
             "similarities_NN": similarities(predictions_NML, labels, similarity),
@@ -53,10 +58,12 @@ def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> tu
 def similarities(
     predictions_NML: Sequence[NDArray[Any]], labels: LabelKind, similarity: SimilarityKind
 ) -> Matrix:
-    """Return the similarities of models by their class probabilities, float64, shape (N, N), in [0, 1].
+    """Compute the similarities of models by their class probabilities, float64, shape (N, N), in [0, 1].
 
-    `predictions_NML` has those of each model, shape (M, L); of `hard` labels B has the predicted classes,
-    one-hot.
+    Args:
+        predictions_NML: class probabilities of each model, shape (M, L).
+        labels: `hard`: B has the predicted classes, one-hot; `soft`: the probabilities.
+        similarity: which formula.
     """
     rows = [
         one_hot(predictions_ML) if labels == "hard" else predictions_ML for predictions_ML in predictions_NML
@@ -70,17 +77,17 @@ def similarities(
 
 
 def one_hot(probabilities_ML: NDArray[Any]) -> Matrix:
-    """Return 1 for the most probable class of each row, of equals the first, and 0 elsewhere."""
+    """Encode the most probable class of each row as 1, of equals the first, and all others as 0."""
     return np.asarray(np.eye(probabilities_ML.shape[1])[probabilities_ML.argmax(axis=1)], np.float64)
 
 
 def agreements(classes_NM: Classes, others_OM: Classes) -> Matrix:
-    """Return the shares of images on which models predict the same class, float64, shape (N, O)."""
+    """Compute the shares of images on which models predict the same class, float64, shape (N, O)."""
     return np.array([(others_OM == classes_M).mean(axis=1) for classes_M in classes_NM])
 
 
 def latest_classes(state: State, clients: Sequence[int], classes_NM: Classes) -> Classes:
-    """Return `classes_KM` with the rows of `clients` replaced."""
+    """Replace the rows of `clients` in the state's predicted classes; return the array."""
     nothing = np.full((len(state.labels_K), classes_NM.shape[1]), UNKNOWN, np.int16)
     classes_KM = np.array(state.arrays.get(CLASSES, nothing))
     classes_KM[list(clients)] = classes_NM
@@ -88,12 +95,12 @@ def latest_classes(state: State, clients: Sequence[int], classes_NM: Classes) ->
 
 
 def neighbourhoods(similarities_NN: Matrix, threshold: float) -> Joined:
-    """Return which models are joined: those at least as similar as `threshold`, and each with itself."""
+    """Find which models are joined: those at least as similar as `threshold`, and each with itself."""
     return np.asarray((similarities_NN >= threshold) | np.eye(len(similarities_NN), dtype=bool))
 
 
 def components(joined_NN: Joined) -> Labels:
-    """Return the connected components, numbered by their first member, shape (N,)."""
+    """Find the connected components, numbered by their first member, shape (N,)."""
     from scipy.sparse.csgraph import connected_components
 
     _, labels_N = connected_components(joined_NN, directed=False)
@@ -101,10 +108,10 @@ def components(joined_NN: Joined) -> Labels:
 
 
 def distinct(joined_NN: Joined, clients: Sequence[int]) -> tuple[list[list[int]], Labels]:
-    """Return the different neighbourhoods, by client ids, and which is whose.
+    """Find the distinct neighbourhoods, in the order of their first owners.
 
-    They are in the order of their first owners. The second is the position of each model's neighbourhood,
-    shape (N,).
+    Returns:
+        Their client ids, and the position of each model's neighbourhood, shape (N,).
     """
     places: dict[tuple[int, ...], int] = {}
     owners = [

@@ -8,7 +8,7 @@ Source: the code of Morafah et al. 2022, arXiv:2208.09754, whose threshold for h
 to 5 and never acts. Deviations: means have the weights of the run; what a client trains in round 1 is its
 first local model if it is sampled; a newcomer trains the initial model, then has neighbours as the others.
 
-Shapes: K clients of the federation, N whose predictions are known, P entries of a state vector.
+Shapes: K clients of the federation, N with predictions, P entries of a state vector.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,26 @@ from fedgrid.algorithms.updates.source import Vector
 from fedgrid.algorithms.updates.updates import Updates
 
 AGREEMENT = 0.96
+"""Share of reference images on which the models of neighbours agree, as in the released code."""
 INITIAL, STARTS = "initial_P", "start_K"
+"""Names of arrays of the state: the initial model, and the position of the model that each client trains
+next."""
 
 
 def starts(state: State) -> Labels:
-    """Return the position of the model that each client trains next, shape (K,)."""
+    """Read the position of the model that each client trains next, shape (K,)."""
     return state.arrays.get(STARTS, state.labels_K)
 
 
 def step(state: State, updates: Updates, aggregate: Aggregator) -> Step:
-    """Note the latest models, find neighbours of clients seen for the first time, and average.
+    """Store the latest models, find the neighbours of clients seen for the first time, and average.
 
     Memory: `client_model_<id>` (float32, shape (P,)) of each client that has taken part, and `weights_K`
     (float64) if clients have weights; `initial_P`; `classes_KM`; `start_K`. Connected components are scored;
     a client that has not been seen is labelled with the largest.
     """
     is_first = inference.CLASSES not in state.arrays
+    # 1. Compare the clients that are here for the first time.
     new = [
         client
         for client in updates.clients
@@ -49,9 +53,12 @@ def step(state: State, updates: Updates, aggregate: Aggregator) -> Step:
     if new:
         _, classes_NM = inference.infer(updates.select(new), "hard", "agreement")
         state = state.keep(**{inference.CLASSES: inference.latest_classes(state, new, classes_NM)})
+    # 2. Store their models. In round 1 all clients trained, but only those sampled count as having taken
+    # part.
     state = _refresh(state, updates, updates.sampled if is_first else updates.clients)
     seen = np.flatnonzero(state.arrays[inference.CLASSES][:, 0] != inference.UNKNOWN).tolist()
     classes_NM = state.arrays[inference.CLASSES][seen]
+    # 3. Average over neighbours, and score the connected components.
     joined_NN = inference.neighbourhoods(inference.agreements(classes_NM, classes_NM), AGREEMENT)
     groups, owner_N = inference.distinct(joined_NN, seen)
     labels_N = inference.components(joined_NN)
@@ -68,7 +75,7 @@ def step(state: State, updates: Updates, aggregate: Aggregator) -> Step:
 
 
 def _refresh(state: State, updates: Updates, clients: Sequence[int] | frozenset[int]) -> State:
-    """Return the state with the latest models of those of `clients` that have an update, and weights."""
+    """Store the latest models of those of `clients` that have an update, and the weights."""
     models = {
         _name(client): state.models[updates.chosen[client]] + update_P
         for client, update_P in zip(updates.clients, updates.vectors(), strict=True)
@@ -82,8 +89,10 @@ def _refresh(state: State, updates: Updates, clients: Sequence[int] | frozenset[
 
 
 def _aggregate(state: State, group: Sequence[int], aggregate: Aggregator) -> Vector:
+    """Aggregate the latest models of a group; members that have not trained count with the initial model."""
     weights_K = state.arrays.get("weights_K", np.ones(len(state.labels_K)))
     trained = [client for client in group if _name(client) in state.arrays]
+    # One row for all of them: they have the same model, which may be gigabytes.
     untrained = float(sum(weights_K[client] for client in group if client not in trained))
     rows = [state.arrays[_name(client)] for client in trained]
     shares = [float(weights_K[client]) for client in trained]
@@ -93,4 +102,5 @@ def _aggregate(state: State, group: Sequence[int], aggregate: Aggregator) -> Vec
 
 
 def _name(client: int) -> str:
+    """Name the state's array with a client's latest model."""
     return f"client_model_{client}"
