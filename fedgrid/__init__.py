@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from fedgrid.tracking.scoring.run import Run
     from fedgrid.tracking.scoring.study import Study
 
+# The engine imports nothing above it, so that the package connects the two.
 FedgridError.clean = redacted
 
 __all__ = [
@@ -171,9 +172,15 @@ _NAMES = {
 }
 """Module below this package -> the names that it defines."""
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+"""Exported name -> its module below this package."""
 
 
 def __getattr__(name: str) -> Any:
+    """Import a name when it is used for the first time.
+
+    Raises:
+        AttributeError: there is no such name; names the nearest one.
+    """
     if name != "figures" and name not in _MODULES:
         raise AttributeError(
             f"module 'fedgrid' has no attribute {name!r}; {hint(name, __all__)}".rstrip("; ")
@@ -184,9 +191,11 @@ def __getattr__(name: str) -> Any:
     module = import_module(f"fedgrid.{_MODULES.get(name, 'tracking.figures')}")
     random.setstate(state)
     value = module if name == "figures" else getattr(module, name)
+    # The next access finds it without this function.
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
+    """List the exported names, also those that are not imported yet."""
     return sorted({*globals(), *__all__})

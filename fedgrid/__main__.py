@@ -1,4 +1,4 @@
-"""`python -m fedgrid` is the command `fedgrid`."""
+"""Entry point: `python -m fedgrid` runs the command `fedgrid`."""
 
 from fedgrid.grids.cli.main import main
 

@@ -1,4 +1,4 @@
-"""Checks of what public functions are given: a slip gets one line that says what is expected."""
+"""Checks of the arguments of public functions: a mistake gets one line that says what is expected."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
@@ -22,37 +22,42 @@ ORIGINS = {
     "Run": "one of the `runs` of a study",
     "Study": "what fedgrid.load and fedgrid.run_grid return",
 }
-"""Class of ours -> where a user gets one from."""
+"""Name of a class of ours -> where a user gets an instance from."""
 NUMBERS: Mapping[Any, Any] = {bool: (bool, Integral, np.bool_), int: Integral, float: Real}
-"""Class of an annotation -> classes whose values it may have."""
+"""Class of an annotation -> classes whose values it accepts."""
 STARS: Mapping[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+"""Kind of a parameter -> the stars before its name."""
 LONGEST = 80
 """Characters of a value in a message."""
 
 
 class ArgumentError(TypeError, ValueError):
-    """A public function was given a wrong argument: says which, what it is, and what is expected."""
+    """A public function got a wrong argument; the message has its name, its value, and what is expected."""
 
 
 def checked(**notes: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function raise an `ArgumentError`, before it starts, for arguments that its signature lacks.
+    """Make a function check its arguments by its signature before it starts.
 
-    A value must be of its annotation: its class, the keys of a dict, and the items of a list.
+    A value must be of its annotation: its class, the keys of a dict, and the items of a list. The decorated
+    function raises `ArgumentError` for an argument that it does not have, lacks, or that is of another type.
 
     Args:
-        notes: argument -> what a message about it says beside what is expected.
+        notes: argument -> a hint that a message about it ends with.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        """Wrap a function."""
         takes = signature(function)
         name = function.__qualname__
 
         @wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Check the arguments, then call the function."""
             try:
                 given = takes.bind(*args, **kwargs).arguments
             except TypeError as error:
                 raise ArgumentError(f"{name}: {error}; {_usage(takes, kwargs)}") from None
+            # Not before the first call: annotations may name classes that are imported for types only.
             hints = get_type_hints(function)
             for argument, value in given.items():
                 is_starred = takes.parameters[argument].kind in STARS
@@ -69,10 +74,15 @@ def checked(**notes: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def check_choice(what: str, given: object, choices: Collection[str]) -> None:
-    """Check a name that is an argument.
+    """Check that a name is one of the choices.
+
+    Args:
+        what: what messages call the name.
+        given: the name.
+        choices: the allowed names.
 
     Raises:
-        ArgumentError: it is none of the `choices`.
+        ArgumentError: it is none of them; suggests the nearest.
     """
     if given not in choices:
         near = nearest_name(str(given), choices)
@@ -80,14 +90,14 @@ def check_choice(what: str, given: object, choices: Collection[str]) -> None:
 
 
 def nearest_name(given: str, names: Iterable[str]) -> str:
-    """Return a question with the nearest of the names, whatever their case; empty if none is near."""
+    """Suggest the nearest of some names, whatever their case, as a question; empty if none is near."""
     by_lower = {name.lower(): name for name in names}
     near = get_close_matches(given.lower(), by_lower, 1)
     return f"did you mean '{by_lower[near[0]]}'? " if near else ""
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of an annotation; of one that cannot be compared with, any value is."""
+    """Check whether a value is of an annotation; true of annotations that values cannot be compared with."""
     of, inner = get_origin(hint) or hint, get_args(hint)
     if of in (Union, UnionType):
         return any(_fits(value, one) for one in inner)
@@ -102,13 +112,14 @@ def _fits(value: Any, hint: Any) -> bool:
     if issubclass(of, Mapping):
         return not inner or all(_fits(key, inner[0]) for key in value)
     if issubclass(of, Iterable) and not issubclass(of, str):
+        # An iterator is not looked into: that would use it up.
         items = value if isinstance(value, list | tuple | set | frozenset) else ()
         return not isinstance(value, str) and (not inner or all(_fits(item, inner[0]) for item in items))
     return True
 
 
 def _words(hint: Any) -> str:
-    """Return an annotation in a reader's words."""
+    """Describe an annotation in a reader's words."""
     of, inner = get_origin(hint) or hint, get_args(hint)
     if of in (Union, UnionType):
         return " or ".join(map(_words, inner))
@@ -125,13 +136,13 @@ def _words(hint: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    """Return a value in one short line, without secrets."""
+    """Format a value in one short line, without secrets."""
     text = redacted(repr(str(value) if isinstance(value, Path) else value))
     return text if len(text) <= LONGEST and "\n" not in text else f"a {type(value).__name__}"
 
 
 def _usage(takes: Signature, given: Mapping[str, object]) -> str:
-    """Return how a function is called, and which argument may be meant by one that it does not have."""
+    """Format how a function is called, and which parameter may be meant by one that it does not have."""
     own = [parameter for name, parameter in takes.parameters.items() if name != "self"]
     near = "".join(nearest_name(name, takes.parameters) for name in given if name not in takes.parameters)
     parts: list[str] = []

@@ -1,9 +1,9 @@
 """The manifest of a run: how far the run is, and the size and the checksum of each of its files.
 
-A run's folder is read by its `manifest.json` alone; what the manifest does not list does not count. Files are
-written first and never changed, the manifest is replaced last. So at whatever instant a process is killed,
-the manifest and the files that it lists are those of one round. `manifest-before.json` is the manifest that
-was replaced last, whose records and last state are still there, in case the disk damages the newer one.
+A run's folder is read by its `manifest.json` alone; a file that the manifest does not list does not count.
+Files are written first and never changed, and the manifest is replaced last. So at whatever instant a process
+is killed, the manifest and the files that it lists are those of one round. `manifest-before.json` is the
+previous manifest, whose records and last state are still there, in case the disk damages the newer one.
 """
 
 import re
@@ -19,61 +19,69 @@ from fedgrid.parquet_files import BadTable, read_parquet, run_id_of
 from fedgrid.sealed_json import BadFile, OtherLayout, seal, unseal_text
 
 MANIFEST, BEFORE = "manifest.json", "manifest-before.json"
+"""Names of the current manifest and of the previous one."""
 CONFIG = "config.json"
+"""Name of the file with the run's configuration."""
 ROUNDS, CLIENTS, TIMES = "rounds.parquet", "clients.parquet", "timings.parquet"
-"""The records of a finished run."""
+"""Names of the records of a finished run."""
 SEGMENT = re.compile(r"(rounds|clients|timings)-(\d{6,})-(\d{6,})-[0-9a-f]{8}\.parquet")
-"""Records of a run that is not finished: table, first round, last round, and part of the checksum."""
+"""Names of records of a run that is not finished: table, first round, last round, and part of the
+checksum."""
 STATE = re.compile(r"state-.+\.safetensors")
+"""Names of the files of a state: tensors of models and arrays, or memories of clients."""
 BYTES, SHA256 = "bytes", "sha256"
+"""Keys of a file's entry."""
 FROM_ROUND, CODE = "from_round", "code"
+"""Keys of a part of a run."""
 FORMER = ("done.json", "state-*.sha256")
-"""What marks the rounds of a run in a storage of the first layout."""
+"""Patterns of files that mark the rounds of a run in a storage of the first layout."""
 
 
 class BadRun(BadFile):
-    """A file of a run is missing, or is not what was written."""
+    """A file of a run is missing, or its bytes are not those that were written."""
 
     def __init__(self, path: Path, why: str) -> None:
+        """Take the path of the file, and what is wrong with it."""
         super().__init__(why)
         self.path = path
 
 
 @dataclass(frozen=True)
 class FileEntry:
-    """What the manifest says of a file."""
+    """Size and checksum of a file, as the manifest lists them."""
 
     size: int
-    """Bytes."""
+    """Size in bytes."""
     sha256: str
+    """Checksum of the bytes, in hexadecimal digits."""
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """Return the entry of a file with these bytes."""
+        """Build the entry of a file with these bytes."""
         return cls(len(data), sha256(data).hexdigest())
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
-        """Return the entry of a file as it is now."""
+        """Build the entry of a file as it is now; reads it once."""
         with path.open("rb") as file:
             return cls(path.stat().st_size, file_digest(file, "sha256").hexdigest())
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rounds of a run that were made with the same."""
+    """Rounds of a run that were computed by the same code, versions and machine model."""
 
     from_round: int
-    """Counted from 1."""
+    """First of the rounds, counted from 1."""
     made_with: Mapping[str, str]
     """Name -> digest, version or model (`integrity.made_with`); `code` is always there."""
 
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the part that a manifest lists so.
+        """Read the part from its entry in a manifest.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            KeyError, TypeError, ValueError: the entry is damaged.
         """
         start = values[FROM_ROUND]
         made_with = {name: value for name, value in values.items() if name != FROM_ROUND}
@@ -83,7 +91,7 @@ class Part:
         return cls(start, made_with)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the part as a manifest lists it."""
+        """Convert the part to its entry in a manifest."""
         return {FROM_ROUND: self.from_round, **self.made_with}
 
 
@@ -92,34 +100,41 @@ Parts: TypeAlias = tuple[Part, ...]
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run's manifest says."""
+    """Content of a run's manifest."""
 
     run_id: str
+    """Id of the run."""
     rounds: int
-    """How many its configuration asks for."""
+    """Number of rounds of the run's configuration."""
     rounds_done: int = 0
+    """Number of rounds whose records and state are listed."""
     is_finished: bool = False
+    """Whether the run is finished."""
     made_with: Parts = ()
+    """Parts of the run, by code and versions, in the order of their rounds."""
     states: Mapping[int, Sequence[str]] = field(default_factory=dict)
     """Round -> the files of the state after it: its tensors, then memories of clients."""
     files: Mapping[str, FileEntry] = field(default_factory=dict)
-    """Every file of the run, but the log, scores, results of analyses, and what other programs note."""
+    """Name -> entry of every file of the run, but the log, scores, results of analyses, and notes of other
+    programs."""
 
     def segments(self, table: str) -> list[str]:
-        """Return the files with the records of a table, in the order of their rounds."""
+        """List the files with the records of a table, in the order of their rounds."""
+        # A finished run has one file for each table, next to which no segments are listed.
         if (whole := f"{table}.parquet") in self.files:
             return [whole]
         segments = filter(None, map(SEGMENT.fullmatch, self.files))
         return sorted(segment[0] for segment in segments if segment[1] == table)
 
     def needed(self) -> set[str]:
-        """Return the files without which a run cannot go on from it: all but older states."""
+        """List the files without which a run cannot go on from this manifest: all but older states."""
+        # A memory of a client may be in several states: it is needed if the last one has it.
         numbers = sorted(self.states)
         older = {name for number in numbers[:-1] for name in self.states[number]}
         return set(self.files) - older.difference(*(self.states[number] for number in numbers[-1:]))
 
     def text(self) -> str:
-        """Return the content of the file."""
+        """Format the content of the file, sealed by a checksum of its own."""
         return seal(
             {
                 "run_id": self.run_id,
@@ -138,7 +153,7 @@ class Manifest:
 
     @classmethod
     def of_text(cls, text: str | bytes) -> Self:
-        """Return what a manifest with this content says.
+        """Read a manifest from the content of its file.
 
         Raises:
             BadFile: it is not what was written.
@@ -158,23 +173,24 @@ class Manifest:
             raise BadFile("it is no manifest") from error
 
     def with_files(self, files: Mapping[str, FileEntry], **changes: Any) -> Self:
-        """Return this manifest with further files, and with those fields changed."""
+        """Copy the manifest with further files, and with these fields changed."""
         return replace(self, files={**self.files, **files}, **changes)
 
 
 def is_of_rounds(name: str) -> bool:
-    """Return whether a file of this name in a run's folder is one of its records and states."""
+    """Check whether a file of this name in a run's folder is one of its records and states."""
     return bool(name in (ROUNDS, CLIENTS, TIMES) or SEGMENT.fullmatch(name) or STATE.fullmatch(name))
 
 
 def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
-    """Return the manifest of the run in a folder, or that of before.
+    """Read the manifest of the run in a folder, or with its `name` the previous one.
 
     Raises:
         FileNotFoundError: there is none, and nothing that a run has written.
         OSError: the disk does not give it.
         OtherLayout: the run is of a storage with another layout.
-        BadRun: it is not what was written, is another run's, or is missing beside files of a run.
+        BadRun: it is not what was written, is another run's, or is missing although the folder has files of a
+            run.
     """
     path = folder / name
     try:
@@ -184,6 +200,7 @@ def read_manifest(folder: Path, name: str = MANIFEST) -> Manifest:
             _check_empty(folder)
         raise
     except OSError as error:
+        # Errors without a number are not the disk's.
         if error.errno is None:
             raise BadRun(path, str(error)) from error
         error.filename = str(path)
@@ -203,6 +220,7 @@ def _check_empty(folder: Path) -> None:
     Raises:
         OtherLayout, BadRun: it has.
     """
+    # In this order: a run of the first layout has tables, too.
     if any(next(folder.glob(pattern), None) for pattern in FORMER):
         raise OtherLayout("layout 1")
     if any(next(folder.glob(pattern), None) for pattern in ("*.parquet", "state-*.safetensors", BEFORE)):
@@ -210,7 +228,7 @@ def _check_empty(folder: Path) -> None:
 
 
 def open_listed(folder: Path, manifest: Manifest, name: str) -> BinaryIO:
-    """Open a file of a run, whose bytes are those that the manifest lists.
+    """Open a file of a run, after a check that its bytes are those that the manifest lists.
 
     Raises:
         OSError: the disk does not give it.
@@ -227,6 +245,7 @@ def open_listed(folder: Path, manifest: Manifest, name: str) -> BinaryIO:
         error.filename = str(path)
         raise
     try:
+        # The size first: most damage shows without reading the whole file.
         check_size(path, entry)
         if file_digest(file, "sha256").hexdigest() != entry.sha256:
             raise BadRun(path, "its bytes differ from those that were written")
@@ -238,10 +257,10 @@ def open_listed(folder: Path, manifest: Manifest, name: str) -> BinaryIO:
 
 
 def check_size(path: Path, entry: FileEntry) -> None:
-    """Check the size of a file, which costs no reading.
+    """Check the size of a file against its entry, which costs no reading.
 
     Raises:
-        BadRun: it is missing, or has another one.
+        BadRun: it is missing, or has another size.
     """
     try:
         size = path.stat().st_size
@@ -254,7 +273,13 @@ def check_size(path: Path, entry: FileEntry) -> None:
 def read_segment(
     folder: Path, manifest: Manifest, name: str, choose: Callable[[pa.Schema], Sequence[str]]
 ) -> pa.Table:
-    """Return the columns of a file of records that `choose` returns, given its schema.
+    """Read columns of a file of records, after a check of its bytes.
+
+    Args:
+        folder: folder of the run.
+        manifest: its manifest.
+        name: name of the file.
+        choose: function from the file's schema to the columns to read.
 
     Raises:
         OSError, BadRun: as `open_listed`; or it is no table, though it has the bytes that were written.
@@ -270,10 +295,14 @@ def read_segment(
 
 
 def read_segments(folder: Path, table: str, read: Callable[[Manifest, str], pa.Table]) -> pa.Table | None:
-    """Return the records of a run, None without any.
+    """Read all records of a table of a run; None without any.
 
-    `read` returns the rows of a file that the manifest lists. If the next round is written meanwhile, all are
-    read again.
+    If a driver writes the next round meanwhile, all are read once more.
+
+    Args:
+        folder: folder of the run.
+        table: name of the table, such as `rounds`.
+        read: function that reads the rows of a file that the manifest lists.
 
     Raises:
         FileNotFoundError, OSError, OtherLayout, BadRun: as `read_manifest` and `read`.
@@ -284,5 +313,7 @@ def read_segments(folder: Path, table: str, read: Callable[[Manifest, str], pa.T
             tables = [read(manifest, name) for name in manifest.segments(table)]
             return pa.concat_tables(tables) if tables else None
         except BadRun:
+            # A newer manifest replaces segments by longer ones, so a file may have gone while it was read.
+            # Damage stays.
             if read_manifest(folder) == manifest:
                 raise

@@ -1,4 +1,4 @@
-"""Reads tables in Parquet: whether they fit into memory, and hold what their columns can.
+"""Reads tables in Parquet, and checks that they fit into memory and hold what their columns can.
 
 No checksum covers the footers of a run that is not finished, and a bundle's tables may hold anything.
 """
@@ -18,30 +18,34 @@ if TYPE_CHECKING:
     from fedgrid.record_columns import RecordColumn
 
 Declared: TypeAlias = Callable[[str], "RecordColumn"]
-"""Name of a column -> what it can hold: `record_columns.declared`."""
+"""Function from the name of a column to its declaration: `record_columns.declared`."""
 WHOLE = 1 << 53
-"""Whole numbers that a float holds."""
+"""Largest whole number up to which a float holds all of them."""
 ROUNDING = 1e-6
-"""How far sums of floats may lie outside."""
+"""Distance by which sums of floats may lie outside the range of their column."""
 SHARE = 4
-"""To read a table takes three times its size."""
+"""Part of the memory that a table may take, as a divisor: to read one takes three times its size."""
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
-"""In a container: the bytes that it may use, or `max`."""
+"""File in a container with the bytes that it may use, or `max`."""
 VALUE = 8
 """Bytes of a value in memory; a page may hold one value a billion times in a few bytes."""
 
 
 class BadTable(ValueError):
-    """A file is no table as it was written."""
+    """A file is not the table that was written."""
 
 
 def run_id_of(folder: Path) -> str:
-    """Return the id of the run whose files lie in a folder: the end of its name."""
+    """Parse the id of a run from the name of its folder, which ends with it."""
     return folder.name.rpartition("-")[2]
 
 
 def read_parquet(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Table:
-    """Return those columns of an open file that `choose` returns, given its schema, which has one level.
+    """Read columns of an open file.
+
+    Args:
+        data: the file.
+        choose: function from its schema, which has one level, to the names of the columns to read.
 
     Raises:
         OSError: it cannot be read, or declares more than a quarter of the memory.
@@ -54,7 +58,7 @@ def read_parquet(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -
 
 
 def check_fits(file: pq.ParquetFile, num_columns: int) -> None:
-    """Check that so many columns of a table fit into a quarter of the memory, by the sizes that it declares.
+    """Check that columns of a table fit into a quarter of the memory, by the sizes that the file declares.
 
     Raises:
         OSError: they do not.
@@ -69,7 +73,7 @@ def check_fits(file: pq.ParquetFile, num_columns: int) -> None:
 
 
 def memory() -> int:
-    """Return the bytes of memory of this machine, or those that its container may use."""
+    """Measure the memory of this machine in bytes, or of its container if that has less."""
     size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, ValueError):
         size = min(size, int(CONTAINER.read_text()))
@@ -77,6 +81,7 @@ def memory() -> int:
 
 
 def _read(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Table:
+    """Read columns of a file, and check that its metadata and its pages agree."""
     # Not `pq.read_table`, which takes twice as long for the short tables of most runs.
     file = pq.ParquetFile(data, page_checksum_verification=True)
     names = choose(file.schema_arrow)
@@ -100,7 +105,7 @@ def _read(data: BinaryIO, choose: Callable[[pa.Schema], Sequence[str]]) -> pa.Ta
 
 
 def wrong_type(schema: pa.Schema, declared: Declared) -> str | None:
-    """Return in one line which column has a type that it cannot have; None: none."""
+    """Describe the first column whose type its declaration does not allow; None if there is none."""
     if twice := [name for name in schema.names if schema.names.count(name) > 1]:
         return f"it has column {twice[0]!r:.40} twice"
     for field in schema:
@@ -111,22 +116,24 @@ def wrong_type(schema: pa.Schema, declared: Declared) -> str | None:
 
 
 def wrong_value(table: pa.Table, declared: Declared) -> str | None:
-    """Return in one line which column has a value that it cannot have; None: none."""
+    """Describe the first column with a value that its declaration does not allow; None if there is none."""
     for name, values in zip(table.column_names, table.columns, strict=True):
         column = declared(name)
         if column.required and values.null_count:
             return f"column {name!r} lacks values"
+        # Text and lists have no range.
         if is_number(values.type) and (wrong := _outside(column, values)) is not None:
             return f"column {name!r:.40} has the value {wrong}"
     return None
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether a type is one of numbers; yes and no count as 1 and 0."""
+    """Check whether a type holds numbers; true and false count as 1 and 0."""
     return _is_whole(kind) or bool(pa.types.is_floating(kind))
 
 
 def _outside(column: "RecordColumn", values: pa.ChunkedArray) -> str | None:
+    """Find a value outside a column's range, as text; None if there is none."""
     if pa.types.is_boolean(values.type):
         return None
     # Not by NumPy: with pandas installed Arrow imports that first, which takes a third of a second.
@@ -145,7 +152,7 @@ def _outside(column: "RecordColumn", values: pa.ChunkedArray) -> str | None:
 
 
 def _expected(column: "RecordColumn") -> tuple[str, Callable[[pa.DataType], bool]]:
-    """Return what a column can have, in words, and whether a type is that."""
+    """Describe the type that a column must have, with a function that checks a type."""
     if pa.types.is_string(column.type):
         return "text", pa.types.is_string
     if pa.types.is_list(column.type):
@@ -156,4 +163,5 @@ def _expected(column: "RecordColumn") -> tuple[str, Callable[[pa.DataType], bool
 
 
 def _is_whole(kind: pa.DataType) -> bool:
+    """Check whether a type holds whole numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))

@@ -12,44 +12,53 @@ from typing import Any
 import pyarrow as pa
 
 LARGEST_WHOLE = 1 << 53
-"""A float holds it."""
+"""Largest whole number up to which a float holds all of them."""
 LARGEST = 1e50
-"""Far beyond a norm of float32 numbers."""
+"""Bound of columns without a range: far beyond a norm of float32 numbers."""
 MOST = 1 << 31
-"""Rounds, clients or clusters."""
+"""Bound of numbers of rounds, clients or clusters."""
 
 
 @dataclass(frozen=True)
 class RecordColumn:
-    """The declaration of one column."""
+    """The declaration of one column: name, type, meaning and range."""
 
     name: str
+    """Name of the column."""
     type: pa.DataType
+    """Type of its values, as Arrow calls it."""
     meaning: str
     """One sentence for the documentation and for MLflow."""
     least: float = -LARGEST
+    """Least value."""
     greatest: float = LARGEST
+    """Greatest value."""
     required: bool = False
-    """Whether there is no null in it."""
+    """Whether every row has a value."""
     infinite: bool = False
-    """Whether it may be infinite, as what a training that diverged leaves."""
+    """Whether a value may be infinite, as a training that diverged leaves them."""
     only: str = ""
-    """What a run needs to have it, with spaces between: keys of `evaluation`, words of `Traits.columns`."""
+    """What a run needs to have it, separated by spaces: keys of `evaluation`, words of `Traits.columns`."""
     section: str = ""
     """Its section among MLflow's metrics; empty: MLflow does not show it."""
 
 
 def schema_of(columns: Iterable[RecordColumn]) -> pa.Schema:
-    """Return the schema of these columns, in their order."""
+    """Build the schema of these columns, in their order."""
     return pa.schema([pa.field(column.name, column.type) for column in columns])
 
 
 def schemas(columns: Collection[str] = ()) -> dict[str, pa.Schema]:
-    """Return name of the file, without its suffix -> the schema of a run's records.
+    """Build the schema of each of a run's record files.
 
-    `columns` are the run's own (`algorithm_of.own_columns`): words of `RecordColumn.only`, and numbers of a
-    round that an algorithm's entry declares.
+    Args:
+        columns: the run's own (`algorithm_of.own_columns`): words of `RecordColumn.only`, and numbers of a
+            round that an algorithm's entry declares.
+
+    Returns:
+        Name of the file, without its suffix -> its schema.
     """
+    # The rest of `columns` are names of numbers, sorted so that the file does not depend on a set's order.
     own = set(columns)
     words = " ".join(column.only for declared in EVERY_COLUMN.values() for column in declared).split()
     numbers = [RecordColumn(name, pa.float64(), "") for name in sorted(own.difference(words))]
@@ -62,20 +71,24 @@ def schemas(columns: Collection[str] = ()) -> dict[str, pa.Schema]:
 
 
 def _bytes(name: str, meaning: str, *, only: str = "", section: str = "") -> RecordColumn:
+    """Declare a column of bytes."""
     return RecordColumn(name, pa.int64(), meaning, 0, LARGEST_WHOLE, only=only, section=section)
 
 
 def _seconds(name: str, meaning: str, *, required: bool = False, only: str = "") -> RecordColumn:
+    """Declare a column of seconds."""
     return RecordColumn(name, pa.float64(), meaning, 0, 1e10, required=required, only=only)
 
 
 def _float(
     name: str, meaning: str, least: float = -LARGEST, greatest: float = LARGEST, **facts: Any
 ) -> RecordColumn:
+    """Declare a column of floats."""
     return RecordColumn(name, pa.float64(), meaning, least, greatest, **facts)
 
 
 ROUND = RecordColumn("round", pa.int32(), "Number of the round, from 1.", 1, MOST, required=True)
+"""The first column of every file."""
 
 ROUNDS = (
     ROUND,
@@ -151,9 +164,10 @@ ROUNDS = (
         only="message",
     ),
 )
-"""Of `rounds.parquet`, a row a round."""
+"""Columns of `rounds.parquet`, a row for each round."""
 
 RECALL = "recall"
+"""The score that is a list, with a value for each class."""
 TESTS = {
     "local_own": "The client's model after local training, on its own test images",
     "local_server": "The client's model after local training, on the server's images",
@@ -162,7 +176,7 @@ TESTS = {
     "global_own": "The one model for all, on the client's own test images (`evaluation.global_model`)",
     "global": "The one model for all, on the server's images (`evaluation.global_model`)",
 }
-"""Model and test set, and what they are; null where there was no test."""
+"""Model and test set -> what they are; null where there was no test."""
 SCORES = {
     "loss": "mean cross-entropy, in nats; of numbers to predict the mean squared error",
     "accuracy": "share of right answers",
@@ -174,10 +188,11 @@ SCORES = {
     "ece": "expected calibration error, 15 bins (`evaluation.probabilities`)",
     "r2": "R2 of numbers to predict: 1 minus their squared errors over those of the test set's mean",
 }
-"""Score of a test -> what it is; a share, but for the loss and R2, which may be negative."""
+"""Score of a test -> what it is. All but the loss and R2, which may be negative, are shares."""
 
 
 def _tests() -> Iterator[RecordColumn]:
+    """Yield the columns of every test and score."""
     for test, model in TESTS.items():
         for score, words in SCORES.items():
             only = "global_model " if test.startswith("global") else ""
@@ -240,7 +255,7 @@ CLIENTS = (
         only="epsilon",
     ),
 )
-"""Of `clients.parquet`, a row a round and client; null where the client was not trained."""
+"""Columns of `clients.parquet`, a row for each round and client; null where the client was not trained."""
 
 
 TIMINGS = (
@@ -278,15 +293,16 @@ TIMINGS = (
         only="message",
     ),
 )
-"""Of `timings.parquet`: wall-clock times and peak memory of a round."""
+"""Columns of `timings.parquet`: wall-clock times and peak memory of a round."""
 
 EVERY_COLUMN = {"rounds": ROUNDS, "clients": CLIENTS, "timings": TIMINGS}
 """Name of a file, without its suffix -> every column that some run has. Rounds and clients have the same
 bytes whenever the run is repeated."""
 
 _DECLARED = {column.name: column for columns in EVERY_COLUMN.values() for column in columns}
+"""Name -> declaration of every column."""
 
 
 def declared(name: str) -> RecordColumn:
-    """Return the declaration of a column, which allows the same in all files; numbers if there is none."""
+    """Find the declaration of a column; any number is allowed in one without."""
     return _DECLARED.get(name) or RecordColumn(name, pa.float64(), "")

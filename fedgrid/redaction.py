@@ -1,4 +1,4 @@
-"""Text that leaves this program: without secrets.
+"""Text that leaves this program: without secrets, and safe to print.
 
 Errors, warnings, logs, marks and tags pass through `redacted`. This module imports nothing of fedgrid's, so
 that every package can use it.
@@ -12,13 +12,16 @@ from io import StringIO
 from typing import Any
 
 HIDDEN = "***"
+"""Text in place of a secret."""
 
 _SECRET_NAME = re.compile(
     r"password|passwd|passphrase|pwd|secret|(?<!num_)token(?!s)|credential|signature|authorization"
     r"|(?<![a-z])(?:sig|sas)(?![a-z])|(?:access|account|api|private|shared|storage)[_.-]?key",
     re.IGNORECASE,
 )
+"""Names of keys whose values are secrets. Numbers of tokens are not."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&;,"'<>()\[\]{}]*[^\s&;,"'<>()\[\]{}:])"""
+"""A value after = or a colon, quoted or up to the next separator."""
 _LONGEST = 1000
 """Characters of a password. Without a limit, a long text takes quadratic time."""
 
@@ -40,18 +43,19 @@ _HEADER = re.compile(r"(?P<kind>\b(?:bearer|basic)\s)\s{0,4}(?=\S{8})[\w.~+/=-]+
 
 
 def redacted(text: str) -> str:
-    """Return `text` with its secrets replaced by asterisks.
+    """Replace the secrets in a text by asterisks.
 
     Secrets are a user name and password before the @ of an address with a scheme, the values of keys such as
     `sig`, `password` or `secret_key` (in a query, a connection string or a mapping), and the tokens of HTTP
     headers.
     """
+    # Addresses first: a password in one may look like a pair.
     text = _USER.sub(lambda match: f"{match['scheme']}{HIDDEN}@", text)
     return _HEADER.sub(rf"\g<kind>{HIDDEN}", _PAIR.sub(_without_value, text))
 
 
 def printable(text: str) -> str:
-    """Return `text` with its control characters, except line ends and tabs, written as escapes.
+    """Escape the control characters of a text, except line ends and tabs.
 
     They may move the cursor, colour the screen, or reverse the text's direction.
     """
@@ -66,18 +70,19 @@ def printable(text: str) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
-    """Return the text of a csv file with these rows, the first of which are its headings."""
+    """Format rows as the text of a csv file; the first of them are its headings."""
     text = StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
 def in_markdown(text: str) -> str:
-    """Return text for a cell or a sentence of Markdown: on one line, without HTML, links and images."""
+    """Escape text for a cell or a sentence of Markdown: on one line, without HTML, links and images."""
     text = text.replace("\n", " ").replace("\t", " ")
     return _HTML.sub("&lt;", text).replace("|", r"\|").replace("](", r"]\(")
 
 
 def _without_value(match: re.Match[str]) -> str:
+    """Replace the value of a pair by asterisks if its key names a secret."""
     name, between = match["name"] or match["quoted"], match["equals"] or match["colon"]
     return f"{name}{between}{HIDDEN}" if _SECRET_NAME.search(name) else match[0]

@@ -1,6 +1,6 @@
-"""Files that come from elsewhere, as an archive's: none of them leads elsewhere, or never ends.
+"""Files that come from elsewhere, such as an archive's: regular files only, no links, pipes or devices.
 
-`open_file` checks the file that it has opened, for its size, too.
+`open_file` checks the file that it has opened, its size included, so that nothing can replace it in between.
 """
 
 import os
@@ -10,19 +10,21 @@ from io import BufferedReader
 from pathlib import Path
 
 LARGEST = 1 << 26
-"""Bytes of a JSON or text file; read, it takes up to twenty times as many. Those of a run have kilobytes."""
+"""Largest JSON or text file in bytes; read, it takes up to twenty times as much. Those of a run have
+kilobytes."""
 LARGEST_LIST = 1 << 28
-"""Bytes of a list of runs, at a kilobyte a run."""
+"""Largest list of runs in bytes, at a kilobyte a run."""
 LARGEST_TABLE = 1 << 34
-"""Bytes of a table. A million rows of a run's clients have some 150 MB."""
+"""Largest table in bytes. A million rows of a run's clients have some 150 MB."""
 LARGEST_STATE = 1 << 38
-"""Bytes of a state, which its server had in memory: four for each parameter of each model."""
+"""Largest state in bytes, which its server had in memory: four for each parameter of each model."""
 DEEPEST = 16
-"""Folders below one another. A storage has five, its artifacts of MLflow some more."""
+"""Most levels of folders. A storage has five, its artifacts of MLflow some more."""
 
 
 def open_file(path: Path, largest: int = LARGEST) -> BufferedReader:
-    """Open a file to read its bytes: no link to another place, no pipe or device that would never end.
+    """Open a regular file to read its bytes: no link to another place, no pipe or device that would never
+    end.
 
     Raises:
         FileNotFoundError: there is nothing.
@@ -35,6 +37,7 @@ def open_file(path: Path, largest: int = LARGEST) -> BufferedReader:
     except OSError:
         _check_kind(path.name, os.lstat(path).st_mode)
         raise
+    # Of the open file: the path may lead to another one by now.
     about = os.fstat(handle)
     try:
         _check_kind(path.name, about.st_mode)
@@ -47,18 +50,20 @@ def open_file(path: Path, largest: int = LARGEST) -> BufferedReader:
 
 
 def read_file(path: Path, largest: int = LARGEST) -> bytes:
-    """Return the bytes of a file; raises as `open_file`."""
+    """Read the bytes of a regular file; raises as `open_file`."""
     with open_file(path, largest) as file:
         return file.read()
 
 
 def check_below(folder: Path, names: re.Pattern[str] | None = None) -> None:
-    """Check that a folder, if there is one, has nothing below it but folders and files.
+    """Check that a folder, if there is one, contains only folders and regular files, at any depth.
 
-    With `names`, only those entries of the folder itself count whose names match, with what is below them.
+    Args:
+        folder: the folder.
+        names: pattern of the entries of the folder itself that count, with everything below them; None: all.
 
     Raises:
-        OSError: something below is a link, a pipe or a device, or nested too deeply; names its path.
+        OSError: an entry is a link, a pipe or a device, or nested too deeply; names its path.
     """
     waiting = [(os.fspath(folder), 0)]
     while waiting:
@@ -80,5 +85,10 @@ def check_below(folder: Path, names: re.Pattern[str] | None = None) -> None:
 
 
 def _check_kind(name: str, mode: int) -> None:
+    """Check that a mode is that of a regular file.
+
+    Raises:
+        OSError: it is a link or something else.
+    """
     if not stat.S_ISREG(mode):
         raise OSError(f"{name} is {'a link' if stat.S_ISLNK(mode) else 'no regular file'}")

@@ -10,12 +10,13 @@ from hashlib import sha256
 from typing import Any
 
 LAYOUT = 2
-"""Of the storages that this code reads and writes; the first one had no such key, but `format`."""
+"""Layout of the storages that this code reads and writes; the first one had no such key, but `format`."""
 VERSION, FORMER_VERSION, CHECKSUM = "layout", "format", "sha256"
+"""Keys that a sealed file adds; `format` is the key of the first layout."""
 
 
 class BadFile(ValueError):
-    """A file's bytes are not those that were written."""
+    """The bytes of a file are not those that were written."""
 
 
 class OtherLayout(BadFile):
@@ -23,13 +24,13 @@ class OtherLayout(BadFile):
 
 
 def seal(values: Mapping[str, Any], indent: int | None = None) -> str:
-    """Return values, in their order, as the text of a JSON file, with the layout and a checksum."""
+    """Format values, in their order, as the text of a JSON file with the layout and a checksum."""
     body = {**values, VERSION: LAYOUT}
     return json.dumps({**body, CHECKSUM: _checksum(body)}, indent=indent) + "\n"
 
 
 def unseal_text(text: str | bytes) -> dict[str, Any]:
-    """Return the values of a sealed file with this content, without layout and checksum.
+    """Read the values of a sealed file from its content, without layout and checksum.
 
     Raises:
         OtherLayout: it is of another layout.
@@ -41,6 +42,7 @@ def unseal_text(text: str | bytes) -> dict[str, Any]:
         raise BadFile("it is not JSON") from error
     if not isinstance(values, dict):
         raise BadFile("it is not a JSON object")
+    # The layout before the checksum: files of another layout have another checksum, and are not damaged.
     check_layout(1 if VERSION not in values and FORMER_VERSION in values else values.get(VERSION))
     if values.pop(CHECKSUM, None) != _checksum(values):
         raise BadFile("its checksum differs")
@@ -53,7 +55,7 @@ def check_layout(layout: object) -> None:
 
     Raises:
         OtherLayout: it is another one than this code's.
-        BadFile: it is no number.
+        BadFile: it is not a number.
     """
     if not isinstance(layout, int) or isinstance(layout, bool):
         raise BadFile("it names no layout")
@@ -62,4 +64,5 @@ def check_layout(layout: object) -> None:
 
 
 def _checksum(body: Mapping[str, Any]) -> str:
+    """Compute the checksum of all other keys, in sorted order."""
     return sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
