@@ -98,7 +98,8 @@ def nearest_name(given: str, names: Iterable[str]) -> str:
 
 def _fits(value: Any, hint: Any) -> bool:
     """Check whether a value is of an annotation; true of annotations that values cannot be compared with."""
-    of, inner = get_origin(hint) or hint, get_args(hint)
+    of = get_origin(hint) or hint
+    inner = get_args(hint)
     if of in (Union, UnionType):
         return any(_fits(value, one) for one in inner)
     if of is Literal:
@@ -120,7 +121,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _words(hint: Any) -> str:
     """Describe an annotation in a reader's words."""
-    of, inner = get_origin(hint) or hint, get_args(hint)
+    of = get_origin(hint) or hint
+    inner = get_args(hint)
     if of in (Union, UnionType):
         return " or ".join(map(_words, inner))
     if of is Literal:

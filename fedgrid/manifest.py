@@ -234,7 +234,8 @@ def open_listed(folder: Path, manifest: Manifest, name: str) -> BinaryIO:
         OSError: the disk does not give it.
         BadRun: it is missing, or has other bytes.
     """
-    path, entry = folder / name, manifest.files.get(name)
+    path = folder / name
+    entry = manifest.files.get(name)
     if entry is None:
         raise BadRun(path, f"{MANIFEST} does not list it")
     try:

@@ -137,9 +137,11 @@ def _outside(column: "RecordColumn", values: pa.ChunkedArray) -> str | None:
     if pa.types.is_boolean(values.type):
         return None
     # Not by NumPy: with pandas installed Arrow imports that first, which takes a third of a second.
-    low, high = column.least, column.greatest
+    low = column.least
+    high = column.greatest
     if _is_whole(values.type):
-        low, high = max(low, -WHOLE), min(high, WHOLE)
+        low = max(low, -WHOLE)
+        high = min(high, WHOLE)
     else:
         values = values.cast(pa.float64())
         if not column.infinite and len(bad := values.filter(pc.is_inf(values))):

@@ -84,5 +84,6 @@ def in_markdown(text: str) -> str:
 
 def _without_value(match: re.Match[str]) -> str:
     """Replace the value of a pair by asterisks if its key names a secret."""
-    name, between = match["name"] or match["quoted"], match["equals"] or match["colon"]
+    name = match["name"] or match["quoted"]
+    between = match["equals"] or match["colon"]
     return f"{name}{between}{HIDDEN}" if _SECRET_NAME.search(name) else match[0]

@@ -137,7 +137,8 @@ def written(name: str, settings: Settings) -> dict[str, Any]:
     A key that is omitted at its class's default is there if the entry has another default: `create` would
     take that one.
     """
-    values, defaults = settings.model_dump(mode="json"), ALGORITHMS[name].settings
+    values = settings.model_dump(mode="json")
+    defaults = ALGORITHMS[name].settings
     omitted = {key: getattr(settings, key) for key in type(settings).model_fields if key not in values}
     unlike_entry = {key: value for key, value in omitted.items() if value != getattr(defaults, key)}
     return {**values, **to_jsonable_python(unlike_entry)}

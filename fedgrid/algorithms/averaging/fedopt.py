@@ -291,7 +291,8 @@ class FedOpt(Algorithm):
             present: the clients that were sampled.
             rng: not used here.
         """
-        rule, payloads = self.local.rule(), self.local.payloads(state)
+        rule = self.local.rule()
+        payloads = self.local.payloads(state)
         cluster_of = dict(enumerate(state.labels_K.tolist()))
         return [
             Order(client, (cluster_of[client],), rule=rule, payload=payloads[cluster_of[client]])

@@ -48,7 +48,8 @@ class _Pull(LocalSteps):
     """Hook that pulls the weights back to their start."""
 
     def __init__(self, mu: float, start: "Tensor") -> None:
-        self._mu, self._start = mu, start
+        self._mu = mu
+        self._start = start
 
     def correct(self, weights: "Tensor", gradient: "Tensor") -> None:
         """Add mu (w - w_t) to the gradient, the derivative of (mu / 2) |w - w_t|^2."""

@@ -161,7 +161,8 @@ class ControlledTraining(LocalMethod):
 
     def learn(self, state: State, updates: Updates) -> State:
         """Add each reply's change to its client's variate."""
-        variates_NW, weights_N = state.arrays[VARIATES].copy(), state.arrays[WEIGHTS].copy()
+        variates_NW = state.arrays[VARIATES].copy()
+        weights_N = state.arrays[WEIGHTS].copy()
         # Means of single clients, and not outputs: these are kept in the round cache.
         changes = updates.means([[client] for client in updates.clients], output=CHANGE)
         for client, change_W in zip(updates.clients, changes, strict=True):
@@ -173,7 +174,8 @@ class ControlledTraining(LocalMethod):
 def _cluster_variate(state: State, cluster: int) -> Vector:
     """Compute a cluster's variate: the mean of its members' own, by their last weights."""
     members = np.asarray(state.members(cluster), np.int64)
-    weights, variates_NW = state.arrays[WEIGHTS][members], state.arrays[VARIATES][members]
+    weights = state.arrays[WEIGHTS][members]
+    variates_NW = state.arrays[VARIATES][members]
     if not weights.any():
         return np.zeros(variates_NW.shape[1], np.float32)
     share = np.count_nonzero(weights) / len(members)

@@ -72,7 +72,8 @@ def _logs(models: Sequence[Vector], layout: Layout) -> Matrix:
             Layout(("layer",), ((width,),), width),
             least=MODELS,
         )
-        norms_K, distances_KK = layer.norms_K, layer.euclidean_distances_KK
+        norms_K = layer.norms_K
+        distances_KK = layer.euclidean_distances_KK
         sizes_KK = np.maximum(norms_K[:, None], FLOOR * norms_K[None, :])
         logs_KK += np.log1p(
             np.divide(distances_KK, sizes_KK, out=np.zeros_like(distances_KK), where=sizes_KK > 0)

@@ -141,13 +141,13 @@ def distances_over_rounds(state: State, clients: Sequence[int], name: str) -> Ma
     """
     pairs = np.ix_(clients, clients)
     met_MM = state.arrays[MET][pairs]
-    known_MM = np.divide(
+    means_MM = np.divide(
         state.arrays[name][pairs], met_MM, out=np.full(met_MM.shape, np.inf), where=met_MM > 0
     )
-    distances_MM = known_MM.copy()
+    distances_MM = means_MM.copy()
     for client in np.flatnonzero((met_MM == 0).any(axis=1)):
-        by_third_M = np.maximum(known_MM[client], known_MM).min(axis=1)
-        distances_MM[client] = np.where(met_MM[client] > 0, known_MM[client], by_third_M)
+        by_third_M = np.maximum(means_MM[client], means_MM).min(axis=1)
+        distances_MM[client] = np.where(met_MM[client] > 0, means_MM[client], by_third_M)
     return np.asarray(distances_MM)
 
 

@@ -105,7 +105,8 @@ def cut(squares_MM: Matrix) -> Labels:
     if num_clients < 4 or not squares_MM.any():
         return np.zeros(num_clients, np.int64)
     tree = _tree(squares_MM)
-    cuts, scores = {}, {}
+    cuts = {}
+    scores = {}
     for number in range(2, min(num_clients // 2, MOST_GROUPS) + 1):
         cuts[number] = _labels_at(tree, number)
         scores[number] = silhouette(squares_MM, _groups(cuts[number])) or 0.0
@@ -122,7 +123,8 @@ def number_of_groups(gains: Floats) -> int:
 
     `gains` are W(k-1) - W(k) for k = 2 to M, shape (M-1,).
     """
-    num_clients, total = len(gains) + 1, gains.sum()
+    num_clients = len(gains) + 1
+    total = gains.sum()
     most = min(max(num_clients // 2, 3), num_clients - 2)
     if most < 2 or total <= 0:
         return 1
@@ -203,7 +205,8 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> floa
 
     labels_M = labels_of(groups, len(squares_MM))
     sampled = np.sort(rng.permutation(len(labels_M))[:MOST_COMPARED])
-    labels_M, squares_MM = labels_M[sampled], squares_MM[np.ix_(sampled, sampled)]
+    labels_M = labels_M[sampled]
+    squares_MM = squares_MM[np.ix_(sampled, sampled)]
     number = len(np.unique(labels_M))
     if not 1 < number < len(labels_M):
         return None

@@ -31,7 +31,8 @@ class BrokenContract(ValueError):
             what: what it returned, and what is expected.
         """
         super().__init__(f"{type(item).__name__}.{method} returned {what}")
-        self.of, self.method = type(item), method
+        self.of = type(item)
+        self.method = method
         """The class of the algorithm, or of a part of it, and the name of its method."""
 
 
@@ -165,7 +166,8 @@ def check_served(algorithm: Algorithm, state: State, size: int) -> Served:
     Raises:
         BrokenContract: a model is no float32 vector of P finite entries, or a client has none of them.
     """
-    broken, served = partial(BrokenContract, algorithm, "served"), algorithm.served(state)
+    broken = partial(BrokenContract, algorithm, "served")
+    served = algorithm.served(state)
     if not isinstance(served, Served):
         raise broken(f"{_describe(served)}; expected a Served")
     _check_models(broken, served.models, size)

@@ -113,8 +113,8 @@ class Order:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the arrays that come in addition to the update: the rule's, predictions, and losses."""
-        asked = {PREDICTIONS: self.infer, LOSSES: self.losses}
-        return (*self.rule.outputs, *(name for name, is_asked in asked.items() if is_asked))
+        optional = {PREDICTIONS: self.infer, LOSSES: self.losses}
+        return (*self.rule.outputs, *(name for name, is_sent in optional.items() if is_sent))
 
     @property
     def tells_fit(self) -> bool:

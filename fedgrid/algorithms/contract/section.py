@@ -174,12 +174,13 @@ def first_rounds(settings: type[BaseModel], values: Mapping[str, Any]) -> dict[s
 
 def idle_keys(section: Section, usual: Section) -> dict[str, str]:
     """Find the keys that differ from `usual` but have no effect, with the condition that each would need."""
-    kind, found = type(section), {}
+    kind = type(section)
+    idle = {}
     for name in kind.model_fields:
         if getattr(section, name) == getattr(usual, name):
             continue
         for base in kind.__mro__:
             condition = vars(base).get("acts_with", {}).get(name)
             if condition is not None and not condition.holds(section):
-                found[name] = condition.words
-    return found
+                idle[name] = condition.words
+    return idle

@@ -105,7 +105,8 @@ class _MetaSteps(LocalSteps):
     """Goes from one batch of a group to the next; after the last one w takes its step."""
 
     def __init__(self, rule: MetaRule) -> None:
-        self._rule, self._batches = rule, BATCHES[rule.variant]
+        self._rule = rule
+        self._batches = BATCHES[rule.variant]
         self._seen: list[tuple[Tensor, Tensor]] = []
         self._start: Tensor | None = None
         self._direction: Tensor | None = None

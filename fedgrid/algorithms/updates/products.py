@@ -165,7 +165,8 @@ def inner_products(vectors: Sequence[Vector], width: int, threads: int = 1) -> P
     common = float(total_KK[0, 0])
     cross_K = total_KK[0] - np.eye(1, len(order))[0] * common
     # The reference differs from itself by nothing: its row holds <r, c_i>, which `cross_K` has.
-    total_KK[0], total_KK[:, 0] = 0.0, 0.0
+    total_KK[0] = 0.0
+    total_KK[:, 0] = 0.0
     position = np.argsort(order)
     return Products(total_KK[np.ix_(position, position)], cross_K[position], common)
 
@@ -331,7 +332,8 @@ def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
     """Compute the same as `_block_products`, as a float64 sum over tiles of the products above the
     diagonal.
     """
-    num_rows, width = len(vectors), columns.stop - columns.start
+    num_rows = len(vectors)
+    width = columns.stop - columns.start
     num_tiles = -(-width // TILE)
     # A row of zeros at least: of a matrix and its own transpose NumPy asks for `ssyrk`, which copies both.
     # Columns to spare: rows at a distance of a power of two would share a few lines of the cache.

@@ -114,14 +114,20 @@ class Updates:
         else:
             self.clients = tuple(sorted(clients or ()))
             self._source = vectors
-        self.layout, self.similarity_over = layout, similarity_over
+        self.layout = layout
+        self.similarity_over = similarity_over
         self.chosen = dict(chosen or {})
-        self.absent, self.held_out = frozenset(absent), frozenset(held_out)
-        self.images, self.steps = dict(images or {}), dict(steps or {})
+        self.absent = frozenset(absent)
+        self.held_out = frozenset(held_out)
+        self.images = dict(images or {})
+        self.steps = dict(steps or {})
         self.weights = None if weights is None else dict(weights)
         self.sampled = frozenset(self.clients if sampled is None else sampled)
         self._width = layout.num_parameters if similarity_over == "parameters" else layout.size
-        self._threads, self._noise, self._least, self._around = threads, noise, least, around
+        self._threads = threads
+        self._noise = noise
+        self._least = least
+        self._around = around
 
     def select(self, clients: Iterable[int], *, absent: Iterable[int] | None = None) -> "Updates":
         """Build the view of those of `clients` that have an update; inner products are shared with this view.

@@ -98,7 +98,8 @@ class BeforeTraining(SharedLayers):
     def _join(self, state: State, clients: Sequence[int], vectors_ND: NDArray[np.float64]) -> State:
         """Put newcomers into the clusters of the nearest centroids, one after the other."""
         centroids_CD = state.arrays[CENTROIDS].copy()
-        members_C, labels_K = state.arrays[MEMBERS].copy(), state.labels_K.copy()
+        members_C = state.arrays[MEMBERS].copy()
+        labels_K = state.labels_K.copy()
         distances = []
         for client, vector_D in zip(clients, vectors_ND, strict=True):
             distances_C = np.linalg.norm(centroids_CD - vector_D, axis=1)
@@ -182,8 +183,8 @@ class BeforeTraining(SharedLayers):
         }
         if placed:
             state = state.keep(**{NEW: NOBODY, FAR: NOWHERE})
-        is_met = round_index == 0 or self.meets_again(round_index)
-        return state, Diagnostics(clustered=is_met and CENTROIDS in state.arrays, placed=placed)
+        has_messages = round_index == 0 or self.meets_again(round_index)
+        return state, Diagnostics(clustered=has_messages and CENTROIDS in state.arrays, placed=placed)
 
 
 def _after(

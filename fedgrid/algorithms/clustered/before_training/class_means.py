@@ -157,7 +157,8 @@ class ClassMeans(PrivateMessage):
 def class_means(codes: "Tensor", labels: "Tensor", num_classes: int) -> NDArray[np.float64]:
     """Compute the mean code of each class, shape (L, Z), NaN for a class without images."""
     # In float64 on the CPU: float32 sums would depend on the device.
-    codes_NZ, labels_N = codes.double().cpu().numpy(), labels.cpu().numpy()
+    codes_NZ = codes.double().cpu().numpy()
+    labels_N = labels.cpu().numpy()
     means_LZ = np.full((num_classes, codes_NZ.shape[1]), np.nan)
     for label in np.unique(labels_N):
         means_LZ[label] = codes_NZ[labels_N == label].mean(axis=0)
@@ -168,7 +169,8 @@ def _in_range(means_LZ: NDArray[np.float64], rng: Rng) -> NDArray[np.float64]:
     """Fill missing classes with uniform noise between the least and the greatest entry."""
     noise_LZ = rng.random(means_LZ.shape)
     there_L = np.isfinite(means_LZ[:, 0])
-    least, most = means_LZ[there_L].min(), means_LZ[there_L].max()
+    least = means_LZ[there_L].min()
+    most = means_LZ[there_L].max()
     return np.where(there_L[:, None], means_LZ, least + (most - least) * noise_LZ)
 
 
@@ -182,7 +184,8 @@ def vector_of(payload: Payload) -> NDArray[Any]:
 def scale_vector(vector_D: NDArray[Any]) -> NDArray[np.float64]:
     """Scale a vector to 0..1 by its least and greatest entry; one without a range is all 0.5."""
     vector_D = np.asarray(vector_D, np.float64)
-    least, range_ = vector_D.min(initial=inf), np.ptp(vector_D) if vector_D.size else 0.0
+    least = vector_D.min(initial=inf)
+    range_ = np.ptp(vector_D) if vector_D.size else 0.0
     return (vector_D - least) / range_ if range_ > 0 else np.full(vector_D.shape, 0.5)
 
 

@@ -182,7 +182,7 @@ def _optimise(score: Callable[[float], float], bounds: tuple[float, float], seed
 
     if bounds[0] >= bounds[1]:
         return bounds[1]
-    said_before = optuna.logging.get_verbosity()
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         with warnings.catch_warnings():
@@ -195,5 +195,5 @@ def _optimise(score: Callable[[float], float], bounds: tuple[float, float], seed
             lambda trial: score(trial.suggest_float("threshold", *bounds)), RANDOM_POINTS + MODEL_POINTS
         )
     finally:
-        optuna.logging.set_verbosity(said_before)
+        optuna.logging.set_verbosity(verbosity)
     return float(study.best_params["threshold"])

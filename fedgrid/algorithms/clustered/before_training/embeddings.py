@@ -140,7 +140,8 @@ class Embeddings(BeforeTraining):
 
     def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Cluster by the tree's best cut."""
-        tree, threshold = Tree(vectors_ND), self.settings.threshold
+        tree = Tree(vectors_ND)
+        threshold = self.settings.threshold
         if self.settings.num_clusters is not None:
             return tree.into(self.settings.num_clusters)
         guards = Guards(self.settings.least_clusters, self.settings.least_members)

@@ -70,7 +70,8 @@ class Styles(PrivateMessage):
             `vector`, float32, shape (L W,), or (W,) without `per_class`.
         """
         # A child for the noise: fillings of missing classes have the same bits with and without it.
-        styles, [noise] = style(images, self.share), rng.spawn(1)
+        styles = style(images, self.share)
+        [noise] = rng.spawn(1)
         if self.per_class:
             means_LW = class_means(styles, labels, num_classes)
             means_D = np.where(np.isnan(means_LW), rng.random(means_LW.shape), means_LW).ravel()
@@ -149,19 +150,22 @@ class Ladd(BeforeTraining):
 
     def groups(self, vectors_ND: NDArray[np.float64], rng: Rng) -> Labels:
         """Cluster by k-means."""
-        seed, num_vectors = int(rng.integers(2**31)), len(vectors_ND)
+        seed = int(rng.integers(2**31))
+        num_vectors = len(vectors_ND)
         if self.settings.num_clusters is not None:
             return kmeans(vectors_ND, min(self.settings.num_clusters, num_vectors), seed)
         from sklearn.metrics import silhouette_score
 
-        best, labels_N = -np.inf, np.zeros(num_vectors, np.int64)
+        best = -np.inf
+        labels_N = np.zeros(num_vectors, np.int64)
         for count in range(2, min(self.settings.most_clusters, num_vectors - 1) + 1):
-            found_N = kmeans(vectors_ND, count, seed)
-            if len(np.unique(found_N)) < count:  # There are fewer different vectors.
+            candidate_N = kmeans(vectors_ND, count, seed)
+            if len(np.unique(candidate_N)) < count:  # There are fewer different vectors.
                 break
-            score = float(silhouette_score(vectors_ND, found_N))
+            score = float(silhouette_score(vectors_ND, candidate_N))
             if score > best:
-                best, labels_N = score, found_N
+                best = score
+                labels_N = candidate_N
         return labels_N
 
 

@@ -120,7 +120,8 @@ class FlisDc(Algorithm):
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client all cluster models of the round before; infer on the replies."""
-        on, by = self.settings.choose_on, self.settings.choose_by
+        on = self.settings.choose_on
+        by = self.settings.choose_by
         candidates = tuple(range(len(state.models)))
         rule = PLAIN if self.settings.local is None else self.settings.local.rule()
         return [Order(client, candidates, on, by, infer=True, rule=rule) for client in present.sampled]
@@ -156,7 +157,8 @@ class FlisDc(Algorithm):
         """Test participants with their cluster's model, the others with the one that they would choose."""
         model_K = state.arrays["model_K"]
         choosing = frozenset(np.flatnonzero(model_K == NOBODYS).tolist())
-        on, by = self.settings.choose_on, self.settings.choose_by
+        on = self.settings.choose_on
+        by = self.settings.choose_by
         steps = self.settings.fine_tune
         adaptation = Adaptation(steps=steps) if steps else None
         return Served(state.models, np.maximum(model_K, 0), adaptation, choosing, on, by)

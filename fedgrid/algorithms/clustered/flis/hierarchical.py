@@ -101,7 +101,8 @@ class FlisHc(FedOpt):
         and models are averaged.
         """
         has_neighbours = self.settings.variant == "neighbours"
-        traits, columns = super().traits, frozenset({"members"} if has_neighbours else ())
+        traits = super().traits
+        columns = frozenset({"members"} if has_neighbours else ())
         averages_updates = traits.averages_updates and not has_neighbours
         return replace(traits, averages_updates=averages_updates, by_class=True, columns=columns)
 
@@ -169,7 +170,8 @@ class FlisHc(FedOpt):
             state = self._form(state, updates)
             # All joined clients trained in round 1, but only those sampled are averaged: the others trained
             # for the clustering alone.
-            updates, diagnostics = updates.select(updates.sampled), Diagnostics(clustered=True)
+            updates = updates.select(updates.sampled)
+            diagnostics = Diagnostics(clustered=True)
         else:
             state, updates, placed = self._place(state, updates)
             diagnostics = Diagnostics(clustered=bool(placed), placed=placed)
@@ -210,7 +212,8 @@ class FlisHc(FedOpt):
         if not late.clients:
             return state, updates, {}
         _, classes_NM = inference.infer(late, self.settings.labels, self.settings.similarity)
-        labels_K, reasons = state.labels_K.copy(), {}
+        labels_K = state.labels_K.copy()
+        reasons = {}
         members = [np.array(state.members(label)) for label in range(len(state.models) - 1)]
         for client, classes_M in zip(late.clients, classes_NM, strict=True):
             means = [

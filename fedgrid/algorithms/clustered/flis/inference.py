@@ -71,9 +71,9 @@ def similarities(
     flat = np.stack([np.asarray(row, np.float64).ravel() for row in rows])
     squares_N = np.einsum("nd,nd->n", flat, flat)
     products_NN = np.sqrt(flat**2 @ (flat**2).T) if similarity == "printed" else flat @ flat.T
-    found_NN = products_NN / np.sqrt(np.outer(squares_N, squares_N))
+    similarities_NN = products_NN / np.sqrt(np.outer(squares_N, squares_N))
     # So that equal models have the similarity 1 and not one bit less, below a beta of 1.
-    return np.asarray(found_NN, np.float64).round(12)
+    return np.asarray(similarities_NN, np.float64).round(12)
 
 
 def one_hot(probabilities_ML: NDArray[Any]) -> Matrix:

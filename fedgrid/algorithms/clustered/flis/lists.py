@@ -97,7 +97,8 @@ def _aggregate(state: State, group: Sequence[int], aggregate: Aggregator) -> Vec
     rows = [state.arrays[_name(client)] for client in trained]
     shares = [float(weights_K[client]) for client in trained]
     if untrained:
-        rows, shares = [*rows, state.arrays[INITIAL]], [*shares, untrained]
+        rows = [*rows, state.arrays[INITIAL]]
+        shares = [*shares, untrained]
     return rows[0] if len(rows) == 1 else aggregate.combine(rows, shares)
 
 

@@ -178,7 +178,8 @@ class Communities(FedOpt):
         """Label the client with the community nearest to its model; with `late` it stays in the largest."""
         if self.settings.late is not None:
             return state
-        labels_K, num_communities = state.labels_K.copy(), int(state.labels_K.max()) + 1
+        labels_K = state.labels_K.copy()
+        num_communities = int(state.labels_K.max()) + 1
         models = [*_latest(_refresh(state, 0, updates), updates.clients), *state.models[:num_communities]]
         labels_K[list(updates.clients)] = self._distances(models, updates.layout)[0, 1:].argmin()
         return replace(state, labels_K=labels_K)
@@ -295,7 +296,8 @@ def _mixture(models: Sequence[Vector], weights_C: Matrix) -> Vector:
 
 def _refresh(state: State, round_index: int, updates: Updates) -> State:
     """Store the latest models of the clients that took part, and their weights."""
-    last_seen_K, start_K = state.arrays["last_seen_K"].copy(), _start_K(state)
+    last_seen_K = state.arrays["last_seen_K"].copy()
+    start_K = _start_K(state)
     models = {}
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
         models[_name(client)] = state.models[int(start_K[client])] + update_P

@@ -142,40 +142,40 @@ class EvidentGroups(FedOpt):
         # other machines.
         with threadpool_limits(limits=1):
             shown = [self._look(state, kind, clients, rng) for kind in KINDS]
-        settled = bool(np.diagonal(state.arrays[MET])[list(clients)].min() >= TWICE)
+        has_enough_updates = bool(np.diagonal(state.arrays[MET])[list(clients)].min() >= TWICE)
         # 3. Split by the more evident kind; deviations compare them, as their numbers of groups may differ.
-        evident = [groups for groups in shown if settled and groups.score > self.settings.evidence]
+        evident = [groups for groups in shown if has_enough_updates and groups.score > self.settings.evidence]
         best = max(evident, key=lambda groups: groups.deviations, default=None)
-        shows = Diagnostics(silhouette=max(shown, key=lambda groups: groups.score).silhouette)
+        report = Diagnostics(silhouette=max(shown, key=lambda groups: groups.score).silhouette)
         if best and len(best.clusters) > 1 and can_wait(state, best.clusters, part.clients):
             state = split_seen(_forget(state), best.clusters, updates)
-            return state, replace(shows, clustered=True, warnings=_named(best.odd))
+            return state, replace(report, clustered=True, warnings=_named(best.odd))
         # 4. Otherwise store the groups, with which the next round is compared. If all that is evident are
         # outliers, they leave the search.
-        state = self._remember(state, shown, settled)
+        state = self._remember(state, shown, has_enough_updates)
         if best and len(best.clusters) == 1:
-            shows = replace(shows, warnings=_named(best.odd))
+            report = replace(report, warnings=_named(best.odd))
             state = _set_aside(state, best.odd) if ASKED in state.arrays else state
-        return state, shows
+        return state, report
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
         """Examine the groups that one kind of distances shows, and score them."""
         squares_MM = distances_over_rounds(state, clients, _pooled_in(kind))
-        looked_at = np.flatnonzero(~_odd_in(state)[list(clients)])
-        among_MM = squares_MM[np.ix_(looked_at, looked_at)]
+        examined = np.flatnonzero(~_odd_in(state)[list(clients)])
+        among_MM = squares_MM[np.ix_(examined, examined)]
         cut = ward.groups_of(among_MM, self.settings.restarts, rng)
         odd = ward.odd_in(among_MM, cut)
-        groups = [looked_at[group].tolist() for group in cut if group[0] not in odd]
+        groups = [examined[group].tolist() for group in cut if group[0] not in odd]
         clusters = ward.join(squares_MM, groups)
         ids = np.array(clients)
-        found_K = labels_of([ids[looked_at[group]].tolist() for group in cut], len(state.labels_K))
-        held = np.array_equal(found_K, state.arrays[_found_in(kind)])
+        found_K = labels_of([ids[examined[group]].tolist() for group in cut], len(state.labels_K))
+        is_same = np.array_equal(found_K, state.arrays[_found_in(kind)])
         # Scoring takes most of the time, so groups that have just changed are not scored.
-        score = ward.score(among_MM, cut, rng) if held else None
+        score = ward.score(among_MM, cut, rng) if is_same else None
         return ShownGroups(
             [ids[cluster].tolist() for cluster in clusters],
             found_K,
-            tuple(ids[looked_at[odd]].tolist()),
+            tuple(ids[examined[odd]].tolist()),
             score or 0.0,
             silhouette(among_MM, cut),
         )
@@ -185,8 +185,8 @@ class EvidentGroups(FedOpt):
         rounds_asked = state.arrays[ASKED] + asked
         if rounds_asked >= self.settings.window:
             return _forget(state)
-        found = {_found_in(kind): groups.found_K for kind, groups in zip(KINDS, shown, strict=True)}
-        return state.keep(**{ASKED: np.asarray(rounds_asked)}, **found)
+        labels = {_found_in(kind): groups.found_K for kind, groups in zip(KINDS, shown, strict=True)}
+        return state.keep(**{ASKED: np.asarray(rounds_asked)}, **labels)
 
 
 def _odd_in(state: State) -> NDArray[np.bool_]:

@@ -124,7 +124,8 @@ class Ifca(SharedLayers):
             present: the clients that were sampled.
             rng: draws the orders, and deals.
         """
-        count, rule = len(state.models), self.local.rule()
+        count = len(state.models)
+        rule = self.local.rule()
         if self.settings.start == "deal" and round_index == 0:
             dealt = rng.permutation(len(present.sampled)) % count
             return [
@@ -169,10 +170,13 @@ class Ifca(SharedLayers):
             updates: the usable updates of this round, with the choices.
             rng: not used.
         """
-        count, before_K = len(state.models), state.arrays["choice_K"]
-        choice_K, chose_K = before_K.copy(), np.zeros(len(before_K), bool)
+        count = len(state.models)
+        before_K = state.arrays["choice_K"]
+        choice_K = before_K.copy()
+        chose_K = np.zeros(len(before_K), bool)
         for client in updates.clients:
-            choice_K[client], chose_K[client] = updates.chosen[client], True
+            choice_K[client] = updates.chosen[client]
+            chose_K[client] = True
         counts = np.bincount(choice_K[chose_K], minlength=count)
         largest = int(np.bincount(choice_K[choice_K != NEVER]).argmax())
         labels_K = np.where(choice_K == NEVER, largest, choice_K)

@@ -169,7 +169,8 @@ class Ocfl(FedOpt):
         """
         part = select_moving(updates)
         shots_taken = int(state.arrays["shots_taken"][0])
-        every, last = self.settings.recluster_every, state.arrays.get("last_shot")
+        every = self.settings.recluster_every
+        last = state.arrays.get("last_shot")
         is_due = every is not None and last is not None and round_index >= int(last[0]) + every
         if (shots_taken >= self.settings.few_shot and not is_due) or len(part.clients) < 2:
             return state, Diagnostics()

@@ -69,7 +69,8 @@ class SattlerSettings(CosineSettings, FedOptSettings):
     def _shares_have_an_effect(self) -> Self:
         """Refuse a share that an epsilon given as a number makes ineffective."""
         for epsilon in ("epsilon_1", "epsilon_2"):
-            name, given = f"{epsilon}_share", getattr(self, epsilon)
+            name = f"{epsilon}_share"
+            given = getattr(self, epsilon)
             share = getattr(self, name)
             if given is not None and share != type(self).model_fields[name].get_default():
                 raise ValueError(
@@ -146,7 +147,9 @@ class Sattler(FedOpt):
         if self.settings.pool_rounds:
             state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
-        divided, mean_norms, max_norms = state.keep(**{LONGEST: np.array([longest])}), [], []
+        split_state = state.keep(**{LONGEST: np.array([longest])})
+        mean_norms = []
+        max_norms = []
         # Clusters of the state before the round: one that is split now is considered again in the next round.
         for cluster in range(len(state.models)):
             part = updates.select(state.members(cluster))
@@ -156,9 +159,11 @@ class Sattler(FedOpt):
             max_norms.append(float(part.norms_K.max()))
             groups = self._groups(state, part, longest) if self.is_over(round_index) else None
             if groups is not None:
-                divided = split_positions(divided, cluster, part, groups)
-        clustered = len(divided.models) > len(state.models)
-        return divided, Diagnostics(clustered, max(mean_norms, default=None), max(max_norms, default=None))
+                split_state = split_positions(split_state, cluster, part, groups)
+        clustered = len(split_state.models) > len(state.models)
+        return split_state, Diagnostics(
+            clustered, max(mean_norms, default=None), max(max_norms, default=None)
+        )
 
     def is_over(self, round_index: int) -> bool:
         """Check whether the cooldown is over."""
@@ -184,7 +189,8 @@ class Sattler(FedOpt):
 
     def epsilons(self, members: Updates, longest: float) -> tuple[float, float]:
         """Choose both epsilons for these members; `longest` is the largest norm so far in the run."""
-        epsilon_1, epsilon_2 = self.settings.epsilon_1, self.settings.epsilon_2
+        epsilon_1 = self.settings.epsilon_1
+        epsilon_2 = self.settings.epsilon_2
         if epsilon_1 is None:
             epsilon_1 = self.settings.epsilon_1_share * float(np.median(members.norms_K))
         if epsilon_2 is None:
