@@ -56,6 +56,7 @@ def checked(**notes: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 given = takes.bind(*args, **kwargs).arguments
             except TypeError as error:
+                # `from None`: a traceback through `bind` would hide the caller's line.
                 raise ArgumentError(f"{name}: {error}; {_usage(takes, kwargs)}") from None
             # Not before the first call: annotations may name classes that are imported for types only.
             hints = get_type_hints(function)
@@ -131,6 +132,7 @@ def _words(hint: Any) -> str:
         return "None"
     if isinstance(of, type) and issubclass(of, Mapping):
         return f"a dict with keys that are {_words(inner[0])}" if inner else "a dict"
+    # An array is no list to a reader, although it can be iterated.
     if isinstance(of, type) and issubclass(of, Iterable) and inner and of is not np.ndarray:
         return f"a list of {_words(inner[0])}"
     name = getattr(of, "__name__", str(of))

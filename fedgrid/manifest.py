@@ -85,6 +85,7 @@ class Part:
         """
         start = values[FROM_ROUND]
         made_with = {name: value for name, value in values.items() if name != FROM_ROUND}
+        # `type` and not `isinstance`: true would count as round 1.
         is_round = type(start) is int and start >= 1
         if not is_round or CODE not in made_with or {type(value) for value in made_with.values()} != {str}:
             raise ValueError("no part")
@@ -135,6 +136,7 @@ class Manifest:
 
     def text(self) -> str:
         """Format the content of the file, sealed by a checksum of its own."""
+        # Sorted, so that equal manifests have equal bytes.
         return seal(
             {
                 "run_id": self.run_id,
@@ -251,6 +253,7 @@ def open_listed(folder: Path, manifest: Manifest, name: str) -> BinaryIO:
         if file_digest(file, "sha256").hexdigest() != entry.sha256:
             raise BadRun(path, "its bytes differ from those that were written")
         file.seek(0)
+    # The caller gets no handle to close.
     except BaseException:
         file.close()
         raise

@@ -146,6 +146,7 @@ def _outside(column: "RecordColumn", values: pa.ChunkedArray) -> str | None:
         values = values.cast(pa.float64())
         if not column.infinite and len(bad := values.filter(pc.is_inf(values))):
             return str(bad[0])
+        # NaN and infinities have been judged; only numbers have a range.
         values = values.filter(pc.is_finite(values))
     for end in pc.min_max(values).as_py().values():
         if end is not None and not low - ROUNDING <= end <= high + ROUNDING:

@@ -195,6 +195,7 @@ def _tests() -> Iterator[RecordColumn]:
     """Yield the columns of every test and score."""
     for test, model in TESTS.items():
         for score, words in SCORES.items():
+            # Columns of optional tests and scores exist only in runs that ask for them.
             only = "global_model " if test.startswith("global") else ""
             only += {"auc": "probabilities", "ece": "probabilities", "r2": "target"}.get(score, "")
             is_loss = score == "loss"

@@ -72,6 +72,7 @@ def printable(text: str) -> str:
 def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     """Format rows as the text of a csv file; the first of them are its headings."""
     text = StringIO()
+    # Plain line ends: the csv module's default is that of Windows.
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 

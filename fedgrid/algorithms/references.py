@@ -80,6 +80,8 @@ class Oracle(FedOpt):
             return split(state, 0, groups)
         labels_K = state.labels_K.copy()
         for client in np.flatnonzero(groups_K != before_K):
+            # A hidden group's number is not its cluster's: clients that were in the group before say which
+            # cluster it is.
             neighbours = np.flatnonzero(before_K == groups_K[client])
             if len(neighbours):
                 labels_K[client] = state.labels_K[neighbours[0]]

@@ -65,6 +65,7 @@ def note_titles(titles: Mapping[str, str], references: Iterable[str] = ()) -> No
 def nameless(settings: Mapping[str, Any]) -> str:
     """Explain why an algorithm given by settings without its name is refused."""
     problem = f"algorithm = {dict(settings)!r}: name is missing; "
+    # A mapping under an algorithm's name is a common mistake in YAML: `algorithm: {ifca: {num_clusters: 2}}`.
     for name, inner in settings.items():
         if name in ALGORITHMS and isinstance(inner, Mapping | None):
             meant = ", ".join(["name: " + name, *(f"{key}: {value}" for key, value in (inner or {}).items())])
@@ -87,10 +88,12 @@ def create(name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Alg
         pydantic.ValidationError: unknown or impossible settings (also a ValueError).
     """
     if name not in ALGORITHMS:
+        # Names of papers first: those of algorithms here are often spelt quite differently.
         near = ALSO_CALLED.get(name.lower()) or next(iter(get_close_matches(name, ALGORITHMS, n=1)), None)
         hint = f"did you mean '{near}'? " if near else ""
         raise ValueError(f"unknown algorithm '{name}'; {hint}known: {', '.join(ALGORITHMS)}")
     entry = ALGORITHMS[name]
+    # Without defaults that follow from others, so that they follow from the new settings.
     values = {**_free_of(entry), **settings}
     default = getattr(entry.settings, "clusterer", None)
     if isinstance(default, Clusterer):
@@ -156,6 +159,7 @@ def _complete(name: str, default: Clusterer, given: object) -> object:
         given = {"name": given}
     if not isinstance(given, Mapping):
         return given
+    # The user's keys over the entry's: a key may be changed alone.
     chosen = {**default.model_dump(), **given}
     if chosen["name"] != default.name:
         raise ValueError(f"{name} clusters with '{default.name}', not '{chosen['name']}': name its algorithm")

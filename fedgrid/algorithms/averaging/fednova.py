@@ -53,6 +53,8 @@ class _Counted(LocalSteps):
 
     def __init__(self, pull: LocalSteps, mu: float) -> None:
         self._mu = mu
+        # The instance's attribute hides the class's method; without a pull it is the one that changes
+        # nothing.
         self.correct = pull.correct  # type: ignore[method-assign]
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
@@ -70,6 +72,7 @@ def normaliser(num_steps: int, learning_rate: float, momentum: float, mu: float)
         momentum: rho; 0 is plain SGD.
         mu: FedProx's pull; 0 is none.
     """
+    # The same steps as those of the optimizer, on the weight of a gradient in place of the gradient.
     velocity = moved = 0.0
     for _ in range(num_steps):
         velocity = momentum * velocity + 1 - learning_rate * mu * moved
@@ -110,6 +113,8 @@ class NormalisedTraining(LocalMethod):
         moved = [[client for client in groups[place] if client in inverse] for place in unequal]
         parameters = slice(updates.layout.num_parameters)
         for place, members, scaled_P in zip(unequal, moved, updates.means(moved, inverse), strict=True):
+            # With p_i = shares / total: tau_eff = sum p_i a_i, and the mean of u_i / a_i, which
+            # `updates.means` divided by the sum of its own weights.
             total = sum(shares[client] for client in groups[place])
             effective = sum(shares[client] * steps[client] for client in members) / total
             scale = effective * sum(inverse[client] for client in members) / total
@@ -131,6 +136,7 @@ class NormalisedTraining(LocalMethod):
 
     def problem(self, training: Mapping[str, Any]) -> str | None:
         """Explain the conflict: an update of another optimizer, or of an older momentum, is no such sum."""
+        # Adam divides by running squares: an update is no weighted sum of gradients, so there is no a_i.
         if training["optimizer"] != "sgd":
             return (
                 f"training.optimizer = {training['optimizer']}: FedNova counts steps of sgd, with or without "

@@ -82,6 +82,7 @@ class FedOptSettings(Settings):
     server_optimizer: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"
     """How the server steps along the mean update; none: by it, times the learning rate."""
     server_learning_rate: Annotated[float, Field(gt=0)] = Field(
+        # `server_optimizer` stands above: pydantic passes the fields that it has validated so far.
         default_factory=lambda given: RATES[given.get("server_optimizer", "none")]
     )
     """eta: the step is eta times the optimizer's direction. The default follows the optimizer: 1 with none
@@ -293,6 +294,7 @@ class FedOpt(Algorithm):
         """
         rule = self.local.rule()
         payloads = self.local.payloads(state)
+        # Plain ints: the round cache has no digest of NumPy's.
         cluster_of = dict(enumerate(state.labels_K.tolist()))
         return [
             Order(client, (cluster_of[client],), rule=rule, payload=payloads[cluster_of[client]])
@@ -315,9 +317,13 @@ class FedOpt(Algorithm):
             BrokenContract: `recluster` returned no pair of a state and diagnostics, or labels of models that
                 do not exist.
         """
+        # 1. Latecomers first: their updates started from a model that their cluster has left behind, so they
+        # must be in no partition and in no mean.
         state, updates, placed = place(state, updates)
+        # 2. The partition, by the updates of this round.
         clustered = self.recluster(state, round_index, updates, rng)
         state, diagnostics = check_step(self, "recluster", clustered, len(state.labels_K))
+        # 3. The means within the new partition. Reasons for places come last: an algorithm may add its own.
         return self.aggregate(state, updates, rng), replace(
             diagnostics, placed={**placed, **diagnostics.placed}
         )
@@ -378,6 +384,7 @@ class FedOpt(Algorithm):
         Returns:
             The state with the new models and moments.
         """
+        # Copies, because the arrays of a state are read-only.
         models = list(state.models)
         moments = {name: state.arrays[name].copy() for name in MOMENTS[self.settings.server_optimizer]}
         parameters = slice(updates.layout.num_parameters)
@@ -390,6 +397,7 @@ class FedOpt(Algorithm):
             direction = self._direction(
                 mean_P[parameters], [array[cluster, parameters] for array in moments.values()]
             )
+            # Buffers take the mean; the parameters are overwritten by the optimizer's step.
             moved_P = model_P + mean_P
             moved_P[parameters] = model_P[parameters] + self.settings.server_learning_rate * direction
             models[cluster] = moved_P
@@ -405,6 +413,8 @@ class FedOpt(Algorithm):
             first *= beta1
             first += mean
             return first
+        # The moments are updated in place: they are copies, and a further vector of this length would cost
+        # memory.
         first, second = moments
         first *= beta1
         first += (1 - beta1) * mean
@@ -418,6 +428,7 @@ class FedOpt(Algorithm):
             case "adagrad":
                 second += squares
             case "yogi":
+                # Yogi moves v by a bounded amount, in whichever direction the squares lie.
                 second -= (1 - beta2) * squares * np.sign(second - squares)
             case _:
                 second *= beta2

@@ -41,6 +41,7 @@ class ProximalRule(LocalRule):
 
     def start(self, local: LocalModel) -> LocalSteps:
         """Build the hook that corrects the gradient."""
+        # Read once: each access to `local.start` would copy the weights.
         return _Pull(self.mu, local.start)
 
 

@@ -68,6 +68,7 @@ class _ControlledSteps(LocalSteps):
     """Hooks of one training: the correction, and the sum of gradients for the new variate."""
 
     def __init__(self, local: LocalModel) -> None:
+        # A scalar zero stands for a variate of zeros, which broadcasts.
         server = local.tensor(local.payload[VARIATE])
         self._own = local.tensor(local.memory[VARIATE]) if VARIATE in local.memory else server.new_zeros(())
         self._correction = server - self._own
@@ -167,6 +168,7 @@ class ControlledTraining(LocalMethod):
         changes = updates.means([[client] for client in updates.clients], output=CHANGE)
         for client, change_W in zip(updates.clients, changes, strict=True):
             variates_NW[client] += change_W
+            # The last weight: clusters of later rounds may hold clients that do not reply then.
             weights_N[client] = 1.0 if updates.weights is None else updates.weights[client]
         return state.keep(**{VARIATES: variates_NW, WEIGHTS: weights_N})
 
@@ -178,6 +180,7 @@ def _cluster_variate(state: State, cluster: int) -> Vector:
     variates_NW = state.arrays[VARIATES][members]
     if not weights.any():
         return np.zeros(variates_NW.shape[1], np.float32)
+    # Members without a reply count as zeros; `average` leaves them out, as their weight is 0.
     share = np.count_nonzero(weights) / len(members)
     mean_W: Vector = np.average(variates_NW, axis=0, weights=weights).astype(np.float32)
     return np.float32(share) * mean_W

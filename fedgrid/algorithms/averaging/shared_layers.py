@@ -36,6 +36,7 @@ class SharedLayers(FedOpt):
     def shared_entries(self, layout: Layout) -> NDArray[np.bool_]:
         """Find the entries that all models share, bool, shape (P,): the first layers that have weights."""
         layers = [name.rpartition(".")[0] for name, _, _ in layout.slices()]
+        # A dict for unique names in the order of the vector; a set would lose it.
         shared = list(dict.fromkeys(layers))[: self.settings.shared]
         shared_P = np.zeros(layout.size, bool)
         for layer, (_, where, _) in zip(layers, layout.slices(), strict=True):

@@ -67,6 +67,7 @@ def _logs(models: Sequence[Vector], layout: Layout) -> Matrix:
     logs_KK = np.zeros((len(models), len(models)))
     for where in layers(layout):
         width = where.stop - where.start
+        # As a view of updates, for its passes in blocks and its treatment of rounding.
         layer = Updates(
             {index: model[where] for index, model in enumerate(models)},
             Layout(("layer",), ((width,),), width),
@@ -96,6 +97,7 @@ def similarities(distances_KK: Matrix, exponent: float) -> Matrix:
     1.
     """
     pairs_KK = ~np.eye(len(distances_KK), dtype=bool)
+    # The maximum is over all entries, as the diagonal is 0; the minimum must leave the diagonal out.
     farthest = distances_KK.max()
     spread = farthest - distances_KK.min(where=pairs_KK, initial=farthest)
     if spread <= ROUNDING * farthest:
@@ -120,8 +122,10 @@ def communities(similarities_KK: Matrix, library: Library, resolution: float, rn
 
     rows, columns = np.triu_indices(len(similarities_KK), 1)
     weights = similarities_KK[rows, columns]
+    # Above resolution 1 modularity would leave each client of a complete graph on its own.
     if (weights == 1).all():
         return [list(range(len(similarities_KK)))]
+    # No edge at similarity 0, so that no community reaches across parts that are not connected.
     edges = weights > 0
     graph = igraph.Graph(
         n=len(similarities_KK),

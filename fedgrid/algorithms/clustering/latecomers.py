@@ -72,6 +72,8 @@ def split_among(state: State, cluster: int, groups: Sequence[Sequence[int]], upd
     # A mean direction stands for all updates behind it: the mean of their cosine distances to a later update
     # follows from it, so no update has to be stored.
     directions = [updates.select(np.flatnonzero(labels_K == part)).mean_direction() for part in parts]
+    # After the split the first part has the parent's number, and all parts the parent's model: the row of
+    # `cluster` is the model before the split.
     return present.with_rows([*range(waiting), cluster], labels_K).keep(
         **{
             f"{PREFIX}{number:04d}_clusters": np.array([cluster, waiting, *parts]),
@@ -113,6 +115,7 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
         return state, updates, {}
     labels_K = state.labels_K.copy()
     reasons = {}
+    # A client that sent zeros stays in `late`, so it enters no mean, but goes on waiting.
     norms = dict(zip(updates.clients, updates.norms_K.tolist(), strict=True))
     for client in (client for client in late if norms[client] > 0):
         node = waiting[int(labels_K[client])]
@@ -133,6 +136,7 @@ def place(state: State, updates: Updates) -> tuple[State, Updates, Mapping[int, 
 
 def splits(state: State) -> Iterator[PastSplit]:
     """Yield the splits at which clients were absent, in their order."""
+    # Numbers have four digits, so the order of names is that of the splits.
     for name in sorted(state.arrays):
         if name.startswith(PREFIX) and name.endswith("_clusters"):
             number = int(name.removeprefix(PREFIX).removesuffix("_clusters"))
@@ -163,6 +167,7 @@ def regroup(
     waiting = [node.waiting for node in splits(state)]
     sources = [state.labels_K[group] for group in ordered]
     successors = [_successor(cluster, sources) for cluster in range(len(state.models))]
+    # Waiting clusters come after the groups, with their own models.
     for place, cluster in enumerate(waiting, start=len(ordered)):
         successors[cluster] = place
     labels_K = np.array([successors[label] for label in state.labels_K])
@@ -180,6 +185,8 @@ def regroup(
     for name, array in state.arrays.items():
         if name.startswith("cluster_"):
             array = np.stack(means(array))
+        # Past splits name clusters, which have other numbers now. Their directions stay: latecomers are
+        # compared with updates of that time.
         elif name.startswith(PREFIX) and name.endswith("_clusters"):
             array = np.array([successors[cluster] for cluster in array])
         arrays[name] = array

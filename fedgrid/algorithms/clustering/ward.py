@@ -70,6 +70,7 @@ def groups_at(squares_MM: Matrix, number: int) -> Groups:
     apart.
     """
     num_clients = len(squares_MM)
+    # Of clients that are equally far apart a tree cuts off any.
     if num_clients < 3 or np.ptp(squares_MM[np.triu_indices(num_clients, 1)]) < ROUNDING:
         return [list(range(num_clients))]
     return _groups(_labels_at(_tree(squares_MM), number))
@@ -83,6 +84,7 @@ def odd_in(squares_MM: Matrix, groups: Groups) -> list[int]:
     """
     if not is_defined(groups):
         return []
+    # By squared distances, as the tree sees them.
     values_M = silhouettes(squares_MM, groups)
     least = HOLDS * values_M.mean()
     return sorted(client for group in groups if values_M[group].mean() < least for client in group)
@@ -107,6 +109,7 @@ def cut(squares_MM: Matrix) -> Labels:
     tree = _tree(squares_MM)
     cuts = {}
     scores = {}
+    # Groups of one are no groups: at most half as many groups as clients.
     for number in range(2, min(num_clients // 2, MOST_GROUPS) + 1):
         cuts[number] = _labels_at(tree, number)
         scores[number] = silhouette(squares_MM, _groups(cuts[number])) or 0.0
@@ -125,6 +128,7 @@ def number_of_groups(gains: Floats) -> int:
     """
     num_clients = len(gains) + 1
     total = gains.sum()
+    # F(k + 1) has to exist, and its degrees of freedom must not be 0.
     most = min(max(num_clients // 2, 3), num_clients - 2)
     if most < 2 or total <= 0:
         return 1
@@ -158,6 +162,7 @@ def _groups(labels_M: Labels) -> Groups:
 def _vectors(squares_MM: Matrix) -> Floats:
     """Embed the clients: vectors with these squared distances and mean 0, a row for each client."""
     means_M = squares_MM.mean(axis=0)
+    # Classical scaling: doubly centred squares are the inner products of centred vectors.
     products_MM = (means_M[:, None] + means_M[None, :] - squares_MM - means_M.mean()) / 2.0
     values, axes = np.linalg.eigh(products_MM)
     positive = values > ROUNDING * values[-1]
@@ -204,6 +209,7 @@ def score(squares_MM: Matrix, groups: Sequence[Sequence[int]], rng: Rng) -> floa
     from scipy.cluster.hierarchy import fcluster, linkage
 
     labels_M = labels_of(groups, len(squares_MM))
+    # Each rotation needs a tree of its own, whose time and memory grow with the square of the clients.
     sampled = np.sort(rng.permutation(len(labels_M))[:MOST_COMPARED])
     labels_M = labels_M[sampled]
     squares_MM = squares_MM[np.ix_(sampled, sampled)]
@@ -247,6 +253,7 @@ def gap(vectors: Matrix, labels_M: Labels) -> float:
     That is the distance between their means, in standard deviations of their clients along it.
     """
     parts = [vectors[labels_M == label] for label in np.unique(labels_M)]
+    # The nearest pair decides: one arbitrary cut spoils a partition.
     return min(_distance(*pair) for pair in combinations(parts, 2))
 
 
@@ -257,5 +264,6 @@ def _distance(first: Matrix, second: Matrix) -> float:
     if length == 0:
         return 0.0
     within = np.concatenate([first - first.mean(axis=0), second - second.mean(axis=0)]) @ between / length
+    # Two means are estimated, which takes two degrees of freedom.
     deviation = float(np.sqrt((within**2).sum() / max(len(within) - 2, 1)))
     return length / max(deviation, ROUNDING * length)

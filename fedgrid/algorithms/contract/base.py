@@ -163,6 +163,7 @@ class State:
             name: array[list(rows)] if name.startswith("cluster_") else array
             for name, array in self.arrays.items()
         }
+        # By reference: models are read-only, so that clusters may share one.
         return State(tuple(self.models[row] for row in rows), labels_K, arrays)
 
     def keep(self, **arrays: NDArray[Any]) -> "State":
@@ -275,6 +276,7 @@ class Algorithm(ABC):
         self.settings = settings
 
     def __setattr__(self, name: str, value: object) -> None:
+        # An attribute would be lost when a run is resumed, and its numbers would silently differ.
         if name != "settings":
             raise AttributeError(
                 f"{type(self).__name__}.{name} is set, but an algorithm keeps its settings alone: a run is "

@@ -66,6 +66,7 @@ def check_step(algorithm: Algorithm, method: str, returned: object, num_clients:
 
 def _check_partition(broken: Broken, state: State, num_clients: int) -> None:
     """Check that it is a state whose labels are positions of its models."""
+    # A plugin may forget to return: None would fail far from its cause.
     if not isinstance(state, State):
         raise broken(f"{_describe(state)}; expected a State")
     _check_places(broken, "labels_K", state.labels_K, num_clients, len(state.models))
@@ -127,6 +128,7 @@ def check_orders(
                 f"candidates {order.candidates} for client {order.client}; expected positions of the "
                 f"{num_models} models"
             )
+    # Sorted, so that seeds, records and the round cache do not depend on an algorithm's order.
     return sorted(orders, key=lambda order: order.client)
 
 

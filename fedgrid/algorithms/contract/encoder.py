@@ -95,6 +95,7 @@ class EncoderSettings(Section):
                 "pca takes its components from a public set alone: set encoder.public, as in "
                 "{name: pca, public: fmnist}, and leave encoder.federated out"
             )
+        # A setting without effect is refused, as a user would believe in a protection that is not there.
         for key in ("clip", "noise"):
             if getattr(self, key) and not self.federated:
                 raise ValueError(

@@ -83,6 +83,7 @@ class AlgorithmEntry:
     """Defaults of a run with this algorithm; their class says which keys there are."""
     is_reference: bool = False
     """Whether it is a row to compare with and no competitor: never the best, in no rank and in no test."""
+    # Mappings are not compared: entries are hashed by the registry's caches, and a dict has no hash.
     search: SearchSpace | Callable[[int], SearchSpace] = field(default_factory=dict, compare=False)
     """Search space of `fedgrid search` and `fedgrid arena`, or a function that returns it for the number of
     rounds of the shortest run. Empty: nothing is tuned."""

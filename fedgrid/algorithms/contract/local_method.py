@@ -120,6 +120,7 @@ class LocalMethod(Section, ABC):
 
 def aggregate_problem(local: LocalMethod, aggregate: Aggregator) -> str | None:
     """Explain why an aggregator does not fit a method with sums of its own; None if it does."""
+    # Overriding either means sums of its own, which an aggregator never sees.
     has_own_sums = type(local).means is not LocalMethod.means or type(local).learn is not LocalMethod.learn
     return own_sums_problem(local.name, aggregate) if has_own_sums else None
 

@@ -53,6 +53,7 @@ class SectionType(ModelMetaclass):
             ValueError: there is no such key, or a value is impossible.
             TypeError: a value is given without its key.
         """
+        # pydantic's own error would name its constructor.
         if args:
             raise TypeError(f"{cls.__name__} takes values by key; those of a dict: {cls.__name__}(**values)")
         try:
@@ -98,6 +99,8 @@ class Section(BaseModel, metaclass=SectionType):
         """Refuse true and false for a number: pydantic would read them as 1 and 0."""
         settings = handler(given)
         problem = PydanticCustomError("boolean", "input should be a number, not true or false")
+        # After validation: by then a string or a boolean has become the field's own type, which says whether
+        # a number was meant.
         findings = [
             InitErrorDetails(type=problem, loc=(key,), input=value)
             for key, value in (given.items() if isinstance(given, Mapping) else ())
@@ -120,6 +123,7 @@ def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") 
     """
 
     def parse(given: object) -> object:
+        # None is allowed where messages have an example, that is where the field may be empty.
         if isinstance(given, Section) or (given is None and example):
             return given
         name = given.get("name") if isinstance(given, Mapping) else given
@@ -134,6 +138,7 @@ def by_name(kind: str, classes: Mapping[str, type[Section]], example: str = "") 
 @cache
 def _defaults_to_omit(section: type[Section]) -> dict[str, Any]:
     """Collect the defaults that a section omits; they are not copied, as nothing changes them."""
+    # Each class lists its own keys only.
     names = {name for base in section.__mro__ for name in vars(base).get("omitted_defaults", ())}
     return {name: field.get_default() for name, field in section.model_fields.items() if name in names}
 
@@ -179,6 +184,7 @@ def idle_keys(section: Section, usual: Section) -> dict[str, str]:
     for name in kind.model_fields:
         if getattr(section, name) == getattr(usual, name):
             continue
+        # Each class may add a condition of its own; all of them must hold.
         for base in kind.__mro__:
             condition = vars(base).get("acts_with", {}).get(name)
             if condition is not None and not condition.holds(section):

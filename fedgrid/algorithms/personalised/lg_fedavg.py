@@ -89,6 +89,7 @@ class LgFedAvg(FedOpt):
         """Build FedOpt's state, and find what of this model stays with the clients."""
         state = super().init(layout, num_clients, fresh, rng)
         ranges = personal_ranges(layout, self.settings.shared)
+        # Stored, because only `init` has the layout; the warning is of the first step.
         lacking = max(0, self.settings.shared - len(layout.layers))
         return state.keep(
             **{
@@ -100,6 +101,7 @@ class LgFedAvg(FedOpt):
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client the model; all but its last layers give way to the client's own."""
+        # Personal entries have no update, so the server's mean leaves them at the initial model.
         rule = self._rule(state, round_index)
         return [Order(client, (0,), rule=rule) for client in present.sampled]
 

@@ -134,6 +134,7 @@ class _MetaSteps(LocalSteps):
 
     def finish(self, local: LocalModel, num_steps: int) -> Finished:
         """Repeat the batches of a client that has too few for one step; leave other remainders out."""
+        # Otherwise a client with few images would never move the model.
         if 0 < len(self._seen) < self._batches:
             again = cycle(tuple(self._seen))
             while self._start is not None:
@@ -149,6 +150,7 @@ class _MetaSteps(LocalSteps):
         assert self._direction is not None
         delta = self._rule.delta
         local.weights.copy_(self._start).add_(self._direction, alpha=delta)
+        # Cloned, as the next gradient overwrites it.
         ahead = _gradient(local, images, labels)[1].clone()
         local.weights.copy_(self._start).sub_(self._direction, alpha=delta)
         logits, behind = _gradient(local, images, labels)
@@ -200,6 +202,7 @@ class PerFedAvg(FedOpt):
     def served(self, state: State) -> Served:
         """Test each client after its adaptation."""
         settings = self.settings
+        # Without a step, or of length 0, no adaptation: tests then come from the cache of plain ones.
         adapts = settings.adapt_steps and settings.alpha
         adaptation = Adaptation(AdaptRule(alpha=settings.alpha), settings.adapt_steps) if adapts else None
         return replace(super().served(state), adaptation=adaptation)

@@ -137,6 +137,7 @@ class Products:
         From |u - v|^2 = (|u| - |v|)^2 + 2 |u| |v| (1 - cos), which cancels nothing when u is close to v.
         """
         norms_K = np.sqrt(self._squares_K)
+        # |u|^2 - |r|^2, without the part that all have in common.
         excess_K = np.diagonal(self.differences_KK) + 2 * self.cross_K
         sums_KK = norms_K[:, None] + norms_K[None, :]
         gaps_KK = np.divide(
@@ -150,6 +151,7 @@ class Products:
             where=products_KK > 0,
         )
         np.fill_diagonal(distances_KK, 0.0)
+        # Symmetric in spite of rounding, which clusterers require.
         return np.asarray(np.clip((distances_KK + distances_KK.T) / 2, 0.0, 2.0))
 
 
@@ -190,11 +192,13 @@ def standardised_products(
 
     def block_products(columns: slice) -> Matrix:
         rows = np.stack([vector[columns] for vector in vectors]) * scales_K1
+        # Summed in float64: of many clients float32 sums lose the bits in which they differ.
         mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
         rows -= mean
         deviation = rows.std(axis=0, dtype=np.float64).astype(np.float32)
         both = np.vstack([mean, rows])
         np.divide(both, deviation, out=both, where=deviation > 0)
+        # Entries that are equal everywhere distinguish nobody, and would be divided by 0.
         both[:, deviation == 0] = 0.0
         return np.asarray(both @ both.T, np.float64)
 
@@ -233,6 +237,7 @@ def cross_products(
         width: number of entries that count.
         threads: number of blocks at a time.
     """
+    # A few directions, which every block needs: stacked once.
     others_DP = np.stack(others)
 
     def block_products(columns: slice) -> Matrix:
@@ -252,6 +257,7 @@ def mean_direction(vectors: Sequence[Vector], lengths_K: Matrix, width: int, thr
         threads: number of blocks at a time.
     """
     out = np.empty(width, np.float32)
+    # Divided by infinity, zero vectors drop out without a second list.
     divisors_K = np.where(lengths_K > 0, lengths_K, np.inf)
     scales_K = 1 / divisors_K / max(1, int(np.count_nonzero(lengths_K)))
 
@@ -273,6 +279,7 @@ def mean_of(rows: Sequence[NDArray[Any]], shares: Sequence[float] | None) -> Mat
             total += row
         return np.asarray(total / len(rows))
     total = np.multiply(rows[0], shares[0], dtype=np.float64)
+    # One buffer for all products: rows may be hundreds of megabytes.
     part = np.empty_like(total)
     for row, share in zip(rows[1:], shares[1:], strict=True):
         total += np.multiply(row, share, out=part, dtype=np.float64)

@@ -93,6 +93,7 @@ class Layout:
         for name, where, _ in self.slices():
             if name.rpartition(".")[0] not in layers:
                 continue
+            # Merged, so that a rule has a few ranges and not one for each tensor.
             if ranges and ranges[-1][1] == where.start:
                 ranges[-1] = (ranges[-1][0], where.stop)
             else:
@@ -156,4 +157,5 @@ class InMemory:
 
 def statistic_name(statistic: str, *inputs: object) -> str:
     """Build the name under which a statistic of these inputs is cached."""
+    # A digest, because the clients of a large federation would make a very long name.
     return f"{statistic}-{sha256(repr(inputs).encode()).hexdigest()[:16]}"

@@ -171,11 +171,13 @@ class Updates:
         groups: dict[int, list[int]] = {}
         for client in self.clients:
             groups.setdefault(int(labels_K[client]), []).append(client)
+        # By cluster, not by first client: the order of means is the order of models.
         return dict(sorted(groups.items()))
 
     @cached_property
     def products(self) -> Products:
         """Inner products of all pairs, computed in one pass."""
+        # A view of a cluster may be empty.
         if not self.clients:
             return Products(np.zeros((0, 0)), np.zeros(0), 0.0)
         return self._products("products", lambda: inner_products(self._vectors, self._width, self._threads))
@@ -197,6 +199,7 @@ class Updates:
         shares = shares_of(self.clients, self.weights)
         if shares is None:
             return float(np.sqrt(max(self.gram_KK.mean(), 0.0)))
+        # |sum s_i u_i|^2 = s' G s: no pass over the updates.
         shares_K = np.array(shares) / sum(shares)
         return float(np.sqrt(max(float(shares_K @ self.gram_KK @ shares_K), 0.0)))
 
@@ -225,6 +228,8 @@ class Updates:
             "standardised",
             lambda: standardised_products(self._vectors, self.norms_K, self._width, self._threads),
         )
+        # Merged twice: standardising enlarges the rounding of entries that hardly differ, so updates that
+        # were the same before stay the same.
         distances_KK = merged(standardised.cosine_distances_KK, standardised.same_directions(self._least))
         return merged(distances_KK, self.products.same_directions(self._least))
 
@@ -295,6 +300,7 @@ class Updates:
             output: another named output of the replies to average, a vector of one length for all.
         """
         weights = self.weights if weights is None else weights
+        # Without noise in the cache: other runs have other noise, or none.
         means = self.combine(groups, mean_vector, "mean", weights=weights, output=output)
         if self._noise is None:
             return means
@@ -327,6 +333,7 @@ class Updates:
 
         # A statistic's name has the group and its shares, so that runs with other weights do not share it.
         def key(group: Sequence[int]) -> str:
+            # Plain ints: the name is made of a text, and NumPy's numbers have another one.
             return statistic_name(*name, output, tuple(map(int, group)), shares_of(group, weights))
 
         by_key = {key(group): group for group in groups}
@@ -382,6 +389,7 @@ class Updates:
 
     def _cached(self, statistic: str, compute: Callable[[], Arrays]) -> Arrays:
         """Load a statistic of all updates in this view from the source's cache; compute it on a miss."""
+        # Runs that compare the whole state share rounds with runs that compare the parameters.
         seen = "parameters" if self._width == self.layout.num_parameters else "state"
         return self._statistic(f"{statistic}-{seen}", compute)
 

@@ -80,6 +80,7 @@ class BeforeTraining(SharedLayers):
             layout: not used.
             rng: passed to `groups`.
         """
+        # Sorted, so that numbers of clusters do not depend on the order in which messages arrive.
         clients = sorted(messages)
         vectors_ND = np.array([vector_of(messages[client]) for client in clients])
         if CENTROIDS in state.arrays:
@@ -134,9 +135,11 @@ class BeforeTraining(SharedLayers):
         nearest_N = distances_NC.argmin(axis=1)
         labels_K = state.labels_K.copy()
         labels_K[clients] = nearest_N
+        # Only clients that move are reported; the records of the others stay as they are.
         has_moved_N = nearest_N != state.labels_K[clients]
         if self.settings.update_centroids:
             centroids_CD = centroids_CD.copy()
+            # A cluster that all have left keeps its centroid, so that clients may come back.
             for cluster in np.unique(nearest_N):
                 centroids_CD[cluster] = vectors_ND[nearest_N == cluster].mean(axis=0)
         members_C = np.bincount(nearest_N, minlength=len(centroids_CD))
@@ -181,6 +184,7 @@ class BeforeTraining(SharedLayers):
             int(client): f"distance {distance:.2f} to the nearest centroid"
             for client, distance in zip(state.arrays.get(NEW, ()), state.arrays.get(FAR, ()), strict=True)
         }
+        # Each reason is reported once.
         if placed:
             state = state.keep(**{NEW: NOBODY, FAR: NOWHERE})
         has_messages = round_index == 0 or self.meets_again(round_index)

@@ -44,6 +44,7 @@ class MessageNoise(Section):
         """Clip a vector to the norm `clip`, and add the noise."""
         if self.clip is None:
             return vector_D
+        # A vector of zeros has no direction to scale along.
         norm = float(np.linalg.norm(vector_D))
         clipped_D = vector_D * min(1.0, self.clip / norm) if norm else vector_D
         return clipped_D + self.noise * self.clip * rng.standard_normal(np.shape(vector_D))
@@ -144,8 +145,10 @@ class ClassMeans(PrivateMessage):
         """Scale the means to 0..1 if they are quantised; fill missing classes with uniform noise."""
         if not self.quantise:
             return _in_range(means_LZ, rng)
+        # Drawn for all classes, whichever a client has: what is drawn later does not depend on that.
         noise_LZ = rng.random(means_LZ.shape)
         there_L = np.isfinite(means_LZ[:, 0])
+        # Only classes that are there set the scale: those to fill in are coins of any scale.
         if self.normalise == "vector":
             noise_LZ[there_L] = scale_vector(means_LZ[there_L])
         else:
@@ -185,6 +188,7 @@ def scale_vector(vector_D: NDArray[Any]) -> NDArray[np.float64]:
     """Scale a vector to 0..1 by its least and greatest entry; one without a range is all 0.5."""
     vector_D = np.asarray(vector_D, np.float64)
     least = vector_D.min(initial=inf)
+    # Equal entries have no order, so each bit of them is a coin toss (`round_to_bits`).
     range_ = np.ptp(vector_D) if vector_D.size else 0.0
     return (vector_D - least) / range_ if range_ > 0 else np.full(vector_D.shape, 0.5)
 

@@ -62,6 +62,7 @@ class Tree:
         self._merges = hierarchy.linkage(vectors_ND, "ward") if self._num > 1 else np.empty((0, 4))
         self.heights = self._merges[:, 2]
         """Of the N - 1 merges, ascending."""
+        # A merge of Ward's tree at height h adds h^2 / 2 to the squares within clusters.
         self._within = np.concatenate([[0.0], np.cumsum(self.heights**2) / 2])
         """Squared distances within clusters after 0, 1, ... merges."""
 
@@ -83,6 +84,7 @@ class Tree:
         """
         from scipy.cluster import hierarchy
 
+        # Equal vectors merge at height 0; no cut parts them.
         different = 1 + np.count_nonzero(self.heights)
         if different == 1:
             return np.zeros(self._num, np.int64)
@@ -133,6 +135,7 @@ class Tree:
 
     def _first(self, ranked: list[int], guards: Guards) -> Cut:
         """Take the first of the ranked cuts that the guards accept."""
+        # The second pass gives up the least number of members: a small cluster is better than none.
         for least_members in (guards.least_members, 1):
             for step in ranked:
                 if self._num - step >= guards.least_clusters:
@@ -154,6 +157,7 @@ class Tree:
         """
         tried: dict[float, Cut] = {}
 
+        # Cuts are stored by threshold, because the best one is returned at the end.
         def score(threshold: float) -> float:
             cut = tried.setdefault(threshold, self.below(threshold))
             sizes = np.bincount(cut.labels_N)

@@ -72,6 +72,7 @@ class Styles(PrivateMessage):
         # A child for the noise: fillings of missing classes have the same bits with and without it.
         styles = style(images, self.share)
         [noise] = rng.spawn(1)
+        # A missing class is filled in as in the release, although real amplitudes are far larger.
         if self.per_class:
             means_LW = class_means(styles, labels, num_classes)
             means_D = np.where(np.isnan(means_LW), rng.random(means_LW.shape), means_LW).ravel()
@@ -158,6 +159,7 @@ class Ladd(BeforeTraining):
 
         best = -np.inf
         labels_N = np.zeros(num_vectors, np.int64)
+        # Up to N - 1: the silhouette is not defined for one cluster, nor for N.
         for count in range(2, min(self.settings.most_clusters, num_vectors - 1) + 1):
             candidate_N = kmeans(vectors_ND, count, seed)
             if len(np.unique(candidate_N)) < count:  # There are fewer different vectors.

@@ -161,6 +161,7 @@ class FlisDc(Algorithm):
         by = self.settings.choose_by
         steps = self.settings.fine_tune
         adaptation = Adaptation(steps=steps) if steps else None
+        # `maximum`: a client without a model chooses, so its position is not used, but has to be valid.
         return Served(state.models, np.maximum(model_K, 0), adaptation, choosing, on, by)
 
     def distances(self, updates: Updates) -> Matrix:
@@ -188,6 +189,7 @@ def cluster_models(
         groups: client ids of each cluster.
         aggregate: the aggregator; any but the mean reads all updates.
     """
+    # Only the mean commutes with the sum of start and update.
     if not aggregate.is_mean:
         updates_of = dict(zip(updates.clients, updates.vectors(), strict=True))
         local = {client: models[updates.chosen[client]] + updates_of[client] for client in updates.clients}

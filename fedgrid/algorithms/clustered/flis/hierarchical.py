@@ -135,6 +135,7 @@ class FlisHc(FedOpt):
         """
         start_K = lists.starts(state)
         waiting = set(_waiting(state).tolist())
+        # The clustering compares all clients that have joined, whatever `participation` is.
         asked = present.sampled if inference.CLASSES in state.arrays else present.joined
         rule = self.local.rule()
         return [
@@ -175,16 +176,19 @@ class FlisHc(FedOpt):
         else:
             state, updates, placed = self._place(state, updates)
             diagnostics = Diagnostics(clustered=bool(placed), placed=placed)
+        # Nothing is left to average if all who replied had waited.
         return self.aggregate(state, updates, rng) if updates.clients else state, diagnostics
 
     def cut(self, similarities_NN: Matrix) -> Labels:
         """Label the clusters of models by their similarities, shape (N,)."""
         if self.settings.variant == "text":
             distances_NN = 1 - similarities_NN
+            # The printed formula is below 1 for a model with itself.
             np.fill_diagonal(distances_NN, 0.0)
             return agglomerate(distances_NN, self.settings.linkage, self.settings.threshold)
         from sklearn.cluster import AgglomerativeClustering
 
+        # scikit-learn refuses more clusters than samples.
         if len(similarities_NN) <= WARD_CLUSTERS:
             return np.arange(len(similarities_NN))
         method = AgglomerativeClustering(WARD_CLUSTERS, linkage="ward").fit(similarities_NN)
@@ -214,6 +218,7 @@ class FlisHc(FedOpt):
         _, classes_NM = inference.infer(late, self.settings.labels, self.settings.similarity)
         labels_K = state.labels_K.copy()
         reasons = {}
+        # Without the last model, which is the initial one of those that wait.
         members = [np.array(state.members(label)) for label in range(len(state.models) - 1)]
         for client, classes_M in zip(late.clients, classes_NM, strict=True):
             means = [

@@ -48,9 +48,11 @@ def infer(updates: Updates, labels: LabelKind, similarity: SimilarityKind) -> tu
         classes_NM = [predictions_ML.argmax(axis=1) for predictions_ML in predictions_NML]
         return {
             "similarities_NN": similarities(predictions_NML, labels, similarity),
+            # int16: the array is stored with every state, for all clients and reference images.
             "classes_NM": np.stack(classes_NM).astype(np.int16),
         }
 
+    # The settings are part of the name: other runs compare the same predictions in another way.
     arrays = updates.derived(PREDICTIONS, f"{labels}-{similarity}", compute)
     return arrays["similarities_NN"], arrays["classes_NM"]
 
@@ -69,6 +71,7 @@ def similarities(
         one_hot(predictions_ML) if labels == "hard" else predictions_ML for predictions_ML in predictions_NML
     ]
     flat = np.stack([np.asarray(row, np.float64).ravel() for row in rows])
+    # |B|^2 of each model; of one-hot rows it is M.
     squares_N = np.einsum("nd,nd->n", flat, flat)
     products_NN = np.sqrt(flat**2 @ (flat**2).T) if similarity == "printed" else flat @ flat.T
     similarities_NN = products_NN / np.sqrt(np.outer(squares_N, squares_N))
@@ -89,6 +92,7 @@ def agreements(classes_NM: Classes, others_OM: Classes) -> Matrix:
 def latest_classes(state: State, clients: Sequence[int], classes_NM: Classes) -> Classes:
     """Replace the rows of `clients` in the state's predicted classes; return the array."""
     nothing = np.full((len(state.labels_K), classes_NM.shape[1]), UNKNOWN, np.int16)
+    # A copy: the arrays of a state are read-only.
     classes_KM = np.array(state.arrays.get(CLASSES, nothing))
     classes_KM[list(clients)] = classes_NM
     return classes_KM
@@ -103,6 +107,7 @@ def components(joined_NN: Joined) -> Labels:
     """Find the connected components, numbered by their first member, shape (N,)."""
     from scipy.sparse.csgraph import connected_components
 
+    # As an undirected graph: `joined_NN` is symmetric.
     _, labels_N = connected_components(joined_NN, directed=False)
     return np.asarray(labels_N, np.int64)
 

@@ -64,6 +64,7 @@ def step(state: State, updates: Updates, aggregate: Aggregator) -> Step:
     labels_N = inference.components(joined_NN)
     labels_K = np.full(len(state.labels_K), np.bincount(labels_N).argmax(), np.int64)
     labels_K[seen] = labels_N
+    # Position after the groups: the initial model, appended below for clients that have not been seen.
     start_K = np.full(len(labels_K), len(groups), np.int64)
     start_K[seen] = owner_N
     models = [_aggregate(state, group, aggregate) for group in groups]
@@ -81,6 +82,7 @@ def _refresh(state: State, updates: Updates, clients: Sequence[int] | frozenset[
         for client, update_P in zip(updates.clients, updates.vectors(), strict=True)
         if client in clients
     }
+    # The weights of clients that are away are needed for later means.
     if updates.weights is not None:
         weights_K = state.arrays.get("weights_K", np.ones(len(state.labels_K))).copy()
         weights_K[list(updates.clients)] = [updates.weights[client] for client in updates.clients]

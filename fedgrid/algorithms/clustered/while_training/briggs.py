@@ -105,6 +105,7 @@ class Briggs(FedOpt):
             state = pool(state, select_moving(updates), standardise=self.settings.standardise)
         if round_index + 1 != self.settings.round:
             return state, Diagnostics()
+        # A zero update has no direction, so no distance to others.
         part = select_moving(updates)
         if len(part.clients) < 2:
             warning = "fewer than two clients have an update in the clustering round: no clusters"
@@ -112,6 +113,7 @@ class Briggs(FedOpt):
         distances_KK = self.distances(part)
         if self.settings.metric == "cosine":
             distances_KK = clustering_distances(state, part, self.settings)
+        # The tree has no noise; the argument has no effect.
         groups = labels_to_groups(self.cut(distances_KK), distances_KK, "residual")
         return split_positions(state, 0, part, groups), Diagnostics(clustered=True)
 
@@ -137,6 +139,7 @@ class BriggsAsPublished(Briggs):
 
     def cut(self, distances_KK: Matrix) -> Labels:
         """Label the clusters whose mean similarity is below the threshold."""
+        # scikit-learn, as the authors called it.
         from sklearn.cluster import AgglomerativeClustering
 
         method = AgglomerativeClustering(

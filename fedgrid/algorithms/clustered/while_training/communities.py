@@ -140,6 +140,7 @@ class Communities(FedOpt):
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
         """Send each sampled client its start model, which need not be its community's."""
+        # A start may be a mixture that is no community's model, so it is not the label.
         start_K = _start_K(state)
         rule = self.local.rule()
         return [Order(client, (int(start_K[client]),), rule=rule) for client in present.sampled]
@@ -180,6 +181,7 @@ class Communities(FedOpt):
             return state
         labels_K = state.labels_K.copy()
         num_communities = int(state.labels_K.max()) + 1
+        # The client's model is row 0: the trusted distance is relative to the row's norms.
         models = [*_latest(_refresh(state, 0, updates), updates.clients), *state.models[:num_communities]]
         labels_K[list(updates.clients)] = self._distances(models, updates.layout)[0, 1:].argmin()
         return replace(state, labels_K=labels_K)
@@ -259,6 +261,7 @@ def nearest_weights(distances_NC: Matrix, neighbours: int, beta: float) -> Matri
     Each row sums to one. Of equally distant communities the first are taken. Distances count from the nearest
     one, which changes no weight and prevents that the exponentials of large ones are all 0.
     """
+    # Stable, so that of equally distant communities the first are taken on every machine.
     nearest_NC = np.argsort(distances_NC, axis=1, kind="stable")[:, :neighbours]
     nearby_NC = np.take_along_axis(distances_NC, nearest_NC, axis=1)
     parts_NC = np.exp(-beta * (nearby_NC - nearby_NC[:, :1]))
@@ -300,6 +303,7 @@ def _refresh(state: State, round_index: int, updates: Updates) -> State:
     start_K = _start_K(state)
     models = {}
     for client, update_P in zip(updates.clients, updates.vectors(), strict=True):
+        # The model that the client started from, not its community's, is what its update changes.
         models[_name(client)] = state.models[int(start_K[client])] + update_P
         last_seen_K[client] = round_index
     if updates.weights is not None:

@@ -82,6 +82,7 @@ def _ocfl(
         OCFL_SOURCE,
         ocfl.Ocfl,
         settings,
+        # Longer windows would leave too few rounds after the clustering.
         search=lambda rounds: {"window": {"low": 1, "high": max(2, rounds // 5)}, **of_clusterer},
         bibtex=ocfl.BIBTEX,
         arena=arena,

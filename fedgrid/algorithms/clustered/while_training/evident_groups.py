@@ -160,12 +160,15 @@ class EvidentGroups(FedOpt):
 
     def _look(self, state: State, kind: str, clients: Sequence[int], rng: Rng) -> ShownGroups:
         """Examine the groups that one kind of distances shows, and score them."""
+        # Cosine distances are half the squared distances of directions, which is what Ward's tree takes.
         squares_MM = distances_over_rounds(state, clients, _pooled_in(kind))
         examined = np.flatnonzero(~_odd_in(state)[list(clients)])
         among_MM = squares_MM[np.ix_(examined, examined)]
         cut = ward.groups_of(among_MM, self.settings.restarts, rng)
         odd = ward.odd_in(among_MM, cut)
+        # A group is either all outliers or none: `odd_in` judges groups as a whole.
         groups = [examined[group].tolist() for group in cut if group[0] not in odd]
+        # Everybody ends in a group, outliers too: each client has to be served by some cluster.
         clusters = ward.join(squares_MM, groups)
         ids = np.array(clients)
         found_K = labels_of([ids[examined[group]].tolist() for group in cut], len(state.labels_K))
@@ -198,6 +201,7 @@ def _set_aside(state: State, odd: Sequence[int]) -> State:
     """Set clients aside, so that groups are searched for without them from now on."""
     odd_K = _odd_in(state).copy()
     odd_K[list(odd)] = True
+    # The groups of the round before no longer count: the remaining clients have to agree twice again.
     nobody_K = np.full(len(odd_K), -1, np.int64)
     return state.keep(**{ODD: odd_K}, **{_found_in(kind): nobody_K for kind in KINDS})
 

@@ -106,6 +106,7 @@ class Ifca(SharedLayers):
         """Build the state of C independent models that no client has chosen yet."""
         state = super().init(layout, num_clients, fresh, rng)
         count = self.settings.num_clusters
+        # Shared layers must be equal from the start: they are averaged as one.
         models = share(self.shared_entries(layout), [fresh(number) for number in range(count)])
         moments = {name: np.repeat(array, count, axis=0) for name, array in state.arrays.items()}
         redraws = self.settings.redraws if self.settings.start == "rejection" else 0
@@ -127,6 +128,7 @@ class Ifca(SharedLayers):
         count = len(state.models)
         rule = self.local.rule()
         if self.settings.start == "deal" and round_index == 0:
+            # A permutation modulo the number of models: numbers of clients differ by one at most.
             dealt = rng.permutation(len(present.sampled)) % count
             return [
                 Order(client, (int(place),), rule=rule)
@@ -205,6 +207,8 @@ class Ifca(SharedLayers):
         """Shuffle the entries of each model's tensors: those of a tensor are drawn alike."""
         models = [model.copy() for model in state.models]
         for model in models:
+            # There is no `fresh` in a round. Shuffled entries have the initialiser's distribution, as those
+            # of a tensor are drawn alike; shuffling several models gives independent ones.
             for _, where, _ in layout.slices():
                 model[where] = rng.permutation(model[where])
         return tuple(share(self.shared_entries(layout), models))

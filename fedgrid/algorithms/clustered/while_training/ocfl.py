@@ -168,6 +168,7 @@ class Ocfl(FedOpt):
             BrokenContract: the clusterer returned no integer for each client.
         """
         part = select_moving(updates)
+        # Once all shots are taken no temperature is computed, which saves the products of each round.
         shots_taken = int(state.arrays["shots_taken"][0])
         every = self.settings.recluster_every
         last = state.arrays.get("last_shot")
@@ -193,6 +194,7 @@ class Ocfl(FedOpt):
         with threadpool_limits(limits=1):
             labels = self.settings.clusterer.fit(distances_KK, rng)
         labels = check_labels(self.settings.clusterer, "fit", labels, len(distances_KK))
+        # The authors' switch was used up here, too; ours waits for a round that shows groups.
         if (labels == NOISE).all() and not self.settings.unclustered_consumes_shot:
             warning = f"{self.settings.clusterer.name} found no clusters: the next rise is tried"
             return state, Diagnostics(warnings=(warning,))

@@ -146,6 +146,7 @@ class Sattler(FedOpt):
         """
         if self.settings.pool_rounds:
             state = pool(state, select_moving(updates), standardise=self.settings.standardise)
+        # Over the whole run, so that epsilon_2 does not shrink with the updates that it is compared with.
         longest = max(float(state.arrays[LONGEST][0]), float(updates.norms_K.max(initial=0.0)))
         split_state = state.keep(**{LONGEST: np.array([longest])})
         mean_norms = []
@@ -179,6 +180,7 @@ class Sattler(FedOpt):
         if len(members.clients) <= 2 or not has_stalled:
             return None
         distances_KK = clustering_distances(state, members, self.settings)
+        # Members that are all alike: any cut would be arbitrary.
         if not distances_KK.any():
             return None
         groups = bipartition(distances_KK, self.settings.linkage)
