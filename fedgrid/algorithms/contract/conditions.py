@@ -56,8 +56,8 @@ class Conditions:
     def lacks_head(self) -> str | None:
         """Explain that the model's entry names no head; None if it names one.
 
-        A rule that reads `LocalModel.features` needs it: `return conditions.lacks_head() or
-        super().problem(conditions)`.
+        Models of the package name one. A rule that reads `LocalModel.features` needs it: `return
+        conditions.lacks_head() or super().problem(conditions)`.
         """
         if self.layout.head is not None:
             return None

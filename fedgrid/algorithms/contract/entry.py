@@ -21,10 +21,10 @@ class OwnNumber:
 
     The server takes it from `Diagnostics.metrics`, where the algorithm returned it under this name. Otherwise
     it is the mean of the rule's output of this name, over its entries and over the clients, all weighted
-    alike: something that only clients can measure. The number is a column of `rounds.parquet`, a curve and a
-    table of the report, a curve of `figures.per_round(study, "spread")` and of `fedgrid show RUN`, a column
-    of `fedgrid show GRID --columns spread`, and a metric in MLflow (`other/spread`). A value that is not
-    finite is null.
+    alike: something that only clients can measure. It is declared in `AlgorithmEntry.numbers`, or in
+    `LocalMethod.numbers`. The number is a column of `rounds.parquet`, a curve and a table of the report, a
+    curve of `figures.per_round(study, "spread")` and of `fedgrid show RUN`, a column of `fedgrid show GRID
+    --columns spread`, and a metric in MLflow (`other/spread`). A value that is not finite is null.
 
     Raises:
         FedgridError: the entry of a plugin has a name that is no column name, or that is taken already.

@@ -38,14 +38,14 @@ class LocalModel(Protocol):
         >>> import fedgrid
         >>> def pull_back(local: fedgrid.LocalModel, gradient) -> None:
         ...     '''FedProx in one line: add mu (w - w_t) to the gradient.'''
-        ...     gradient.add_(local.weights - local.start, alpha=0.01)
+        ...     gradient += 0.01 * (local.weights - local.start)
         >>> from types import SimpleNamespace
-        >>> import torch
-        >>> local = SimpleNamespace(weights=torch.ones(2), start=torch.zeros(2))
-        >>> gradient = torch.zeros(2)
+        >>> import numpy as np
+        >>> local = SimpleNamespace(weights=np.ones(2), start=np.zeros(2))  # Stands in for a client's model.
+        >>> gradient = np.zeros(2)
         >>> pull_back(local, gradient)
-        >>> gradient
-        tensor([0.0100, 0.0100])
+        >>> gradient.tolist()
+        [0.01, 0.01]
     """
 
     weights: Tensor
@@ -200,14 +200,17 @@ class LocalSteps:
 
     Example:
         >>> import fedgrid
-        >>> import torch
+        >>> import numpy as np
         >>> class Halved(fedgrid.LocalSteps):
+        ...     '''Halves each gradient, and reports the number of steps.'''
         ...     def correct(self, weights, gradient):
-        ...         gradient.mul_(0.5)
-        >>> gradient = torch.ones(2)
-        >>> Halved().correct(torch.zeros(2), gradient)
-        >>> gradient
-        tensor([0.5000, 0.5000])
+        ...         gradient *= 0.5
+        ...     def finish(self, local, num_steps):
+        ...         return fedgrid.Finished({"steps": np.array([num_steps])})
+        >>> gradient = np.ones(2)  # A tensor in a run.
+        >>> Halved().correct(np.zeros(2), gradient)
+        >>> gradient.tolist()
+        [0.5, 0.5]
     """
 
     trains: Tensor | None = None
@@ -312,9 +315,9 @@ class LocalRule(Section):
 
     Subclasses add settings and override `start`. A rule is part of the round cache's key: by its settings, by
     the source code of its module, and by what that imports from fedgrid. Other files of yours do not count,
-    so keep a rule in its plugin's file. An algorithm whose clients train by a rule of its own cannot train
-    them stacked: it derives its settings from `OwnRuleSettings`, or sets `trains_plainly=False` in its
-    traits.
+    so keep a rule in its plugin's file. Import torch for types only, or in functions: algorithms are listed
+    and configured without it. An algorithm whose clients train by a rule of its own cannot train them
+    stacked: it derives its settings from `OwnRuleSettings`, or sets `trains_plainly=False` in its traits.
 
     Raises:
         ValueError: a key is unknown, or a value is impossible.
@@ -333,15 +336,16 @@ class LocalRule(Section):
     """
 
     outputs: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays that a reply carries in addition to its update. Float32 ones pass through the steps
-    of the uplink as updates do, unless they are `public`."""
+    """Names of the arrays that a reply carries in addition to its update; the server gets them by
+    `updates.outputs(name)`, `updates.derived` and `updates.means(groups, output=name)`. Float32 ones pass
+    through the steps of the uplink as updates do, unless they are `public`."""
     public: ClassVar[tuple[str, ...]] = ()
     """Names in `outputs` that reveal only the number of images, which the server has anyway: they are sent
     without the uplink's steps."""
     remembers: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that the client gets back in its next training (`LocalModel.memory`). They are
-    stored with the run, so that a retry repeats the same bits. A client whose update is unusable keeps its
-    old ones."""
+    stored with the run, as is the optimizer's state, so that a retry repeats the same bits. A client whose
+    update is unusable keeps its old ones."""
     sees_features: ClassVar[bool] = False
     """Whether it reads `LocalModel.features`: a run with such a rule as `local` is refused if its model has
     no head."""

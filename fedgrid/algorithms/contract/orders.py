@@ -104,7 +104,8 @@ class Order:
     once."""
     losses: bool = False
     """Whether the reply has the mean loss of each candidate, on the images of the choice, as its output
-    `losses`. No noise covers these numbers."""
+    `losses`, float32, one for each candidate, by which a server can weigh them. No noise covers these
+    numbers."""
 
     def __post_init__(self) -> None:
         """Check the choice among the candidates."""
@@ -221,12 +222,12 @@ class Message(Section):
     Example:
         >>> import fedgrid
         >>> import numpy as np
-        >>> import torch
         >>> class ClassShares(fedgrid.Message):
         ...     '''The share of a client's examples that is of each class.'''
         ...     def describe(self, images, labels, num_classes, rng):
-        ...         return {"shares": np.bincount(labels.numpy(), minlength=num_classes) / len(labels)}
-        >>> images, labels = torch.zeros(4, 1, 2, 2), torch.tensor([0, 0, 0, 2])
+        ...         return {"shares": np.bincount(labels.tolist(), minlength=num_classes) / len(labels)}
+        >>> images = np.zeros((4, 1, 2, 2), np.uint8)  # Tensors in a run.
+        >>> labels = np.array([0, 0, 0, 2])
         >>> payload = ClassShares().describe(images, labels, 3, np.random.default_rng(0))
         >>> payload["shares"].tolist()
         [0.75, 0.0, 0.25]

@@ -78,7 +78,9 @@ class Layout:
 
     @property
     def head_layers(self) -> tuple[str, ...]:
-        """Names in `layers` that are the head or within it; empty without a head."""
+        """Names in `layers` that are the head or within it; empty without a head.
+        `layout.ranges(layout.head_layers)` are the head's entries of the state vector.
+        """
         return tuple(
             layer
             for layer in self.layers

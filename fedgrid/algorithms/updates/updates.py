@@ -49,10 +49,10 @@ Around = Callable[[Callable[..., Any], str], AbstractContextManager[Any]]
 class Updates:
     """The usable updates of one round, keyed by client id; `Algorithm.step` gets it.
 
-    Clients of the view are in ascending order in all its members, as in `clients`. What is computed of the
-    updates comes from the round cache where another run has computed it: prefer inner products, norms,
-    distances and means to `vectors` and `outputs`, which make clients train again in a round from the cache.
-    Construct one yourself to test an algorithm.
+    Server and clusterers see only what was sent, after the uplink. Clients of the view are in ascending order
+    in all its members, as in `clients`. What is computed of the updates comes from the round cache where
+    another run has computed it: prefer inner products, norms, distances and means to `vectors` and `outputs`,
+    which make clients train again in a round from the cache. Construct one yourself to test an algorithm.
 
     Args:
         vectors: client id -> update, float32, shape (P,); only read, block by block. Or a lazy source of the
