@@ -23,8 +23,9 @@ DEEPEST = 16
 
 
 def open_file(path: Path, largest: int = LARGEST) -> BufferedReader:
-    """Open a regular file to read its bytes: no link to another place, no pipe or device that would never
-    end.
+    """Open a regular file to read its bytes.
+
+    A link to another place, and a pipe or device that would never end, are refused.
 
     Raises:
         FileNotFoundError: there is nothing.

@@ -98,9 +98,7 @@ class NormalisedTraining(LocalMethod):
     def means(
         self, updates: Updates, groups: Sequence[Sequence[int]], aggregate: Aggregator = MEAN
     ) -> list[Vector]:
-        """Compute tau_eff times the mean of the normalised updates; the plain mean where all a_i are
-        equal.
-        """
+        """Compute tau_eff times the mean of the normalised updates; the plain mean if all a_i are equal."""
         counted = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)})
         steps = dict(zip(updates.clients, counted["a_K"].tolist(), strict=True))
         # Only groups with different a_i need the second mean; the others come from the rounds that BNC

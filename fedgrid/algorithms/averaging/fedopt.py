@@ -65,8 +65,7 @@ ACTS_WITH: Mapping[str, Condition] = {
 
 
 class FedOptSettings(Settings):
-    """Settings of every averaging algorithm: what the server does with the updates. The defaults are plain
-    averaging.
+    """Settings of every averaging algorithm; the defaults are plain averaging.
 
     Raises:
         ValueError: a key is unknown, or a value is impossible.
@@ -245,8 +244,9 @@ class FedOpt(Algorithm):
         )
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Return infinity for FedAvg itself; derived algorithms deviate from round 1 on unless they override
-        this.
+        """Return infinity for FedAvg itself, which never deviates.
+
+        An algorithm that derives from it deviates from round 1 on, unless it overrides this.
         """
         return (inf,) if type(self) is FedOpt else super().start_order_key()
 
@@ -369,8 +369,7 @@ class FedOpt(Algorithm):
         return state, Diagnostics()
 
     def aggregate(self, state: State, updates: Updates, rng: Rng) -> State:
-        """Move each cluster's model by the mean of its members' updates, or by what `aggregate` makes of
-        them.
+        """Move each cluster's model by the mean of its members' updates, or by their `aggregate`.
 
         Called by `step` once a round, after `recluster`. A cluster without usable updates keeps its model and
         its moments. Buffers (BatchNorm statistics and counters) take that mean whatever the optimizer: they

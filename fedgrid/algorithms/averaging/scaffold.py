@@ -102,9 +102,7 @@ class Scaffold(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """Facts about the algorithm; the server's variate is a mean of the clients' variates, not of
-        updates.
-        """
+        """Facts about the algorithm; the server's variate is a mean of variates, not of updates."""
         return replace(super().traits, averages_updates=False)
 
     def problem(self, conditions: Conditions) -> str | None:

@@ -29,9 +29,7 @@ common."""
 
 
 def layers(layout: Layout) -> Iterator[slice]:
-    """Yield the entries of each layer: the parameters of one module, whose names are alike up to the last
-    dot.
-    """
+    """Yield the entries of each layer: the parameters of one module, buffers left out."""
     parameters = ((name, where) for name, where, _ in layout.slices() if where.stop <= layout.num_parameters)
     for _, tensors in groupby(parameters, key=lambda tensor: tensor[0].rpartition(".")[0]):
         places = [where for _, where in tensors]

@@ -114,9 +114,7 @@ def mean_over_rounds(state: State, clients: Sequence[int], name: str = POOLED) -
 
 
 def can_compare(state: State, clients: Sequence[int]) -> bool:
-    """Check whether every two of these clients shared a round, or both shared one with the same third
-    client.
-    """
+    """Check whether every two of these clients shared a round with each other or with a common third."""
     # The product counts for each pair the third clients that shared a round with both; a client shares one
     # with itself.
     met_MM = (state.arrays[MET][np.ix_(clients, clients)] > 0).astype(np.float32)
@@ -124,8 +122,7 @@ def can_compare(state: State, clients: Sequence[int]) -> bool:
 
 
 def distances_over_rounds(state: State, clients: Sequence[int], name: str) -> Matrix:
-    """Average the distances of pairs of clients over rounds, and estimate those of pairs without a common
-    round.
+    """Average the distances of pairs of clients over rounds; estimate those of pairs that shared none.
 
     Two clients without a common round are as far apart as the best third client says, which shared a round
     with both: the longer of its distances to them. Among groups whose members are equally far from each other

@@ -66,9 +66,7 @@ def groups_of(squares_MM: Matrix, restarts: int, rng: Rng) -> Groups:
 
 
 def groups_at(squares_MM: Matrix, number: int) -> Groups:
-    """Cut Ward's tree into this number of groups, as `groups_of`; one if all clients are equally far
-    apart.
-    """
+    """Cut Ward's tree into this number of groups; one group if all clients are equally far apart."""
     num_clients = len(squares_MM)
     # Of clients that are equally far apart a tree cuts off any.
     if num_clients < 3 or np.ptp(squares_MM[np.triu_indices(num_clients, 1)]) < ROUNDING:
@@ -121,8 +119,9 @@ def cut(squares_MM: Matrix) -> Labels:
 
 
 def number_of_groups(gains: Floats) -> int:
-    """Estimate the number of groups: the k >= 2 with the largest F(k) / F(k+1), at most half as many as
-    clients; 1 if there is none.
+    """Estimate the number of groups: the k >= 2 with the largest F(k) / F(k+1).
+
+    It is at most half the number of clients; 1 if there is no such k.
 
     `gains` are W(k-1) - W(k) for k = 2 to M, shape (M-1,).
     """

@@ -1,5 +1,6 @@
-"""Aggregators: how the server makes one vector of the vectors of a cluster's clients (the setting
-`aggregate`).
+"""Aggregators: how the server makes one vector of the vectors of a cluster's clients.
+
+A run chooses one by the setting `aggregate`.
 
 The package has `mean`, the default, and `median`; a plugin lists its own in `AGGREGATORS`.
 

@@ -286,8 +286,10 @@ class Algorithm(ABC):
 
     @property
     def traits(self) -> Traits:
-        """Facts about the algorithm with its settings, which the engine reads before a run and in each
-        round.
+        """Facts about the algorithm with its settings.
+
+        The engine reads them before a run and in each round; by default all of `Traits` are at their
+        defaults.
         """
         return Traits()
 

@@ -67,9 +67,7 @@ class Conditions:
         )
 
     def too_few_for(self, num_clusters: int | None) -> str | None:
-        """Explain that there are more clusters than clients; None if there are not, or if no number is
-        given.
-        """
+        """Explain that there are more clusters than clients; None if there are not, or no number is given."""
         if num_clusters is None or num_clusters <= self.num_clients:
             return None
         return (

@@ -70,9 +70,7 @@ class EncoderSettings(Section):
 
     @property
     def words(self) -> str:
-        """What the encoder is trained on, such as `50 epochs of cifar100, then 3 federated rounds`; empty for
-        `pixels`.
-        """
+        """What the encoder is trained on, as a phrase; empty for `pixels`."""
         if self.name == "pixels":
             return ""
         parts = [f"{self.epochs} epochs of {self.public}"] if self.public and self.name != "pca" else []

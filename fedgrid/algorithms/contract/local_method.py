@@ -1,5 +1,4 @@
-"""Local methods: values of the setting `local`, by which clients of any averaging algorithm train
-differently.
+"""Local methods: ways for the clients of any averaging algorithm to train (the setting `local`).
 
 A method is a local rule and, if the rule changes what an update stands for, another mean of the updates. What
 the server has to remember for it is stored by client and not by cluster, so that a method works under any
@@ -152,9 +151,7 @@ def refusal(local: LocalMethod | None, *, averages_models: bool = True) -> str |
 
 
 def one_model_each(local: LocalMethod | None) -> str | None:
-    """Explain why a method does not fit where the server cannot foresee which model a client will train; None
-    if it does.
-    """
+    """Explain why a method does not fit where clients choose their model; None if it does."""
     if local is None or type(local).payloads is LocalMethod.payloads:
         return None
     return (

@@ -83,9 +83,7 @@ class LocalModel(Protocol):
 
     @property
     def start(self) -> Tensor:
-        """The parameters before the first step, after `LocalRule.start`; shape (W,). A rule must not write to
-        them.
-        """
+        """The parameters before the first step, after `LocalRule.start`; shape (W,). Only read them."""
 
     @property
     def reference(self) -> Tensor | None:
@@ -129,8 +127,9 @@ class LocalModel(Protocol):
         """Compute the mean standard loss of a batch: cross-entropy of classes, squared error of numbers."""
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """Compute the gradient of a scalar with respect to `weights`, shape (W,); the next call overwrites
-        it.
+        """Compute the gradient of a scalar with respect to `weights`, shape (W,).
+
+        The next call overwrites it.
         """
 
     def predict(self, images: Tensor | None = None) -> NDArray[Any]:
@@ -191,8 +190,9 @@ class Finished:
 
 
 class LocalSteps:
-    """The hooks of one client's training in one round; these change nothing, and a rule overrides some of
-    them.
+    """The hooks of one client's training in one round; these change nothing.
+
+    A rule returns a subclass that overrides some of them.
 
     `LocalRule.start` returns an instance for each training of a client, so that it may hold tensors of this
     training; nothing of it lasts longer. A plugin's hooks have no `rng`: the generators of torch, NumPy and

@@ -119,9 +119,7 @@ class Order:
 
     @property
     def tells_fit(self) -> bool:
-        """Whether the reply reveals how candidates fit the client's own images: by its choice or by
-        losses.
-        """
+        """Whether the reply reveals how candidates fit the client's images: by its choice or by losses."""
         return self.choose_on != "reference" and (len(self.candidates) > 1 or self.losses)
 
 
@@ -252,8 +250,7 @@ class Message(Section):
         return False
 
     def squared_distance(self, payload: Payload, scale: float, *, again: bool) -> float:
-        """Measure how far one client's data can move its message: squared, in standard deviations of its
-        noise.
+        """Measure how far one client's data can move its message, squared, in deviations of its noise.
 
         Called by the server for each message, where privacy is counted (`privacy`). Infinite, the default, if
         no noise covers the message.

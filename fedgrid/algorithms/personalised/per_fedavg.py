@@ -112,8 +112,9 @@ class _MetaSteps(LocalSteps):
         self._direction: Tensor | None = None
 
     def step(self, local: LocalModel, images: "Tensor", labels: "Tensor") -> "Tensor":
-        """Go on in the group of batches; return logits where the batch's gradient is computed: at w, w', w -
-        delta h.
+        """Go on in the group of batches; return the logits at which the batch's gradient is computed.
+
+        That is at w, at w', and at w - delta h.
         """
         if len(self._seen) < self._batches:
             self._seen.append((images, labels))

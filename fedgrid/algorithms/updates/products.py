@@ -92,8 +92,7 @@ class Products:
         return np.asarray(self.squared_distances_KK <= errors_K[:, None] + errors_K[None, :])
 
     def same_directions(self, least: float) -> NDArray[np.bool_]:
-        """Find the pairs of vectors whose directions cannot be distinguished, bool, shape (K, K), as
-        `same_vectors`.
+        """Find the pairs of vectors whose directions cannot be distinguished, bool, shape (K, K).
 
         A zero vector has no direction.
         """
@@ -131,8 +130,9 @@ class Products:
 
     @property
     def cosine_distances_KK(self) -> Matrix:
-        """Cosine distances 1 - cos(u_i, u_j) in [0, 2]; 1 from a zero vector to every other, 0 on the
-        diagonal.
+        """Cosine distances 1 - cos(u_i, u_j), in [0, 2], shape (K, K).
+
+        A zero vector is at 1 to every other one; the diagonal is 0.
 
         From |u - v|^2 = (|u| - |v|)^2 + 2 |u| |v| (1 - cos), which cancels nothing when u is close to v.
         """
@@ -207,8 +207,9 @@ def standardised_products(
 
 
 def merged(distances_KK: Matrix, same_KK: NDArray[np.bool_]) -> Matrix:
-    """Merge vectors that cannot be distinguished: they are at distance 0, and have the same distances to
-    others.
+    """Merge vectors that cannot be distinguished.
+
+    They are at distance 0 from each other, and have the same distances to others.
 
     Each gets the row and column of the first vector that it is the same as.
     """
@@ -336,8 +337,9 @@ def _block_products(vectors: list[Vector], columns: slice) -> Matrix:
 
 
 def _tiled_products(vectors: list[Vector], columns: slice) -> Matrix:
-    """Compute the same as `_block_products`, as a float64 sum over tiles of the products above the
-    diagonal.
+    """Compute the same as `_block_products`, as a float64 sum over tiles of products.
+
+    Only those above the diagonal are computed.
     """
     num_rows = len(vectors)
     width = columns.stop - columns.start

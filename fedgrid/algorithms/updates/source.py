@@ -79,6 +79,7 @@ class Layout:
     @property
     def head_layers(self) -> tuple[str, ...]:
         """Names in `layers` that are the head or within it; empty without a head.
+
         `layout.ranges(layout.head_layers)` are the head's entries of the state vector.
         """
         return tuple(
@@ -88,8 +89,9 @@ class Layout:
         )
 
     def ranges(self, layers: Collection[str]) -> list[tuple[int, int]]:
-        """Find the entries of layers, buffers too: ranges, start and stop, ascending; adjacent ones are
-        merged.
+        """Find the entries of layers, buffers too, as ranges, start and stop, ascending.
+
+        Adjacent ranges are merged.
         """
         ranges: list[tuple[int, int]] = []
         for name, where, _ in self.slices():

@@ -205,9 +205,7 @@ class Updates:
 
     @property
     def cosine_distances_KK(self) -> Matrix:
-        """Cosine distances 1 - cos, in [0, 2], float64, shape (K, K); zero updates are at 1 to all others
-        (`Products.cosine_distances_KK`).
-        """
+        """Cosine distances 1 - cos, in [0, 2], float64, shape (K, K); a zero update is at 1 to all others."""
         return merged(self.products.cosine_distances_KK, self.products.same_directions(self._least))
 
     @property

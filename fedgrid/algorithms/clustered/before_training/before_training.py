@@ -119,8 +119,9 @@ class BeforeTraining(SharedLayers):
         return every is not None and round_index > 0 and round_index % every == 0
 
     def meet_again(self, state: State, messages: Mapping[int, Payload], layout: Layout, rng: Rng) -> State:
-        """Move every client to the nearest centroid; with `update_centroids` these become means again
-        afterwards.
+        """Move every client to the nearest centroid.
+
+        With `update_centroids` each centroid then becomes the mean of its new members.
 
         Args:
             state: the state so far.
@@ -171,8 +172,9 @@ class BeforeTraining(SharedLayers):
         return tuple(sorted(sampled))
 
     def recluster(self, state: State, round_index: int, updates: Updates, rng: Rng) -> Step:
-        """Report what the messages of this round decided: in round 1, in later rounds of all, and about
-        newcomers.
+        """Report what the messages before this round decided.
+
+        That is the clustering in round 1 or later messages of all clients, and the places of newcomers.
 
         Args:
             state: the state so far; clients are in their clusters already.

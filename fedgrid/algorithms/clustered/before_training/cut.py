@@ -79,8 +79,9 @@ class Tree:
         return Cut(np.asarray(labels, np.int64) - 1, self.index_after(num_merges))
 
     def into(self, count: int) -> Labels:
-        """Cut into this many clusters: labels, shape (N,); fewer clusters if fewer vectors differ, or merges
-        tie.
+        """Cut into this many clusters: labels, shape (N,).
+
+        There are fewer clusters if fewer vectors differ, or if merges tie.
         """
         from scipy.cluster import hierarchy
 
@@ -92,8 +93,9 @@ class Tree:
         return np.asarray(labels, np.int64) - 1
 
     def index_after(self, num_merges: int) -> float:
-        """Compute the Calinski-Harabasz index after this many merges: infinite if nothing differs within
-        clusters.
+        """Compute the Calinski-Harabasz index after this many merges.
+
+        Infinite if nothing differs within clusters.
 
         NaN for one cluster and for N clusters.
         """

@@ -97,8 +97,10 @@ class FlisDc(Algorithm):
 
     @property
     def traits(self) -> Traits:
-        """Facts about the algorithm: a client's model is one that the server sent plus its update; records
-        have each one's cluster.
+        """Facts about the algorithm.
+
+        A client's model is one that the server sent plus its update, so means are of updates. Records have
+        each participant's cluster.
         """
         return Traits(
             averages_updates=self.settings.aggregate.is_mean,

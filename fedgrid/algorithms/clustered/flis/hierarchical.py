@@ -97,8 +97,9 @@ class FlisHc(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """Facts about the algorithm; where clients have neighbours instead of clusters, these are recorded,
-        and models are averaged.
+        """Facts about the algorithm.
+
+        Where clients have neighbours instead of clusters, these are recorded, and models are averaged.
         """
         has_neighbours = self.settings.variant == "neighbours"
         traits = super().traits
@@ -124,8 +125,9 @@ class FlisHc(FedOpt):
         return super().init(layout, num_clients, fresh, rng)
 
     def orders(self, state: State, round_index: int, present: Presence, rng: Rng) -> Sequence[Order]:
-        """Send orders to all clients until there are clusters, then to those sampled; infer on what waiting
-        ones send.
+        """Send orders to all clients until there are clusters, then to those sampled.
+
+        The server predicts with the models of clients that are in no cluster yet.
 
         Args:
             state: the state so far.

@@ -122,9 +122,7 @@ class Communities(FedOpt):
 
     @property
     def traits(self) -> Traits:
-        """Facts about the algorithm; with `late` it averages updates, otherwise the clients' latest
-        models.
-        """
+        """Facts about the algorithm; with `late` it averages updates, otherwise latest models."""
         traits = super().traits
         averages = traits.averages_updates and self.settings.late is not None
         return replace(traits, averages_updates=averages, packages=("igraph", "leidenalg"))

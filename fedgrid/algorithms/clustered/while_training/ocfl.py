@@ -130,8 +130,9 @@ class Ocfl(FedOpt):
     settings: OcflSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Deviate from FedAvg in round 2 at the earliest: a rise needs two temperatures. A longer window
-        delays it.
+        """Deviate from FedAvg in round 2 at the earliest: a rise needs two temperatures.
+
+        A longer window delays it.
         """
         return (2.0, self.settings.window)
 

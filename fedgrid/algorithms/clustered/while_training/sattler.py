@@ -44,8 +44,9 @@ LONGEST = "longest_update"
 
 
 class SattlerSettings(CosineSettings, FedOptSettings):
-    """Settings of SCL: when a cluster is split, and how. All norms are Euclidean, over what `similarity_over`
-    says.
+    """Settings of SCL: when a cluster is split, and how.
+
+    All norms are Euclidean, over the entries of `similarity_over`.
     """
 
     epsilon_1: NonNegativeFloat | None = None
@@ -120,8 +121,9 @@ class Sattler(FedOpt):
     settings: SattlerSettings
 
     def start_order_key(self) -> tuple[float, ...]:
-        """Deviate from FedAvg after the cooldown; stricter epsilons delay the first split more than a longer
-        one does.
+        """Deviate from FedAvg after the cooldown.
+
+        Stricter epsilons delay the first split more than a longer cooldown does.
         """
         settings = self.settings
         epsilon_1 = settings.epsilon_1_share if settings.epsilon_1 is None else settings.epsilon_1
@@ -171,9 +173,7 @@ class Sattler(FedOpt):
         return round_index >= self.settings.cooldown
 
     def _groups(self, state: State, members: Updates, longest: float) -> Groups | None:
-        """Find the halves, as positions, of a cluster that passes every test of a split; None if it passes
-        not all.
-        """
+        """Find the halves, as positions, of a cluster that passes every test; None if one fails."""
         # Norms first: they need no second pass over the updates.
         epsilon_1, epsilon_2 = self.epsilons(members, longest)
         has_stalled = members.mean_norm < epsilon_1 and members.norms_K.max() > epsilon_2
