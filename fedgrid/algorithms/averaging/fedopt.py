@@ -294,7 +294,6 @@ class FedOpt(Algorithm):
         """
         rule = self.local.rule()
         payloads = self.local.payloads(state)
-        # Plain ints: the round cache has no digest of NumPy's.
         cluster_of = dict(enumerate(state.labels_K.tolist()))
         return [
             Order(client, (cluster_of[client],), rule=rule, payload=payloads[cluster_of[client]])

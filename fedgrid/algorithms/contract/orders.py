@@ -86,7 +86,7 @@ class Order:
     """
 
     client: int
-    """Id of the client."""
+    """Id of the client, a plain int: the round cache has no digest of NumPy's."""
     candidates: tuple[int, ...]
     """Positions in `State.models`. The client trains the model with the least loss; ties go to the first."""
     choose_on: ChooseOn = "train"
