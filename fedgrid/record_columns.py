@@ -38,7 +38,7 @@ class RecordColumn:
     infinite: bool = False
     """Whether a value may be infinite, as a training that diverged leaves them."""
     only: str = ""
-    """What a run needs to have it, separated by spaces: keys of `evaluation`, words of `Traits.columns`."""
+    """Requirements of the column, separated by spaces: keys of `evaluation`, words of `Traits.columns`."""
     section: str = ""
     """Its section among MLflow's metrics; empty: MLflow does not show it."""
 

@@ -79,7 +79,8 @@ class FedOptSettings(Settings):
     """
 
     server_optimizer: Literal["none", "momentum", "adagrad", "adam", "yogi"] = "none"
-    """How the server steps along the mean update; none: by it, times the learning rate."""
+    """Optimizer by which the server steps along the mean update; `none` steps by it, times the learning
+    rate."""
     server_learning_rate: Annotated[float, Field(gt=0)] = Field(
         # `server_optimizer` stands above: pydantic passes the fields that it has validated so far.
         default_factory=lambda given: RATES[given.get("server_optimizer", "none")]
@@ -93,15 +94,15 @@ class FedOptSettings(Settings):
     server_epsilon: Annotated[float, Field(gt=0)] = 1e-3
     """tau, of adagrad, adam and yogi: the degree of adaptivity; far larger than in local training."""
     local: AnyLocalMethod = None
-    """How clients train, for example `{name: fedprox, mu: 0.01}`; None: plainly."""
+    """Local method, by which clients train, for example `{name: fedprox, mu: 0.01}`; None: plain training."""
 
     fine_tune: FineTuningSteps = 0
     """Steps of the run's optimizer, a batch each, that a client takes on its training images from the model
     that it is served, before it is tested on its own test images. Nothing of it is sent."""
 
     aggregate: AnyAggregator = MEAN
-    """What the server makes of the updates of a cluster's clients, or of their models where these are
-    averaged: `mean`, or `median`, of each entry. What an algorithm tests or clusters by stays as it is."""
+    """Aggregator of the updates of a cluster's clients, or of their models where these are averaged: `mean`,
+    or `median`, of each entry. What an algorithm tests or clusters by stays as it is."""
 
     omitted_defaults: ClassVar[tuple[str, ...]] = ("local", "fine_tune", "aggregate")
     acts_with: ClassVar[Mapping[str, Condition]] = ACTS_WITH

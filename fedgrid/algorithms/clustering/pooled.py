@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 
 
 class CosineSettings(Section):
-    """Which cosines a clusterer sees; by default those of one round, as published."""
+    """Settings of the cosines that a clusterer sees; by default those of one round, as published."""
 
     centre: bool = False
     """Whether the mean of the clients' directions is subtracted first."""

@@ -18,7 +18,7 @@ REFERENCE = "reference"
 
 
 class EncoderSettings(Section):
-    """How images become codes, and what the encoder is trained on: `public`, `federated` or both.
+    """Settings of an encoder of images: its kind, and its training on `public`, `federated` or both.
 
     A `Message` has these settings in its field `encoder`. The server trains the encoder before round 1 and
     sends its encoding half to every client that sends a message; the codes stay with the client.
@@ -70,7 +70,7 @@ class EncoderSettings(Section):
 
     @property
     def words(self) -> str:
-        """What the encoder is trained on, as a phrase; empty for `pixels`."""
+        """Phrase that says what the encoder is trained on; empty for `pixels`."""
         if self.name == "pixels":
             return ""
         parts = [f"{self.epochs} epochs of {self.public}"] if self.public and self.name != "pca" else []

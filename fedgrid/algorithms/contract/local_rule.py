@@ -311,7 +311,8 @@ class LocalSteps:
 
 
 class LocalRule(Section):
-    """How a client trains: frozen settings that travel with an order. This one changes nothing.
+    """A rule by which a client trains: frozen settings that travel with an order. This one changes
+    nothing.
 
     Subclasses add settings and override `start`. A rule is part of the round cache's key: by its settings, by
     the source code of its module, and by what that imports from fedgrid. Other files of yours do not count,

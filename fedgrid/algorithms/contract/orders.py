@@ -144,7 +144,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Adaptation:
-    """What a client does with a model before it tests it on its own test images.
+    """The steps that a client takes with a model before it tests it on its own test images.
 
     `Served.adaptation` has it. The server's images test the served models without it.
 
@@ -187,7 +187,7 @@ class Served:
     model_K: NDArray[np.int64]
     """Position in `models` of each client's model, integers, shape (K,)."""
     adaptation: Adaptation | None = None
-    """What every client does with its model first; None: nothing."""
+    """Steps that every client takes with its model before its test; None: none."""
     choosing: frozenset[int] = frozenset()
     """Clients that are tested with the best of all `models`, which they choose as for an order."""
     choose_on: ChooseOn = "train"
@@ -209,7 +209,7 @@ def _check_choices(of: Order | Served) -> None:
 
 
 class Message(Section):
-    """What a client sends about its data before its first round: a frozen settings model.
+    """A message of a client about its data before its first round: a frozen settings model.
 
     `Algorithm.message` returns it. It is computed where the data are, and only its arrays travel. An
     algorithm with a message gets them in `Algorithm.meet`.

@@ -47,10 +47,10 @@ too: clients with the same rows in another order send updates whose cosine dista
 matters is 1e-6: of ResNets over the whole state, whose updates have BatchNorm's counters in common.
 """
 MODELS = 2.0**-44
-"""The same share for models, of which updates are a small part: distances below 2^-22 of their lengths are
-zero.
+"""Share of squared lengths below which a squared distance between models is zero: 2^-22 of their lengths.
 
-float32 rounds each entry by up to 2^-24 of it. Groups whose updates are shorter cannot be distinguished.
+Updates are a small part of models, and float32 rounds each entry by up to 2^-24 of it. Groups whose updates
+are shorter cannot be distinguished.
 """
 PRODUCT_ERROR = 8 * 2.0**-23
 """Error of the product of two differences from the reference, as a share of their squared lengths.

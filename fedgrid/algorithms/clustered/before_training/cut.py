@@ -61,10 +61,10 @@ class Tree:
         self._num = len(vectors_ND)
         self._merges = hierarchy.linkage(vectors_ND, "ward") if self._num > 1 else np.empty((0, 4))
         self.heights = self._merges[:, 2]
-        """Of the N - 1 merges, ascending."""
+        """Heights of the N - 1 merges, ascending."""
         # A merge of Ward's tree at height h adds h^2 / 2 to the squares within clusters.
         self._within = np.concatenate([[0.0], np.cumsum(self.heights**2) / 2])
-        """Squared distances within clusters after 0, 1, ... merges."""
+        """Squares within clusters after 0, 1, ... merges."""
 
     def below(self, threshold: float) -> Cut:
         """Cut below a height: the clusters whose merges are all below it."""

@@ -57,12 +57,12 @@ class FlisDcSettings(Settings):
     choose_by: ChooseBy = "loss"
     """Whether a client takes the model of the least loss, or of the highest accuracy, as published."""
     local: AnyLocalMethod = None
-    """How clients train, for example `{name: fedprox, mu: 0.01}`; None: plainly."""
+    """Local method, by which clients train, for example `{name: fedprox, mu: 0.01}`; None: plain training."""
     fine_tune: FineTuningSteps = 0
     """Steps that a client takes from the model that it is served before a test, as in `FedOptSettings`."""
 
     aggregate: AnyAggregator = MEAN
-    """What the server makes of the models of a cluster's participants, as in `FedOptSettings`."""
+    """Aggregator of the models of a cluster's participants, as in `FedOptSettings`."""
 
     omitted_defaults = ("local", "fine_tune", "aggregate")
 

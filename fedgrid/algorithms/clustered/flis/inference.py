@@ -28,7 +28,7 @@ Threshold = Annotated[float, Field(ge=0)]
 Classes = NDArray[np.int16]
 """Predicted classes, int16, shape (models, M)."""
 Joined = NDArray[np.bool_]
-"""Which pairs of models are joined, bool, shape (N, N)."""
+"""Matrix of the pairs of models that are joined, bool, shape (N, N)."""
 CLASSES = "classes_KM"
 """Name of the state's array with each client's predicted classes, int16, shape (K, M)."""
 UNKNOWN = -1

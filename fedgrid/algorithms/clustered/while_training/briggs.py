@@ -39,7 +39,7 @@ class BriggsSettings(CosineSettings, FedOptSettings):
     threshold: NonNegativeFloat = 0.4
     """Clusters merge while their distance is below this; in units of the metric (cosine: 0..2)."""
     linkage: Literal["average", "complete", "single", "ward"] = "average"
-    """How far two clusters are apart, from the distances of their members; ward needs `metric: euclidean`."""
+    """Distance between two clusters, from the distances of their members; ward needs `metric: euclidean`."""
     metric: Literal["cosine", "euclidean", "manhattan"] = "cosine"
     """Distance between updates."""
 

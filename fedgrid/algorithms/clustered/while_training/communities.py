@@ -39,7 +39,10 @@ NEVER = -1
 
 
 class CommunitiesSettings(FedOptSettings):
-    """How models are compared, grouped and handed out. The server optimizer acts with `late` only."""
+    """Settings of the community algorithms: how models are compared, grouped and handed out.
+
+    The server optimizer acts with `late` only.
+    """
 
     distance: Literal["trusted", "cosine", "euclidean"] = "trusted"
     """Distance between models. The trusted one sees parameters only, whatever `similarity_over` says."""

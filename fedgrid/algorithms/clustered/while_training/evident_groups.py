@@ -73,7 +73,7 @@ class ShownGroups:
     odd: tuple[int, ...]
     """Ids of clients that are like no others, ascending."""
     score: float
-    """How evident the groups are; 0 if they differ from those of the round before, or have no score."""
+    """Evidence of the groups; 0 if they differ from those of the round before, or have no score."""
     silhouette: float | None
     """Mean silhouette of the groups; None if it is not defined."""
 

@@ -45,16 +45,16 @@ class IfcaSettings(SharedLayersSettings):
     num_clusters: PositiveInt = 3
     """K in the paper: the number of models. FLIS's comparison has 2."""
     choose_on: ChooseOn = "train"
-    """What a client's loss is of, by which it chooses. With `test` it has seen what it is scored on; with
-    `reference` all clients choose the same model, because all see the same losses."""
+    """Images whose loss decides which model a client chooses. With `test` it has seen what it is scored on;
+    with `reference` all clients choose the same model, because all see the same losses."""
     start: Literal["deal", "fresh", "rejection"] = "fresh"
-    """All three draw independent models. `fresh`: clients choose from round 1 on. `deal`: in round 1 models
-    are dealt out at random. `rejection`: as fresh, but all are drawn again while too few choose one of them.
-    """
+    """Start of the models, which are drawn independently in each case. `fresh`: clients choose from round 1
+    on. `deal`: in round 1 models are dealt out at random. `rejection`: as fresh, but all are drawn again
+    while too few choose one of them."""
     least_share: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """With `rejection`: the share of the clients that trained which must choose each model."""
+    """Share of the clients that trained which must choose each model, with `rejection`."""
     redraws: Annotated[int, Field(ge=0)] = 10
-    """With `rejection`: how often the models are drawn again at most; each time costs a round."""
+    """Number of times that the models are drawn again at most, with `rejection`; each costs a round."""
 
     acts_with: ClassVar[Mapping[str, Condition]] = dict.fromkeys(
         ("least_share", "redraws"), Condition(lambda given: given.start == "rejection", "start rejection")

@@ -63,7 +63,7 @@ class OcflSettings(CosineSettings, FedOptSettings):
     window: Annotated[int, Field(ge=1), FirstRound(later=1)] = 1
     """Rounds of the temperature's moving average; 1 is the published switch."""
     noise: Literal["nearest", "residual"] = "nearest"
-    """Where clients go that the clusterer calls noise: to the nearest cluster, or into one of their own."""
+    """Place of clients that the clusterer calls noise: the nearest cluster, or one of their own."""
     unclustered_consumes_shot: bool = False
     """Whether the one clustering is used up when the clusterer finds none (as published)."""
     few_shot: PositiveInt = 1
