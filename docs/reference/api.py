@@ -132,6 +132,8 @@ def _text(thing: griffe.Object) -> Iterator[str]:
             yield section.value
         elif section.kind is griffe.DocstringSectionKind.parameters:
             yield _items((f"`{item.name}`", item.description) for item in section.value)
+        elif section.kind is griffe.DocstringSectionKind.admonition:
+            yield f"Example:\n\n```pycon\n{section.value.contents}\n```"
         else:
             items = ((_what(item), item.description) for item in section.value)
             yield f"{section.kind.value.capitalize()}:\n\n{_items(items)}"

@@ -199,9 +199,6 @@ class FedOpt(Algorithm):
 
     Memory: The optimizer's moments `cluster_first` and `cluster_second`, float32, shape (C, P).
 
-    Args:
-        settings: the frozen settings, `FedOptSettings` or a class derived from it.
-
     Raises:
         AttributeError: a hook sets an attribute of the algorithm.
 
@@ -226,6 +223,7 @@ class FedOpt(Algorithm):
     """
 
     settings: FedOptSettings
+    """Frozen settings, of this class or of one derived from it."""
 
     @property
     def local(self) -> LocalMethod:

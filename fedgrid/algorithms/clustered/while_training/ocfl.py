@@ -107,9 +107,6 @@ class Ocfl(FedOpt):
     Memory: `temperatures` (float64, the last `window` + 1) and `shots_taken` (int64, shape (1,)); with
     `recluster_every` also `last_shot` (int64, shape (1,)), the index of its round.
 
-    Args:
-        settings: the frozen settings, `OcflSettings` or a class derived from it.
-
     Raises:
         AttributeError: a hook sets an attribute of the algorithm.
 
@@ -128,6 +125,7 @@ class Ocfl(FedOpt):
     """
 
     settings: OcflSettings
+    """Frozen settings, of this class or of one derived from it."""
 
     def start_order_key(self) -> tuple[float, ...]:
         """Deviate from FedAvg in round 2 at the earliest: a rise needs two temperatures.
