@@ -101,8 +101,7 @@ class NormalisedTraining(LocalMethod):
         """Compute tau_eff times the mean of the normalised updates; the plain mean if all a_i are equal."""
         counted = updates.derived(NORMALISER, "all", lambda outputs: {"a_K": np.concatenate(outputs)})
         steps = dict(zip(updates.clients, counted["a_K"].tolist(), strict=True))
-        # Only groups with different a_i need the second mean; the others come from the rounds that BNC
-        # cached.
+        # Only groups with different a_i need the scaled mean.
         unequal = [place for place, group in enumerate(groups) if len({steps[c] for c in group}) > 1]
         means = self._plain_means(updates, groups, unequal)
         shares = updates.weights or dict.fromkeys(updates.clients, 1.0)

@@ -425,7 +425,7 @@ class FedOpt(Algorithm):
             case "adagrad":
                 second += squares
             case "yogi":
-                # Yogi moves v by a bounded amount, in whichever direction the squares lie.
+                # Unlike adam's, this step does not grow with v, so that v cannot shrink fast.
                 second -= (1 - beta2) * squares * np.sign(second - squares)
             case _:
                 second *= beta2

@@ -150,7 +150,6 @@ class Embeddings(BeforeTraining):
         if threshold == "widest-gap":
             return tree.widest_gap(guards).labels_N
         if isinstance(threshold, str):
-            # Drawn only where it is needed: other rules have no randomness.
             seed = int(rng.integers(2**31))
             return tree.bayesian(guards, seed, reversed_sign=threshold != "bayesian").labels_N
         return tree.below(threshold).labels_N
