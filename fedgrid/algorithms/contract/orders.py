@@ -100,8 +100,7 @@ class Order:
     rule: LocalRule = PLAIN
     """The local rule by which the client trains."""
     payload: Payload = field(default_factory=dict)
-    """Arrays for the rule (`LocalModel.payload`). Arrays that several orders share are sent to a machine
-    once."""
+    """Arrays for the rule (`LocalModel.payload`). Arrays that several orders share are sent once."""
     losses: bool = False
     """Whether the reply has the mean loss of each candidate, on the images of the choice, as its output
     `losses`, float32, one for each candidate, by which a server can weigh them. No noise covers these
