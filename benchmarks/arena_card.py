@@ -23,10 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--families", action="append", default=[])
     given = parser.parse_args(arguments)
     arena = load_arena(None, given.dataset, [], (), 8, default_data_dir(), only=given.families)
-    print(card_text(arena), end="")
+    print(format_card(arena), end="")
 
 
-def card_text(arena: Arena) -> str:
+def format_card(arena: Arena) -> str:
     """Return the card as JSON: version, budgets, and each family with the digest of who holds what, by seed.
 
     Raises:
@@ -36,7 +36,7 @@ def card_text(arena: Arena) -> str:
         family.name: {
             "settings": dict(family.settings),
             "hidden_groups": family.num_groups,
-            "partitions": {str(run.seed): partition_digest(run, arena) for run in runs},
+            "partitions": {str(run.seed): hash_partition(run, arena) for run in runs},
         }
         for family, runs in arena.families.items()
     }
@@ -54,7 +54,7 @@ def card_text(arena: Arena) -> str:
     return json.dumps(card, indent=1) + "\n"
 
 
-def partition_digest(run: RunConfig, arena: Arena) -> str:
+def hash_partition(run: RunConfig, arena: Arena) -> str:
     """Return a digest of the images, by position, that each client holds before and after clients move."""
     digest = sha256()
     for round_index in (0, run.training.rounds - 1):

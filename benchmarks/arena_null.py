@@ -40,14 +40,14 @@ def main(arguments: Sequence[str] = ()) -> None:
     for question, protocol in QUESTIONS:
         field = field_of(outcomes, question, protocol, "")
         assert field is not None, "the kept rows have all methods"
-        kinds_N = np.array([kind_of(family) for family in field.labels.values()])
-        share = share_with_a_difference(field, kinds_N, num_arenas)
+        kinds_N = np.array([find_kind(family) for family in field.labels.values()])
+        share = estimate_false_share(field, kinds_N, num_arenas)
         print(
             f"\n{question.name}, {protocol}: {len(kinds_N)} families of {len({*kinds_N})} kinds, "
             f"{len(field.ranks)} methods; {share:.0%} of {num_arenas} arenas of equal methods have a verdict"
         )
         rivals = [rival for rival in RIVALS if rival in field.ranks]
-        columns = {rival: p_by_kind(field, kinds_N, rival) for rival in rivals}
+        columns = {rival: test_by_kind(field, kinds_N, rival) for rival in rivals}
         for method in field.ranks:
             cells = [
                 f"{rival}: p {p:.3f}, Holm {corrected:.3f}"
@@ -58,12 +58,12 @@ def main(arguments: Sequence[str] = ()) -> None:
             print(f"  {method:16}{field.scores_of(method).mean():.3f}  {'; '.join(cells)}")
 
 
-def kind_of(family: str) -> str:
+def find_kind(family: str) -> str:
     """Return the kind of clients that a family is a variant of."""
     return next((kind for kind in VARIED if family.startswith(kind)), family)
 
 
-def share_with_a_difference(field: Field, kinds_N: Array, num_arenas: int) -> float:
+def estimate_false_share(field: Field, kinds_N: Array, num_arenas: int) -> float:
     """Return the share of arenas, with names of methods shuffled in each kind, that show any difference."""
     rng = np.random.default_rng(0)
     scores_MN = np.stack([field.scores_of(method) for method in field.ranks])
@@ -72,22 +72,22 @@ def share_with_a_difference(field: Field, kinds_N: Array, num_arenas: int) -> fl
     for _ in range(num_arenas):
         shuffled_MN = scores_MN.copy()
         for kind in sorted({*kinds_N}):
-            of_kind = kinds_N == kind
-            shuffled_MN[:, of_kind] = scores_MN[rng.permutation(len(scores_MN))][:, of_kind]
-        words = judge(shuffled_MN[pairs[:, 0]] - shuffled_MN[pairs[:, 1]])
-        count += any(word != "not shown" for word in words)
+            is_member_N = kinds_N == kind
+            shuffled_MN[:, is_member_N] = scores_MN[rng.permutation(len(scores_MN))][:, is_member_N]
+        verdicts = judge(shuffled_MN[pairs[:, 0]] - shuffled_MN[pairs[:, 1]])
+        count += any(word != "not shown" for word in verdicts)
     return count / num_arenas
 
 
-def p_by_kind(field: Field, kinds_N: Array, rival: str) -> dict[str, tuple[float, float]]:
+def test_by_kind(field: Field, kinds_N: Array, rival: str) -> dict[str, tuple[float, float]]:
     """Return method -> p of its difference from `rival` by kind, and p after Holm's correction."""
     methods = [method for method in field.ranks if method != rival]
-    own_N = field.scores_of(rival)
-    ps = [flip_p(field.scores_of(method) - own_N, kinds_N) for method in methods]
-    return dict(zip(methods, zip(ps, holm(ps), strict=True), strict=True))
+    rival_N = field.scores_of(rival)
+    p_values = [compute_flip_p(field.scores_of(method) - rival_N, kinds_N) for method in methods]
+    return dict(zip(methods, zip(p_values, holm(p_values), strict=True), strict=True))
 
 
-def flip_p(differences_N: Array, kinds_N: Array) -> float:
+def compute_flip_p(differences_N: Array, kinds_N: Array) -> float:
     """Return the two-sided exact p of a sum whose sign may flip kind by kind."""
     sums = np.array([differences_N[kinds_N == kind].sum() for kind in sorted({*kinds_N})])
     sums = sums[np.abs(sums) > 1e-12]

@@ -13,8 +13,15 @@ from functools import partial
 import numpy as np
 from torch import nn
 
-from benchmarks.options import quick_parser
-from benchmarks.training import Shape, Work, flat_model, median_ratio, random_images, seconds_in_turns
+from benchmarks.options import build_parser
+from benchmarks.training import (
+    Shape,
+    Work,
+    build_flat_model,
+    compute_median_ratio,
+    make_images,
+    time_in_turns,
+)
 from fedgrid.engine.federation.models.normalisation import Normalised
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
@@ -29,14 +36,14 @@ CASES = (
 """Model, shape of an image, and batch size."""
 
 
-def training_of(model: str, shape: Shape, batch_size: int, *, augment: bool, normalise: bool) -> Work:
+def build_training(model: str, shape: Shape, batch_size: int, *, augment: bool, normalise: bool) -> Work:
     """Return a function that trains the model for an epoch."""
 
-    def normalised(module: nn.Module) -> nn.Module:
+    def wrap_module(module: nn.Module) -> nn.Module:
         return Normalised(module, [0.3] * shape[0], [0.2] * shape[0], "cpu") if normalise else module
 
-    flat, start = flat_model(model, shape, normalised)
-    images, labels = random_images(shape, IMAGES)
+    flat, start = build_flat_model(model, shape, wrap_module)
+    images, labels = make_images(shape, IMAGES)
     settings = LocalTraining(
         local_epochs=1,
         batch_size=batch_size,
@@ -49,23 +56,23 @@ def training_of(model: str, shape: Shape, batch_size: int, *, augment: bool, nor
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time each case."""
-    parser = quick_parser(__doc__, "the last case, once")
+    parser = build_parser(__doc__, "the last case, once")
     quick: bool = parser.parse_args(arguments).quick
     for model, shape, batch_size in CASES[-1:] if quick else CASES:
-        side = partial(training_of, model, shape, batch_size)
-        plain, augmented, normalised = seconds_in_turns(
+        build_side = partial(build_training, model, shape, batch_size)
+        plain, augmented, normalised = time_in_turns(
             [
-                side(augment=False, normalise=False),
-                side(augment=True, normalise=False),
-                side(augment=False, normalise=True),
+                build_side(augment=False, normalise=False),
+                build_side(augment=True, normalise=False),
+                build_side(augment=False, normalise=True),
             ],
             1 if quick else REPEATS,
         )
         size = "x".join(map(str, shape))
         print(
             f"{model} {size}, batch {batch_size}: {IMAGES / statistics.median(plain):,.0f} images/s, "
-            f"crop and flip take {median_ratio(augmented, plain):.3f}, "
-            f"normalising {median_ratio(normalised, plain):.3f} of that time"
+            f"crop and flip take {compute_median_ratio(augmented, plain):.3f}, "
+            f"normalising {compute_median_ratio(normalised, plain):.3f} of that time"
         )
 
 

@@ -15,8 +15,8 @@ from threading import Event, Thread
 import numpy as np
 import ray
 
-from benchmarks.memory import private_mb
-from benchmarks.options import quick_parser
+from benchmarks.memory import read_private_mb
+from benchmarks.options import build_parser
 from fedgrid.algorithms.clustering.measures import temperature
 from fedgrid.algorithms.updates.source import Layout, Matrix, Vector
 from fedgrid.algorithms.updates.updates import Updates
@@ -38,13 +38,13 @@ def fill_store(layout: Layout) -> list[Vector]:
     return ray.get(refs)
 
 
-def streamed(vectors: list[Vector], layout: Layout) -> float:
+def compute_streamed(vectors: list[Vector], layout: Layout) -> float:
     """Return the temperature, computed by blocks of columns."""
     updates = Updates(dict(enumerate(vectors)), layout, similarity_over="state", threads=THREADS)
     return temperature(updates.cosine_distances_KK)
 
 
-def by_tensor(vectors: list[Vector], layout: Layout) -> float:
+def compute_by_tensor(vectors: list[Vector], layout: Layout) -> float:
     """Return the temperature, computed by one Gram matrix per tensor."""
     gram_KK: Matrix = np.zeros((CLIENTS, CLIENTS))
     for _, part, _ in layout.slices():
@@ -54,7 +54,7 @@ def by_tensor(vectors: list[Vector], layout: Layout) -> float:
     return temperature(1 - gram_KK / np.outer(norms_K, norms_K))
 
 
-def timed(work: Callable[[], float]) -> tuple[float, float, float]:
+def time_work(work: Callable[[], float]) -> tuple[float, float, float]:
     """Return what `work` returns, its seconds, and those of the processor."""
     wall, processor = time.perf_counter(), time.process_time()
     result = work()
@@ -63,29 +63,29 @@ def timed(work: Callable[[], float]) -> tuple[float, float, float]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure both and print them."""
-    parser = quick_parser(__doc__, "updates of LeNet-5, each way once")
+    parser = build_parser(__doc__, "updates of LeNet-5, each way once")
     quick: bool = parser.parse_args(arguments).quick
     model, size = ("lenet5", (1, 28, 28)) if quick else ("resnet34", (3, 32, 32))
     layout = layout_of(blank(model, pixels(*size), 10))
     if quick:
         with connected():
-            compare(layout, repeats=1)
+            compare_ways(layout, repeats=1)
     else:
         ray.init(num_cpus=2, object_store_memory=4 * 2**30, include_dashboard=False, log_to_driver=False)
-        compare(layout, repeats=REPEATS)
+        compare_ways(layout, repeats=REPEATS)
         ray.shutdown()
 
 
-def compare(layout: Layout, repeats: int) -> None:
+def compare_ways(layout: Layout, repeats: int) -> None:
     """Time both ways in turns, on updates of this layout, and print seconds, ratios and memory."""
     vectors = fill_store(layout)
     sum(float(vector[::4096].sum()) for vector in vectors)
-    before = private_mb(os.getpid())
+    before = read_private_mb(os.getpid())
     ours, theirs = [], []
     for _ in range(repeats):
-        one, *seconds = timed(lambda: streamed(vectors, layout))
+        one, *seconds = time_work(lambda: compute_streamed(vectors, layout))
         ours.append(seconds)
-        other, *seconds = timed(lambda: by_tensor(vectors, layout))
+        other, *seconds = time_work(lambda: compute_by_tensor(vectors, layout))
         theirs.append(seconds)
         assert abs(one - other) < 1e-4, (one, other)
     print(f"{CLIENTS} updates of {layout.size / 1e6:.2f} M float32, {THREADS} threads, best of {repeats}")
@@ -93,21 +93,21 @@ def compare(layout: Layout, repeats: int) -> None:
         our, their = ([seconds[index] for seconds in side] for side in (ours, theirs))
         ratio = statistics.median(second / first for first, second in zip(our, their, strict=True))
         print(f"{clock}: streamed {min(our):.2f} s, by tensor {min(their):.2f} s, median ratio {ratio:.2f}")
-    extra = resident_peak(vectors, layout) - before
+    extra = sample_peak_memory(vectors, layout) - before
     print(f"peak of private memory above the start while streaming: {extra:.0f} MB")
 
 
-def resident_peak(vectors: list[Vector], layout: Layout) -> float:
+def sample_peak_memory(vectors: list[Vector], layout: Layout) -> float:
     """Return the peak private memory in MB during one streamed pass, sampled every millisecond."""
-    done, peak = Event(), [private_mb(os.getpid())]
+    done, peak = Event(), [read_private_mb(os.getpid())]
 
-    def sample() -> None:
+    def sample_memory() -> None:
         while not done.wait(0.001):
-            peak[0] = max(peak[0], private_mb(os.getpid()))
+            peak[0] = max(peak[0], read_private_mb(os.getpid()))
 
-    sampler = Thread(target=sample)
+    sampler = Thread(target=sample_memory)
     sampler.start()
-    streamed(vectors, layout)
+    compute_streamed(vectors, layout)
     done.set()
     sampler.join()
     return peak[0]

@@ -17,7 +17,7 @@ from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 
 @contextmanager
-def started(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[[], RoundRecord]]:
+def start_run(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[[], RoundRecord]]:
     """Start `run` on as many actors as fit; yield a function that runs its next round."""
     with connected():
         placement = plan(run.clients, cluster_nodes(), Request())

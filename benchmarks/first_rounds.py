@@ -26,14 +26,14 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
-from benchmarks.groups.decisions import decisions
-from benchmarks.groups.stored import Round, SharedPrefix, first_rounds_of
+from benchmarks.groups.decisions import replay_decisions
+from benchmarks.groups.stored import Round, SharedPrefix, load_first_rounds
 from benchmarks.plateau import (
     Plateau,
-    archived,
-    archived_temperatures,
-    first_rise,
-    tabulate_plateaus,
+    find_first_rise,
+    print_plateaus,
+    read_archived_plateau,
+    read_archived_temperatures,
     write_rows,
 )
 from fedgrid.algorithms.clustering.measures import temperature
@@ -43,7 +43,7 @@ from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.tracking.papers.shared.paper import csv_rows
 
-AFTER, LIMIT = 2, 15
+ROUNDS_AFTER_RISE, MAX_ROUNDS = 2, 15
 """Rounds after the first rise, and at most."""
 CLUSTERERS = {
     "ocfl-kmeans": "OCFL-KM",
@@ -59,51 +59,51 @@ Scenario: TypeAlias = tuple[str, int, str]
 """Data set, clients and split, as in the archive's files but in our spelling."""
 
 
-def over_states(rounds: Sequence[Round]) -> list[Round]:
+def compare_states(rounds: Sequence[Round]) -> list[Round]:
     """Return the rounds as one sees them who compares whole states."""
     return [
-        each if each.of_states_MM is None else replace(each, gram_MM=each.of_states_MM) for each in rounds
+        each if each.states_gram_MM is None else replace(each, gram_MM=each.states_gram_MM) for each in rounds
     ]
 
 
-def views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
+def list_views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
     """Return what is compared, in words -> the rounds so; whole states only where there are buffers.
 
     Standardised distances, which `evident-groups` compares too, are those of the parameters in both.
     """
-    if all(each.of_states_MM is None for each in shared_prefix.rounds):
+    if all(each.states_gram_MM is None for each in shared_prefix.rounds):
         return {"": shared_prefix}
-    states = replace(shared_prefix, rounds=over_states(shared_prefix.rounds))
+    states = replace(shared_prefix, rounds=compare_states(shared_prefix.rounds))
     return {", parameters": shared_prefix, ", states": states}
 
 
-def temperatures(rounds: Sequence[Round]) -> list[float]:
+def compute_temperatures(rounds: Sequence[Round]) -> list[float]:
     """Return the temperature of each round."""
     products = [Products(each.gram_MM, np.zeros(len(each.clients)), 0.0) for each in rounds]
     return [temperature(each.cosine_distances_KK) for each in products]
 
 
-def is_enough(rounds: Sequence[Round], limit: int = LIMIT) -> bool:
+def is_enough(rounds: Sequence[Round], limit: int = MAX_ROUNDS) -> bool:
     """Return whether both first rises, over parameters and over states, are `AFTER` rounds ago, or it is
     round `limit`."""
-    for seen in (rounds, over_states(rounds)):
-        rise = first_rise(temperatures(seen))
-        if len(rounds) < (limit if rise is None else min(limit, rise + AFTER)):
+    for seen in (rounds, compare_states(rounds)):
+        rise = find_first_rise(compute_temperatures(seen))
+        if len(rounds) < (limit if rise is None else min(limit, rise + ROUNDS_AFTER_RISE)):
             return False
     return True
 
 
-def train(config: RunConfig, folder: Path, data_dir: Path, limit: int) -> SharedPrefix:
+def train_scenario(config: RunConfig, folder: Path, data_dir: Path, limit: int) -> SharedPrefix:
     """Return the first rounds of a scenario, from the folder if it has them with the same limit."""
     keep_freed_memory()
     path = folder / f"{sha256(f'{config.canonical_json()} {limit}'.encode()).hexdigest()[:16]}.npz"
     with threadpool_limits(1):
-        return first_rounds_of(config, partial(is_enough, limit=limit), path, data_dir)
+        return load_first_rounds(config, partial(is_enough, limit=limit), path, data_dir)
 
 
-def found_by(shared_prefix: SharedPrefix, name: str) -> str:
+def describe_clustering(shared_prefix: SharedPrefix, name: str) -> str:
     """Return in which round an algorithm clusters, how many clusters it finds, and their ARI."""
-    number, labels_K = list(decisions(shared_prefix, name, {}))[-1]
+    number, labels_K = list(replay_decisions(shared_prefix, name, {}))[-1]
     if len(set(labels_K.tolist())) == 1:
         return f"none by {number}"
     return (
@@ -117,26 +117,26 @@ class Archive:
     def __init__(self, reference: Path) -> None:
         self.temperatures: Mapping[Scenario, list[float]] = defaultdict(list)
         for row in csv_rows(reference / "published_temperature.csv"):
-            self.temperatures[_scenario(row)].append(float(row["temperature"]))
+            self.temperatures[_parse_scenario(row)].append(float(row["temperature"]))
         # CIFAR-10's runs of the temperature have another configuration than those of OCFL.
         for results in (reference / "archive/experiments/CIFAR10").glob("*/*/*/kmeans_*/results"):
             row = dict(zip(("dataset", "overlap", "balance", "n"), results.parts[-6:-2], strict=True))
-            self.temperatures[_scenario(row)] = archived_temperatures(results)
+            self.temperatures[_parse_scenario(row)] = read_archived_temperatures(results)
         rows = csv_rows(reference / "published_clustering.csv")
-        self.clusterings = {(_scenario(row), row["algorithm"]): row for row in rows}
+        self.clusterings = {(_parse_scenario(row), row["algorithm"]): row for row in rows}
 
-    def found_by(self, scenario: Scenario, name: str) -> str:
+    def describe_clustering(self, scenario: Scenario, name: str) -> str:
         """Return the same of an algorithm of the archive."""
         row = self.clusterings[scenario, name]
         return f"{row['round_published']}: {row['k_final']}, {float(row['ARI_final']):.2f}"
 
 
-def _scenario(row: Mapping[str, str]) -> Scenario:
+def _parse_scenario(row: Mapping[str, str]) -> Scenario:
     overlap = row["overlap"].replace("overlaping", "overlapping")
     return row["dataset"].lower(), int(row["n"]), f"{overlap}-{row['balance']}"
 
 
-def plateau_of(run: RunConfig, shared_prefix: SharedPrefix) -> Plateau:
+def build_plateau(run: RunConfig, shared_prefix: SharedPrefix) -> Plateau:
     """Return losses and accuracies of a scenario's clients, all of whom train in every round."""
     fits = [each.fit_M2 for each in shared_prefix.rounds if each.fit_M2 is not None]
     if shared_prefix.counts_KL is None or not fits:
@@ -145,7 +145,7 @@ def plateau_of(run: RunConfig, shared_prefix: SharedPrefix) -> Plateau:
     return Plateau(
         network=run.model,
         scenario=f"{run.split.kind}, {run.clients}",
-        temperature_R=temperatures(shared_prefix.rounds),
+        temperature_R=compute_temperatures(shared_prefix.rounds),
         loss_RK=loss_RK,
         accuracy_RK=accuracy_RK,
         counts_KL=shared_prefix.counts_KL,
@@ -153,33 +153,38 @@ def plateau_of(run: RunConfig, shared_prefix: SharedPrefix) -> Plateau:
     )
 
 
-def tabulate(runs: Sequence[RunConfig], found: Sequence[SharedPrefix], archive: Archive, beside: str) -> None:
+def print_tables(
+    runs: Sequence[RunConfig],
+    shared_prefixes: Sequence[SharedPrefix],
+    archive: Archive,
+    archived_dataset: str,
+) -> None:
     """Print the tables of temperatures and of clusterings."""
-    scenarios = [(beside, run.clients, run.split.kind) for run in runs]
+    scenarios = [(archived_dataset, run.clients, run.split.kind) for run in runs]
     print("| scenario | temperature by round | the archive's | first rise | archive's | its OCFL-KM |")
     print(f"|{' --- |' * 6}")
-    for scenario, shared_prefix in zip(scenarios, found, strict=True):
+    for scenario, shared_prefix in zip(scenarios, shared_prefixes, strict=True):
         theirs = archive.temperatures[scenario]
-        for words, seen in views(shared_prefix).items():
-            values = temperatures(seen.rounds)
+        for suffix, seen in list_views(shared_prefix).items():
+            values = compute_temperatures(seen.rounds)
             cells = (
-                f"{scenario[2]}, {scenario[1]}{words}",
+                f"{scenario[2]}, {scenario[1]}{suffix}",
                 " ".join(f"{value:.4g}" for value in values),
                 " ".join(f"{value:.4g}" for value in theirs[: len(values)]),
-                first_rise(values),
-                first_rise(theirs),
+                find_first_rise(values),
+                find_first_rise(theirs),
                 archive.clusterings[scenario, "OCFL-KM"]["round_published"],
             )
             print(f"| {' | '.join(map(str, cells))} |")
     names = [f"{name} | {theirs} there" if theirs else name for name, theirs in CLUSTERERS.items()]
     print(f"\n| round: clusters, ARI | {' | '.join(names)} |")
     print(f"|{' --- |' * (1 + len(CLUSTERERS) + sum(map(bool, CLUSTERERS.values())))}")
-    for scenario, shared_prefix in zip(scenarios, found, strict=True):
-        for words, seen in views(shared_prefix).items():
-            row = [f"{scenario[2]}, {scenario[1]}{words}"]
+    for scenario, shared_prefix in zip(scenarios, shared_prefixes, strict=True):
+        for suffix, seen in list_views(shared_prefix).items():
+            row = [f"{scenario[2]}, {scenario[1]}{suffix}"]
             for name, published in CLUSTERERS.items():
-                row.append(found_by(seen, name))
-                row += [archive.found_by(scenario, published)] if published else []
+                row.append(describe_clustering(seen, name))
+                row += [archive.describe_clustering(scenario, published)] if published else []
             print(f"| {' | '.join(row)} |")
 
 
@@ -194,23 +199,23 @@ def main() -> None:
     parser.add_argument("--models", default="", help="lenet5,...; the preset's by default.")
     parser.add_argument("--scenarios", default="", help="15-overlapping-balanced,...; all eight by default.")
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE of the runs.")
-    parser.add_argument("--limit", type=int, default=LIMIT, help="Rounds at most.")
+    parser.add_argument("--limit", type=int, default=MAX_ROUNDS, help="Rounds at most.")
     parser.add_argument("--rows", type=Path, help="csv file for `benchmarks.plateau`.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes.")
     given = parser.parse_intermixed_args()
     options = {"dataset": given.dataset, "algorithm": "fedavg"}
     options |= {"model": given.models.split(",")} if given.models else {}
     runs = load_grid("paper", options, given.overrides, given.data).runs
-    named = {text for text in given.scenarios.split(",") if text}
-    runs = tuple(run for run in runs if not named or f"{run.clients}-{run.split.kind}" in named)
-    task = partial(train, folder=given.folder, data_dir=given.data, limit=given.limit)
+    selected = {text for text in given.scenarios.split(",") if text}
+    runs = tuple(run for run in runs if not selected or f"{run.clients}-{run.split.kind}" in selected)
+    task = partial(train_scenario, folder=given.folder, data_dir=given.data, limit=given.limit)
     with ProcessPoolExecutor(given.jobs) as executor:
-        found = list(executor.map(task, runs))
-    tabulate(runs, found, Archive(given.reference), given.beside)
-    plateaus = [plateau_of(*pair) for pair in zip(runs, found, strict=True)]
+        shared_prefixes = list(executor.map(task, runs))
+    print_tables(runs, shared_prefixes, Archive(given.reference), given.beside)
+    plateaus = [build_plateau(*pair) for pair in zip(runs, shared_prefixes, strict=True)]
     if given.beside == "mnist":
-        plateaus.append(archived(given.reference))
-    tabulate_plateaus(plateaus)
+        plateaus.append(read_archived_plateau(given.reference))
+    print_plateaus(plateaus)
     if given.rows:
         write_rows(given.rows, plateaus)
 

@@ -20,9 +20,9 @@ from typing import TypeVar, get_args
 
 import torch
 
-from benchmarks.gpu_cells import ENGINE, STACKED, Cell, Numbers, Timed, Way
-from benchmarks.gpu_crew import LEAVE_SECONDS, CellFailed, Crew, Start, as_process
-from benchmarks.gpu_report import MB, markdown
+from benchmarks.gpu_cells import ENGINE, STACKED, Cell, Numbers, Timing, Way
+from benchmarks.gpu_crew import STOP_SECONDS, CellFailure, Crew, Start, start_process
+from benchmarks.gpu_report import MB, format_report
 
 Answer = TypeVar("Answer")
 MODELS = (("tinyvgg", (1, 28, 28)), ("resnet34", (3, 32, 32)))
@@ -38,14 +38,14 @@ TINY = (DIGIT, replace(DIGIT, way=STACKED, clients=3))
 
 
 @dataclass
-class Measured:
+class Measurements:
     """What came out."""
 
-    cells: dict[Cell, list[Timed]] = field(default_factory=dict)
+    cells: dict[Cell, list[Timing]] = field(default_factory=dict)
     """Cell -> what each of its processes measured."""
     memory: dict[Cell, int] = field(default_factory=dict)
     """Cell -> bytes that a process takes on the device, its CUDA context included; 0 if not known."""
-    failed: dict[Cell | str, str] = field(default_factory=dict)
+    failures: dict[Cell | str, str] = field(default_factory=dict)
     """Cell or question -> why there is no answer."""
     left_out: list[Cell] = field(default_factory=list)
     same_partition: bool | None = None
@@ -54,92 +54,96 @@ class Measured:
     """Of the grid on this device; None: not known."""
 
 
-def all_cells() -> list[Cell]:
+def list_cells() -> list[Cell]:
     """Return all, the most important first: what the presets do, then one change of it."""
     cells = []
     for (model, shape), numbers, batch, way in product(MODELS, get_args(Numbers), BATCHES, get_args(Way)):
         counts = [(1, clients) for clients in STACKS] if way == STACKED else [(n, 1) for n in PROCESSES]
         cells += [Cell(model, shape, numbers, batch, way, *count) for count in counts]
-    return sorted(cells, key=_unimportance)
+    return sorted(cells, key=_rank_cell)
 
 
-def _unimportance(cell: Cell) -> int:
+def _rank_cell(cell: Cell) -> int:
     """Return 0 for what the presets do; far from it, or an odd number of processes, is more."""
     numbers = {"float32": 0, "TF32": 3, "bfloat16": 2}[cell.numbers]
     ways: dict[Way, int] = dict(zip(get_args(Way), (0, 4, 9, 2), strict=True))
     return numbers + ways[cell.way] + 4 * (cell.batch != BATCHES[0]) + (cell.processes not in (1, 15))
 
 
-def measure(cells: Sequence[Cell], crew: Crew, end: float, seconds: float, device: str) -> Measured:
+def measure_cells(cells: Sequence[Cell], crew: Crew, end: float, seconds: float, device: str) -> Measurements:
     """Measure cells until the time `end`."""
-    found, context = Measured(), None
-    if (left := end - perf_counter()) > 0:
-        context = _answered(
-            found,
+    results, context = Measurements(), None
+    if (remaining := end - perf_counter()) > 0:
+        context = _record_answer(
+            results,
             "the memory of a process without tensors",
-            partial(crew.context, partial(_free, device), min(left, CELL_TIMEOUT)),
+            partial(crew.measure_context, partial(_read_free_bytes, device), min(remaining, CELL_TIMEOUT)),
         )
     for cell in cells:
-        left = end - perf_counter()
-        if left < 2 * seconds:
-            found.left_out.append(cell)
+        remaining = end - perf_counter()
+        if remaining < 2 * seconds:
+            results.left_out.append(cell)
             continue
-        timed = _answered(found, cell, partial(crew.measure, cell, seconds, min(left, CELL_TIMEOUT)))
+        timed = _record_answer(
+            results, cell, partial(crew.measure_cell, cell, seconds, min(remaining, CELL_TIMEOUT))
+        )
         if timed is None:
             continue
-        found.cells[cell] = timed
-        found.memory[cell] = 0 if context is None else context + max(each.memory for each in timed)
+        results.cells[cell] = timed
+        results.memory[cell] = 0 if context is None else context + max(each.memory for each in timed)
         speed = sum(each.images / each.seconds for each in timed)
-        _tell(f"{cell}: {speed:,.0f} images/s, {found.memory[cell] / MB:,.0f} MB")
-    return found
+        _print_progress(f"{cell}: {speed:,.0f} images/s, {results.memory[cell] / MB:,.0f} MB")
+    return results
 
 
-def conclude(found: Measured, crew: Crew, end: float, grid: str, model: str) -> None:
+def measure_runs(results: Measurements, crew: Crew, end: float, grid: str, model: str) -> None:
     """Compare the device's clusters with the CPU's, and project the hours of a grid, until the time `end`.
 
     In a process of the crew, which can be ended if it takes too long.
     """
-    left = end - perf_counter()
+    remaining = end - perf_counter()
     share = PARTITION_SECONDS / (PARTITION_SECONDS + HOURS_SECONDS)
-    found.same_partition = _answered(
-        found,
+    results.same_partition = _record_answer(
+        results,
         "whether a run finds the same clusters as on the CPU",
-        partial(crew.alone, "partition", model, timeout=share * left),
+        partial(crew.run_single, "compare_partition", model, timeout=share * remaining),
     )
-    gains = {name: speed / alone for name, (_, speed, alone) in bests(found).items()}
-    left = end - perf_counter()
-    found.hours = _answered(
-        found,
+    gains = {name: speed / alone for name, (_, speed, alone) in find_best_engines(results).items()}
+    remaining = end - perf_counter()
+    results.hours = _record_answer(
+        results,
         f"the hours of `{grid}`",
-        partial(crew.alone, "hours", grid, gains, timeout=left),
+        partial(crew.run_single, "project_hours", grid, gains, timeout=remaining),
     )
 
 
-def _answered(found: Measured, what: Cell | str, ask: Callable[[], Answer]) -> Answer | None:
+def _record_answer(
+    results: Measurements, subject: Cell | str, measure: Callable[[], Answer]
+) -> Answer | None:
     """Return an answer; None if there is none, for the reason that is told and noted."""
     try:
-        return ask()
-    except CellFailed as failure:
-        found.failed[what] = str(failure)
-        _tell(f"{what}: {failure}")
+        return measure()
+    except CellFailure as failure:
+        results.failures[subject] = str(failure)
+        _print_progress(f"{subject}: {failure}")
         return None
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     """Print progress now, also into a pipe: a time limit may end the benchmark before its report."""
     print(line, file=sys.stderr, flush=True)
 
 
-def _free(device: str) -> int:
+def _read_free_bytes(device: str) -> int:
     """Return the free bytes of a GPU, 0 of a CPU."""
     return 0 if device == "cpu" else torch.cuda.mem_get_info()[0]
 
 
-def best_engine(found: Measured, model: str) -> tuple[Cell, float, float] | None:
+def find_best_engine(results: Measurements, model: str) -> tuple[Cell, float, float] | None:
     """Return the fewest processes that are nearly the fastest as presets train, their images/s and one's."""
     speeds = {
         cell.processes: (cell, sum(each.images / each.seconds for each in timed))
-        for cell, timed in found.cells.items()
+        for cell, timed in results.cells.items()
         if (cell.model, cell.way, cell.numbers, cell.batch) == (model, ENGINE, "float32", BATCHES[0])
     }
     if 1 not in speeds:
@@ -149,27 +153,27 @@ def best_engine(found: Measured, model: str) -> tuple[Cell, float, float] | None
     return best, speed, speeds[1][1]
 
 
-def bests(found: Measured) -> dict[str, tuple[Cell, float, float]]:
+def find_best_engines(results: Measurements) -> dict[str, tuple[Cell, float, float]]:
     """Return `best_engine` of each model that was measured."""
-    models = dict.fromkeys(cell.model for cell in found.cells)
-    return {model: best for model in models if (best := best_engine(found, model)) is not None}
+    models = dict.fromkeys(cell.model for cell in results.cells)
+    return {model: best for model in models if (best := find_best_engine(results, model)) is not None}
 
 
-def run(device: str, minutes: float, tiny: bool, start: Start = as_process) -> str:
+def run_benchmark(device: str, minutes: float, tiny: bool, start: Start = start_process) -> str:
     """Measure all within the minutes; return the report."""
     began = perf_counter()
-    end = began + 60 * minutes - LEAVE_SECONDS
+    end = began + 60 * minutes - STOP_SECONDS
     reserve = min(PARTITION_SECONDS + HOURS_SECONDS, 20 * minutes)
     grid, model = ("quickstart", "digitnet") if tiny else ("paper", "tinyvgg")
     with Crew(device, start, end) as crew:
-        cells = TINY if tiny else all_cells()
-        found = measure(cells, crew, end - reserve, 0.05 if tiny else CELL_SECONDS, device)
-        conclude(found, crew, end, grid, model)
-    best_cells = {name: cell for name, (cell, _, _) in bests(found).items()}
-    return markdown(device, found, best_cells, grid, perf_counter() - began)
+        cells = TINY if tiny else list_cells()
+        results = measure_cells(cells, crew, end - reserve, 0.05 if tiny else CELL_SECONDS, device)
+        measure_runs(results, crew, end, grid, model)
+    best_cells = {name: cell for name, (cell, _, _) in find_best_engines(results).items()}
+    return format_report(device, results, best_cells, grid, perf_counter() - began)
 
 
-def main(arguments: Sequence[str] | None = None, start: Start = as_process) -> None:
+def main(arguments: Sequence[str] | None = None, start: Start = start_process) -> None:
     """Print the report; progress goes to standard error."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cuda", help="as torch names it")
@@ -179,7 +183,7 @@ def main(arguments: Sequence[str] | None = None, start: Start = as_process) -> N
     given = parser.parse_args(arguments)
     if given.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("no GPU that torch can use; --device cpu --quick tries the benchmark itself")
-    text = run(given.device, given.minutes, given.quick, start)
+    text = run_benchmark(given.device, given.minutes, given.quick, start)
     print(text)
     if given.out:
         given.out.write_text(text + "\n")

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks import gpu_runs
-from benchmarks.stacked import worker
-from benchmarks.training import CLASSES, flat_model, random_images
+from benchmarks.stacked import build_worker
+from benchmarks.training import CLASSES, build_flat_model, make_images
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import TrainTask
 from fedgrid.engine.federation.clients.process import fixed_numerics
@@ -63,7 +63,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Timed:
+class Timing:
     """What one process has measured."""
 
     images: int
@@ -72,29 +72,31 @@ class Timed:
     """Bytes that torch has reserved on the device; 0 on a CPU."""
 
 
-def work_of(cell: Cell, device: str) -> Callable[[], object]:
+def build_work(cell: Cell, device: str) -> Callable[[], object]:
     """Return a function that trains all images of the cell's clients once, from the same model."""
     if cell.way == STACKED:
         task = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(cell.clients)]
         start = initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
-        held = worker(cell.model, cell.shape, cell.clients, cell.images, settings_of(cell), device)
+        held = build_worker(cell.model, cell.shape, cell.clients, cell.images, build_settings(cell), device)
         return partial(held.train, task, [start], {})
 
-    def mixed(module: nn.Module) -> nn.Module:
+    def wrap_module(module: nn.Module) -> nn.Module:
         return MixedPrecision(module, device) if cell.precision == "bfloat16" else module
 
-    flat, start = flat_model(cell.model, cell.shape, mixed, device)
-    images, labels = random_images(cell.shape, cell.images, device)
+    flat, start = build_flat_model(cell.model, cell.shape, wrap_module, device)
+    images, labels = make_images(cell.shape, cell.images, device)
     if cell.way == GRAPH:
         generator = np.random.default_rng(0)
-        return partial(_replayed, flat, start, images, labels, _captured(flat, cell, device), generator)
+        return partial(
+            _replay_epoch, flat, start, images, labels, _capture_step(flat, cell, device), generator
+        )
     if cell.way == COMPILE:
         flat.module = cast(nn.Module, torch.compile(flat.module))
     generator = np.random.default_rng(1)
-    return lambda: train(flat, start, images, labels, settings_of(cell), generator)
+    return lambda: train(flat, start, images, labels, build_settings(cell), generator)
 
 
-def settings_of(cell: Cell) -> LocalTraining:
+def build_settings(cell: Cell) -> LocalTraining:
     """Return an epoch of plain SGD in the cell's batches and numbers."""
     return LocalTraining(
         local_epochs=1,
@@ -108,7 +110,7 @@ def settings_of(cell: Cell) -> LocalTraining:
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedStep:
     """A training step as a CUDA graph, and the tensors from which it takes its batch."""
 
     graph: torch.cuda.CUDAGraph
@@ -116,12 +118,12 @@ class Captured:
     labels: Tensor
 
 
-def _captured(flat: FlatModule, cell: Cell, device: str) -> Captured:
+def _capture_step(flat: FlatModule, cell: Cell, device: str) -> CapturedStep:
     inputs = torch.zeros(cell.batch, *cell.shape, device=device).contiguous(memory_format=torch.channels_last)
     labels = torch.zeros(cell.batch, dtype=torch.int64, device=device)
     flat.module.train()
 
-    def step() -> None:
+    def train_step() -> None:
         flat.gradient.zero_()
         torch.autograd.backward(functional.cross_entropy(flat.module(inputs), labels))
         flat.weights.add_(flat.gradient, alpha=-RATE)
@@ -131,20 +133,20 @@ def _captured(flat: FlatModule, cell: Cell, device: str) -> Captured:
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(3):
-            step()
+            train_step()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        step()
-    return Captured(graph, inputs, labels)
+        train_step()
+    return CapturedStep(graph, inputs, labels)
 
 
-def _replayed(
+def _replay_epoch(
     flat: FlatModule,
     start: np.ndarray,
     images: Tensor,
     labels: Tensor,
-    captured: Captured,
+    captured: CapturedStep,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Train an epoch as `local.train` does, each step a replay of the graph."""
@@ -179,11 +181,11 @@ class Bench:
             torch.cuda.reset_peak_memory_stats()
         self._cell = cell
         with fixed_numerics(cell.numbers == "TF32"):
-            work = work_of(cell, self._device)
+            work = build_work(cell, self._device)
             work()
         self._work = work
 
-    def time(self, seconds: float) -> Timed:
+    def time(self, seconds: float) -> Timing:
         """Work for this many seconds, at least once."""
         assert self._work is not None, "prepare() comes first"
         assert self._cell is not None
@@ -194,7 +196,7 @@ class Bench:
                 done += 1
         elapsed = perf_counter() - started
         memory = 0 if self._device == "cpu" else torch.cuda.max_memory_reserved()
-        return Timed(done * self._cell.images * self._cell.clients, elapsed, memory)
+        return Timing(done * self._cell.images * self._cell.clients, elapsed, memory)
 
     def forget(self) -> None:
         """Free what the cell holds."""
@@ -203,14 +205,14 @@ class Bench:
         if self._device != "cpu":
             torch.cuda.empty_cache()
 
-    def reserved(self) -> int:
+    def read_reserved_bytes(self) -> int:
         """Return the bytes that torch has reserved on the device now; 0 on a CPU."""
         return 0 if self._device == "cpu" else torch.cuda.memory_reserved()
 
-    def partition(self, model: str) -> bool:
+    def compare_partition(self, model: str) -> bool:
         """Return whether a run on the device clusters its clients in each round as on the CPU."""
-        return gpu_runs.same_partition(self._device, model)
+        return gpu_runs.is_same_partition(self._device, model)
 
-    def hours(self, grid: str, gains: Mapping[str, float]) -> float | None:
+    def project_hours(self, grid: str, gains: Mapping[str, float]) -> float | None:
         """Return the hours of a preset, as `gpu_runs.projected_hours`."""
-        return gpu_runs.projected_hours(grid, self._device, gains)
+        return gpu_runs.project_hours(grid, self._device, gains)

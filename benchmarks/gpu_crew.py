@@ -9,12 +9,12 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from benchmarks.gpu_cells import Bench, Cell, Timed
+from benchmarks.gpu_cells import Bench, Cell, Timing
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory
 
 START_SECONDS = 60.0
 """For a process to import torch and open the device."""
-LEAVE_SECONDS = 5.0
+STOP_SECONDS = 5.0
 """For all of them to end."""
 CONVOLUTIONS = Cell("tinyvgg", (1, 8, 8), images=64)
 """A small cell that uses cuBLAS and cuDNN."""
@@ -24,39 +24,39 @@ Start = Callable[[Callable[..., None], Connection, str], Any]
 """Starts a function with a pipe and a device; returns what has `join`, and `kill` if it can be killed."""
 
 
-class CellFailed(Exception):
+class CellFailure(Exception):
     """A cell has no number; the message says why in a few words."""
 
 
-def as_process(serve: Callable[..., None], pipe: Connection, device: str) -> Any:
+def start_process(target: Callable[..., None], pipe: Connection, device: str) -> Any:
     """Start a process of its own, as an actor is one."""
-    process = get_context("spawn").Process(target=serve, args=(pipe, device), daemon=True)
+    process = get_context("spawn").Process(target=target, args=(pipe, device), daemon=True)
     process.start()
     # The process has a copy; once that is closed, by its death too, reading from the other end fails.
     pipe.close()
     return process
 
 
-def serve(pipe: Connection, device: str) -> None:
+def serve_orders(pipe: Connection, device: str) -> None:
     """Follow the orders of the pipe: (method of `Bench`, argument), until it says None."""
     bench = Bench(device)
-    pipe.send(_answer(bench, "open"))
+    pipe.send(_call_method(bench, "open"))
     while (order := pipe.recv()) is not None:
-        pipe.send(_answer(bench, *order))
+        pipe.send(_call_method(bench, *order))
 
 
-def _answer(bench: Bench, name: str, *arguments: object) -> object:
+def _call_method(bench: Bench, name: str, *arguments: object) -> object:
     """Return what a method returns or, for a way that this device or version of torch cannot go, why."""
     try:
         return getattr(bench, name)(*arguments)
     except Exception as error:
-        failure = CellFailed(_reason(error))
+        failure = CellFailure(_describe_failure(error))
     # Not before the error is gone, which keeps the cell's tensors alive.
     bench.forget()
     return failure
 
 
-def _reason(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     if is_out_of_memory(error):
         return "out of memory"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
@@ -65,10 +65,10 @@ def _reason(error: Exception) -> str:
 class Crew:
     """Processes on one device, as many as a cell has needed so far."""
 
-    def __init__(self, device: str, start: Start = as_process, end: float = inf) -> None:
+    def __init__(self, device: str, start: Start = start_process, end: float = inf) -> None:
         """Wait for no process longer than until the time `end`."""
         self._device, self._start, self._end = device, start, end
-        self._members: list[tuple[Any, Connection]] = []
+        self._processes: list[tuple[Any, Connection]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -76,28 +76,28 @@ class Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.dismiss()
+        self.end_processes()
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._processes)
 
-    def measure(self, cell: Cell, seconds: float, timeout: float) -> list[Timed]:
+    def measure_cell(self, cell: Cell, seconds: float, timeout: float) -> list[Timing]:
         """Return what each process of a cell has measured, all at the same time.
 
         Raises:
             CellFailed: one is out of memory, cannot work like this, has died or takes longer than `timeout`.
         """
         end = perf_counter() + timeout
-        self._grow(cell.processes, timeout)
-        pipes = [pipe for _, pipe in self._members[: cell.processes]]
+        self._start_processes(cell.processes, timeout)
+        pipes = [pipe for _, pipe in self._processes[: cell.processes]]
         try:
-            self._ask(pipes, end, "prepare", cell)
-            return self._ask(pipes, end, "time", seconds)
+            self._send_order(pipes, end, "prepare", cell)
+            return self._send_order(pipes, end, "time", seconds)
         finally:
-            if self._members:
-                self._ask(pipes, perf_counter() + START_SECONDS, "forget")
+            if self._processes:
+                self._send_order(pipes, perf_counter() + START_SECONDS, "forget")
 
-    def context(self, free: Callable[[], int], timeout: float) -> int:
+    def measure_context(self, free: Callable[[], int], timeout: float) -> int:
         """Return the bytes that a process takes on the device beside its tensors.
 
         That is CUDA's context, and cuBLAS, cuDNN and their kernels, which a small cell has it load. No
@@ -110,84 +110,84 @@ class Crew:
         Raises:
             CellFailed: as `measure`.
         """
-        assert not self._members, "the first process takes what is measured"
+        assert not self._processes, "the first process takes what is measured"
         before = free()
-        self.measure(CONVOLUTIONS, 0.0, timeout)
-        reserved: int = self.alone("reserved", timeout=timeout)
+        self.measure_cell(CONVOLUTIONS, 0.0, timeout)
+        reserved: int = self.run_single("read_reserved_bytes", timeout=timeout)
         return before - free() - reserved
 
-    def alone(self, *order: object, timeout: float) -> Any:
+    def run_single(self, *order: object, timeout: float) -> Any:
         """Return what one process answers to an order.
 
         Raises:
             CellFailed: as `measure`.
         """
-        self._grow(1, timeout)
-        [answer] = self._ask([self._members[0][1]], perf_counter() + timeout, *order)
+        self._start_processes(1, timeout)
+        [answer] = self._send_order([self._processes[0][1]], perf_counter() + timeout, *order)
         return answer
 
-    def dismiss(self) -> None:
+    def end_processes(self) -> None:
         """End all processes, within `LEAVE_SECONDS`."""
-        members, self._members = self._members, []
-        end = perf_counter() + LEAVE_SECONDS
-        for _, pipe in members:
+        processes, self._processes = self._processes, []
+        end = perf_counter() + STOP_SECONDS
+        for _, pipe in processes:
             # One that has died needs no order.
             with suppress(OSError):
                 pipe.send(None)
-        for member, _ in members:
-            member.join(max(0.0, end - perf_counter()))
-            if member.is_alive() and hasattr(member, "kill"):
-                member.kill()
+        for process, _ in processes:
+            process.join(max(0.0, end - perf_counter()))
+            if process.is_alive() and hasattr(process, "kill"):
+                process.kill()
 
-    def _grow(self, count: int, timeout: float) -> None:
+    def _start_processes(self, count: int, timeout: float) -> None:
         """Start processes until there are `count`."""
         before = len(self)
         while len(self) < count:
             ours, theirs = get_context("spawn").Pipe()
-            self._members.append((self._start(serve, theirs, self._device), ours))
-        new = [pipe for _, pipe in self._members[before:]]
+            self._processes.append((self._start(serve_orders, theirs, self._device), ours))
+        new = [pipe for _, pipe in self._processes[before:]]
         try:
-            self._answers(new, perf_counter() + max(timeout, START_SECONDS))
-        except CellFailed:
+            self._receive_answers(new, perf_counter() + max(timeout, START_SECONDS))
+        except CellFailure:
             # The device has no room for this many: those that there were go on.
-            self._kill(self._members[before:])
-            del self._members[before:]
+            self._kill_processes(self._processes[before:])
+            del self._processes[before:]
             raise
 
-    def _ask(self, pipes: Sequence[Connection], end: float, *order: object) -> list[Any]:
+    def _send_order(self, pipes: Sequence[Connection], end: float, *order: object) -> list[Any]:
         for pipe in pipes:
             try:
                 pipe.send(order)
             except OSError:
-                self._abandon(DIED)
-        return self._answers(pipes, end)
+                self._abort_cell(DIED)
+        return self._receive_answers(pipes, end)
 
-    def _answers(self, pipes: Sequence[Connection], end: float) -> list[Any]:
+    def _receive_answers(self, pipes: Sequence[Connection], end: float) -> list[Any]:
         end = min(end, self._end)
         answers: dict[Connection, Any] = {}
         while len(answers) < len(pipes):
             ready = wait([pipe for pipe in pipes if pipe not in answers], max(0.0, end - perf_counter()))
             if not ready:
-                self._abandon("no answer in time")
+                self._abort_cell("no answer in time")
             for pipe in ready:
                 assert isinstance(pipe, Connection)
                 try:
                     answers[pipe] = pipe.recv()
                 except (EOFError, OSError):
-                    self._abandon(DIED)
-        failures = [answer for answer in answers.values() if isinstance(answer, CellFailed)]
+                    self._abort_cell(DIED)
+        failures = [answer for answer in answers.values() if isinstance(answer, CellFailure)]
         if failures:
             raise failures[0]
         return [answers[pipe] for pipe in pipes]
 
-    def _abandon(self, why: str) -> NoReturn:
+    def _abort_cell(self, reason: str) -> NoReturn:
         """End all processes, of which the next cell starts new ones."""
-        members, self._members = self._members, []
-        self._kill(members)
-        raise CellFailed(why)
+        processes, self._processes = self._processes, []
+        self._kill_processes(processes)
+        raise CellFailure(reason)
 
     @staticmethod
-    def _kill(members: Sequence[tuple[Any, Connection]]) -> None:
-        for member, _ in members:
-            if hasattr(member, "kill"):
-                member.kill()
+    def _kill_processes(processes: Sequence[tuple[Any, Connection]]) -> None:
+        for process, _ in processes:
+            if hasattr(process, "kill"):
+                process.kill()

@@ -22,12 +22,12 @@ NO_DATA = Path("data")
 HOUR = 3600.0
 
 
-def same_partition(device: str, model: str) -> bool:
+def is_same_partition(device: str, model: str) -> bool:
     """Return whether a run on the device clusters its clients in each round as on the CPU."""
-    return partitions("cpu", model) == partitions(device, model)
+    return compute_clusters("cpu", model) == compute_clusters(device, model)
 
 
-def partitions(device: str, model: str) -> list[int]:
+def compute_clusters(device: str, model: str) -> list[int]:
     """Return the cluster of each round and client of a small run on digits: 12 clients, 5 rounds."""
     config = complete(
         {
@@ -50,7 +50,7 @@ def partitions(device: str, model: str) -> list[int]:
     return clusters
 
 
-def projected_hours(grid: str, device: str, gains: Mapping[str, float]) -> float | None:
+def project_hours(grid: str, device: str, gains: Mapping[str, float]) -> float | None:
     """Return the hours of a preset on one GPU without a round cache; None where a model was not measured.
 
     Images, rounds and the seconds of one process are those of `--dry-run`. `gains` has, by model, how many
@@ -63,11 +63,11 @@ def projected_hours(grid: str, device: str, gains: Mapping[str, float]) -> float
     seconds, estimator = 0.0, Estimator(NO_DATA, device, {})
     for run, workload in zip(runs, workloads, strict=True):
         images = expected_images(run, find(run.dataset, NO_DATA))
-        speed = shared(estimator.speed_of(workload), gains[workload.model])
+        speed = share_speed(estimator.speed_of(workload), gains[workload.model])
         seconds += run_seconds(run, images, speed, run.training.rounds)
     return seconds / HOUR
 
 
-def shared(speed: Speed, gain: float) -> Speed:
+def share_speed(speed: Speed, gain: float) -> Speed:
     """Return the speed of a GPU whose processes do `gain` times as much as one."""
     return Speed(speed.turn / gain, speed.image / gain)

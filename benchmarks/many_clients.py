@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.options import quick_parser
+from benchmarks.options import build_parser
 from fedgrid.engine.federation.clients.messages import Memories, Models, Reply, TrainTask
 from fedgrid.engine.federation.clients.process import own_peak
 from fedgrid.engine.federation.configuration.run_config import RunConfig
@@ -29,13 +29,13 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 
-SIDE, CLASSES, OF_TEN = 28, 62, 10
+SIDE, CLASSES, TRAIN_PER_TEST = 28, 62, 10
 FILE = "writers.npz"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the processor's seconds a round in training and elsewhere, and the peak of the memory."""
-    parser = quick_parser(__doc__, "twenty clients, four of which train in each of four rounds")
+    parser = build_parser(__doc__, "twenty clients, four of which train in each of four rounds")
     parser.add_argument("--clients", type=int, default=3550)
     parser.add_argument("--images", type=int, default=226, help="of a client")
     parser.add_argument("--participation", type=float, default=0.02, help="share that trains in a round")
@@ -52,21 +52,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = Path(name)
         # In a process of its own: its memory is none of the federation's.
         making = get_context("spawn").Process(
-            target=make_images, args=(folder / FILE, given.clients, given.images)
+            target=write_images, args=(folder / FILE, given.clients, given.images)
         )
         making.start()
         making.join()
         profile = cProfile.Profile() if given.profile else None
-        measure(config(folder / FILE, given), folder, profile)
+        measure_rounds(build_run(folder / FILE, given), folder, profile)
         if profile is not None:
             pstats.Stats(profile).sort_stats("cumulative").print_stats(45)
 
 
-def make_images(path: Path, clients: int, images: int) -> None:
+def write_images(path: Path, clients: int, images: int) -> None:
     """Write an npz file of random images, `images` a client, a tenth as many for the server."""
     rng = np.random.default_rng(0)
     arrays: dict[str, Any] = {}
-    for part, each in (("train", images), ("test", max(1, images // OF_TEN))):
+    for part, each in (("train", images), ("test", max(1, images // TRAIN_PER_TEST))):
         count = clients * each
         # A few random images, again and again: their numbers do not matter, and the file stays small.
         arrays[f"{part}_images"] = np.resize(
@@ -77,7 +77,7 @@ def make_images(path: Path, clients: int, images: int) -> None:
     np.savez(path, allow_pickle=False, **arrays)
 
 
-def config(path: Path, given: argparse.Namespace) -> RunConfig:
+def build_run(path: Path, given: argparse.Namespace) -> RunConfig:
     """Return the run."""
     return complete(
         {
@@ -107,7 +107,7 @@ class TimedPool(InProcessPool):
         return replies
 
 
-def measure(run: RunConfig, folder: Path, profile: cProfile.Profile | None) -> None:
+def measure_rounds(run: RunConfig, folder: Path, profile: cProfile.Profile | None) -> None:
     """Run it; print what its rounds cost."""
     pool = TimedPool()
     session = Session(pool, folder)
@@ -126,10 +126,10 @@ def measure(run: RunConfig, folder: Path, profile: cProfile.Profile | None) -> N
         session.next_round()
     if profile is not None:
         profile.disable()
-    whole, training, rounds = time.process_time() - began, pool.seconds, run.training.rounds - 2
+    total, training, rounds = time.process_time() - began, pool.seconds, run.training.rounds - 2
     print(
-        f"{whole / rounds:.2f} s a round, of it training {training / rounds:.2f}; the rest over training "
-        f"{whole / training - 1:.2f}; peak {own_peak().megabytes:.0f} MB",
+        f"{total / rounds:.2f} s a round, of it training {training / rounds:.2f}; the rest over training "
+        f"{total / training - 1:.2f}; peak {own_peak().megabytes:.0f} MB",
         flush=True,
     )
     began = time.process_time()

@@ -18,8 +18,8 @@ from shutil import copyfile
 import yaml
 from rich.console import Console
 
-from benchmarks.memory import status
-from benchmarks.options import quick_parser
+from benchmarks.memory import read_status
+from benchmarks.options import build_parser
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
@@ -34,10 +34,10 @@ from fedgrid.grids.trackers.mlflow.mlflow_tracker import MARK
 from fedgrid.manifest import CLIENTS, CONFIG, MANIFEST, ROUNDS, TIMES, FileEntry, read_manifest
 from fedgrid.sealed_json import seal, unseal_text
 
-EVERY = 0.05
+SAMPLE_SECONDS = 0.05
 """Seconds between two samples of the memory."""
-REAL = 3
-COPIED = (ROUNDS, CLIENTS, TIMES)
+REAL_RUNS = 3
+COPIED_FILES = (ROUNDS, CLIENTS, TIMES)
 GRID = {
     "clients": 3,
     "algorithm": "fedavg",
@@ -56,35 +56,35 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the grid and time the commands."""
-    parser = quick_parser(__doc__, "six runs, and `status` alone")
+    parser = build_parser(__doc__, "six runs, and `status` alone")
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--folder", type=Path, help="Keep the grid there, and use one that is there.")
     parser.add_argument("--only", help="Only the commands whose title starts so.")
     given = parser.parse_args(arguments)
     if given.quick:
-        given.runs, given.only = 2 * REAL, "status"
+        given.runs, given.only = 2 * REAL_RUNS, "status"
     with tempfile.TemporaryDirectory(prefix="fedgrid-many-") as name:
         folder = given.folder or Path(name)
         if not (folder / "many.yaml").exists():
-            make(folder, given.runs)
+            make_grid(folder, given.runs)
         print(f"{'':28}{'seconds':>9}{'of a core':>11}{'peak MB':>9}")
         for title, command in COMMANDS.items():
             if title.startswith(given.only or ""):
-                seconds, cpu, megabytes = measure(folder, *command)
+                seconds, cpu, megabytes = measure_command(folder, *command)
                 print(f"{title:28}{seconds:9.1f}{cpu:11.1f}{megabytes:9.0f}", flush=True)
 
 
-def make(folder: Path, runs: int) -> None:
+def make_grid(folder: Path, runs: int) -> None:
     """Run the first runs, and copy them."""
     folder.mkdir(parents=True, exist_ok=True)
     storage = Storage.of(folder / "runs")
-    whole = write_grid(folder, runs)
-    real = whole.runs[:REAL]
+    grid = write_grid(folder, runs)
+    real = grid.runs[:REAL_RUNS]
     options = LaunchOptions(default_data_dir(), in_process=True, cache=None)
-    Launcher(storage, options, Console(quiet=True)).run(whole, real)
-    for index, run in enumerate(whole.runs[REAL:]):
-        copy(storage, real[index % REAL], run)
-    GridFolder(storage, whole.name).keep(whole.runs, whole.text, whole.source)
+    Launcher(storage, options, Console(quiet=True)).run(grid, real)
+    for index, run in enumerate(grid.runs[REAL_RUNS:]):
+        copy_run(storage, real[index % REAL_RUNS], run)
+    GridFolder(storage, grid.name).keep(grid.runs, grid.text, grid.source)
 
 
 def write_grid(folder: Path, runs: int) -> Grid:
@@ -94,11 +94,11 @@ def write_grid(folder: Path, runs: int) -> Grid:
     return load_grid(str(path), {}, [], default_data_dir())
 
 
-def copy(storage: Storage, source: RunConfig, run: RunConfig) -> None:
+def copy_run(storage: Storage, source: RunConfig, run: RunConfig) -> None:
     """Make a run's folder with the records of another run."""
     before, folder = folder_of(storage.root, source), folder_of(storage.root, run)
     folder.mkdir()
-    for name in COPIED:
+    for name in COPIED_FILES:
         copyfile(before / name, folder / name)
     (folder / CONFIG).write_text(RunFolder(storage, run)._config_text())
     config = FileEntry.of((folder / CONFIG).read_bytes())
@@ -110,7 +110,7 @@ def copy(storage: Storage, source: RunConfig, run: RunConfig) -> None:
     (folder / MARK).write_text(seal({"uri": uri, "mlflow_run_id": "copied", "rounds": 1}))
 
 
-def measure(folder: Path, *arguments: str) -> tuple[float, float, float]:
+def measure_command(folder: Path, *arguments: str) -> tuple[float, float, float]:
     """Run a command; return its seconds, those of the processor, and its peak of memory in MB.
 
     The peak is sampled: that of `wait4` counts the memory of this process, which has started the command.
@@ -119,8 +119,8 @@ def measure(folder: Path, *arguments: str) -> tuple[float, float, float]:
     began, peak = time.perf_counter(), 0.0
     process = subprocess.Popen([*command, "--storage", "runs"], cwd=folder, stdout=subprocess.DEVNULL)
     while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-        peak = max(peak, float(status(process.pid).get("VmHWM", "0 kB").split()[0]) / 1e3)
-        time.sleep(EVERY)
+        peak = max(peak, float(read_status(process.pid).get("VmHWM", "0 kB").split()[0]) / 1e3)
+        time.sleep(SAMPLE_SECONDS)
     _, code, used = ended
     process.returncode = os.waitstatus_to_exitcode(code)
     if process.returncode:

@@ -8,46 +8,48 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.engine import started
-from benchmarks.options import quick_parser
+from benchmarks.engine import start_run
+from benchmarks.options import build_parser
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 
-EARLY, LATE = 20, 200
+EARLY_ROUND, LATE_ROUND = 20, 200
 
 
-def status(pid: int) -> dict[str, str]:
+def read_status(pid: int) -> dict[str, str]:
     """Return the fields of /proc/<pid>/status."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
 
 
-def private_mb(pid: int) -> float:
+def read_private_mb(pid: int) -> float:
     """Return the private memory of a process in MB, without Ray's shared object store."""
-    return int(status(pid)["RssAnon"].split()[0]) / 1024
+    return int(read_status(pid)["RssAnon"].split()[0]) / 1024
 
 
-def processes() -> dict[str, float]:
+def read_private_memory() -> dict[str, float]:
     """Return the private memory, in MB, of the client actors and of this process, which has the server."""
-    parents = {int(path.name): int(status(int(path.name))["PPid"]) for path in Path("/proc").glob("[0-9]*")}
+    parents = {
+        int(path.name): int(read_status(int(path.name))["PPid"]) for path in Path("/proc").glob("[0-9]*")
+    }
     ours = [pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()]
     titles = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in ours}
     clients = {f"Client {pid}": pid for pid, title in titles.items() if title.startswith("ray::Client")}
-    return {name: private_mb(pid) for name, pid in {"Server": os.getpid(), **clients}.items()}
+    return {name: read_private_mb(pid) for name, pid in {"Server": os.getpid(), **clients}.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run rounds of digits and print the memory of each process after the first ones and after all."""
-    parser = quick_parser(__doc__, "after two rounds and after four")
-    first, last = (2, 4) if parser.parse_args(arguments).quick else (EARLY, LATE)
+    parser = build_parser(__doc__, "after two rounds and after four")
+    first, last = (2, 4) if parser.parse_args(arguments).quick else (EARLY_ROUND, LATE_ROUND)
     run = complete({"algorithm": "ocfl-kmeans", "training": {"rounds": last}}, default_data_dir())
     data_dir = default_data_dir()
-    with tempfile.TemporaryDirectory() as storage, started(run, Path(storage), data_dir) as next_round:
+    with tempfile.TemporaryDirectory() as storage, start_run(run, Path(storage), data_dir) as next_round:
         memory: dict[str, list[float]] = {}
         for number in range(1, last + 1):
             next_round()
             if number in (first, last):
-                for name, megabytes in processes().items():
+                for name, megabytes in read_private_memory().items():
                     memory.setdefault(name, []).append(megabytes)
         for name, (early, late) in memory.items():
             print(f"{name}: {early:.0f} MB after {first} rounds, {late:.0f} MB after {last}")

@@ -3,7 +3,7 @@
 import argparse
 
 
-def quick_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
+def build_parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
     """Build a benchmark's parser, with the option `--quick`.
 
     Args:

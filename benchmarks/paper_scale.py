@@ -36,11 +36,11 @@ from fedgrid.tracking.papers.ocfl.numbers import clustering, digits_of
 from fedgrid.tracking.scoring.partitions import PUBLISHED_ROUNDS, PublishedClustering
 from fedgrid.tracking.scoring.run import Scenario
 
-BYTES = 4
+ENTRY_BYTES = 4
 """Bytes of an entry of a state, a float32."""
-STATISTICS = 1600
+STATISTICS_BYTES = 1600
 """Bytes per client and round apart from states: reports, tests and products."""
-LIMIT = 200e9
+CACHE_LIMIT = 200e9
 """Bytes: the assumed `--cache-limit`."""
 GROUPS = 3
 SATTLER_SPLITS = 22
@@ -58,17 +58,17 @@ class Branch:
     """Whether its clusters equal the hidden groups from this round on."""
 
 
-def branch(algorithm: str, clients: int, scores: PublishedClustering) -> Branch | None:
+def find_branch(algorithm: str, clients: int, scores: PublishedClustering) -> Branch | None:
     """Return the branch of a published run, None if it never leaves the shared prefix."""
     if scores.published_rand == scores.published_ami == scores.published_com == 0:
         return None
     start = SATTLER_SPLITS if algorithm == "SCL" else scores.published_round
-    whole = digits_of((PUBLISHED_ROUNDS + 1 - start) / PUBLISHED_ROUNDS)
-    is_singletons = scores.published_rand == 0 and scores.published_com == whole
-    return Branch(algorithm, start, clients if is_singletons else GROUPS, scores.published_rand == whole)
+    all_rounds = digits_of((PUBLISHED_ROUNDS + 1 - start) / PUBLISHED_ROUNDS)
+    is_singletons = scores.published_rand == 0 and scores.published_com == all_rounds
+    return Branch(algorithm, start, clients if is_singletons else GROUPS, scores.published_rand == all_rounds)
 
 
-def computed(branches: Iterable[Branch]) -> list[Branch]:
+def merge_equal_branches(branches: Iterable[Branch]) -> list[Branch]:
     """Return one branch of those known to be equal, and all others."""
     return list({f"{each.start}" if each.is_exact else each.algorithm: each for each in branches}.values())
 
@@ -77,7 +77,7 @@ def computed(branches: Iterable[Branch]) -> list[Branch]:
 class Need:
     """Rounds and bytes of the runs of one or more scenarios."""
 
-    asked: int = 0
+    requested: int = 0
     """Rounds of all runs."""
     apart: int = 0
     """Rounds to compute if nothing is shared once a run has left the shared prefix."""
@@ -101,44 +101,44 @@ class Need:
         return Need(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
 
-def need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Iterable[Branch]) -> Need:
+def compute_need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Iterable[Branch]) -> Need:
     """Return the need of one scenario's `runs` runs of `rounds` rounds, one of them BNC's."""
     lengths = {each: rounds + 1 - each.start for each in branches}
     # The first run that leaves the shared prefix in a round computes that round for it, too.
     shared_prefix = rounds - len({each.start for each in lengths})
-    distinct = computed(lengths)
+    distinct = merge_equal_branches(lengths)
     shared = shared_prefix + sum(lengths[each] for each in distinct)
     states = {each: lengths[each] * each.clusters * model_bytes for each in distinct}
     alone = sum(size for each, size in states.items() if each.clusters > GROUPS)
     return Need(
-        asked=runs * rounds,
+        requested=runs * rounds,
         apart=shared_prefix + sum(lengths.values()),
         shared=shared,
         shared_prefix_bytes=rounds * model_bytes,
         alone_bytes=alone,
         other_bytes=sum(states.values()) - alone,
-        statistics_bytes=shared * clients * STATISTICS,
+        statistics_bytes=shared * clients * STATISTICS_BYTES,
     )
 
 
-def published_needs() -> Mapping[Scenario, Need]:
+def compute_published_needs() -> Mapping[Scenario, Need]:
     """Return the need of the published runs of each scenario."""
     runs: dict[Scenario, dict[str, PublishedClustering]] = {}
     for (scenario, algorithm), scores in clustering().items():
         runs.setdefault(scenario, {})[algorithm] = scores
-    sizes = {name: model_size(name) for name in {scenario[0] for scenario in runs}}
+    sizes = {name: count_entries(name) for name in {scenario[0] for scenario in runs}}
     needs = {}
     for scenario, by_algorithm in runs.items():
         dataset, clients = scenario[:2]
-        found = (branch(name, clients, scores) for name, scores in by_algorithm.items())
+        branches = (find_branch(name, clients, scores) for name, scores in by_algorithm.items())
         rounds = DATASETS[dataset].training.rounds
-        needs[scenario] = need(
-            rounds, clients, BYTES * sizes[dataset], len(by_algorithm), filter(None, found)
+        needs[scenario] = compute_need(
+            rounds, clients, ENTRY_BYTES * sizes[dataset], len(by_algorithm), filter(None, branches)
         )
     return needs
 
 
-def model_size(dataset: str) -> int:
+def count_entries(dataset: str) -> int:
     """Return the number of entries of the state of a data set's own model."""
     about = DATASETS[dataset]
     return layout_of(blank(about.model, about.inputs, about.num_classes)).size
@@ -146,40 +146,41 @@ def model_size(dataset: str) -> int:
 
 def main() -> None:
     """Print one row per data set, their total, and the size on disk."""
-    needs = published_needs()
+    needs = compute_published_needs()
     by_dataset: dict[str, list[Need]] = {}
     for (dataset, *_), each in needs.items():
         by_dataset.setdefault(dataset, []).append(each)
     total = sum(needs.values(), Need())
     largest = max(each.state_bytes for each in needs.values())
-    table = Table("", "asked", "apart", "", "shared", "", "prefix", "alone", "other", "largest", box=None)
-    print("Rounds asked and computed; GB of states, and those of the largest scenario")
+    table = Table("", "requested", "apart", "", "shared", "", "prefix", "alone", "other", "largest", box=None)
+    print("Rounds requested and computed; GB of states, and those of the largest scenario")
     for column in table.columns[1:]:
         column.justify = "right"
     for name, members in {**by_dataset, "all": list(needs.values())}.items():
         each = sum(members, Need())
         sizes = (each.shared_prefix_bytes, each.alone_bytes, each.other_bytes)
         table.add_row(
-            *(name, f"{each.asked:,}"),
-            *(f"{each.apart:,}", f"{each.apart / each.asked:.0%}"),
-            *(f"{each.shared:,}", f"{each.shared / each.asked:.0%}"),
-            *map(gigabytes, sizes),
-            gigabytes(max(member.state_bytes for member in members)),
+            *(name, f"{each.requested:,}"),
+            *(f"{each.apart:,}", f"{each.apart / each.requested:.0%}"),
+            *(f"{each.shared:,}", f"{each.shared / each.requested:.0%}"),
+            *map(format_gigabytes, sizes),
+            format_gigabytes(max(member.state_bytes for member in members)),
         )
     Console(width=110).print(table)
     print(
-        f"Of {total.asked:,} rounds {total.shared:,} to {total.apart:,} are computed, "
-        f"{total.shared / total.asked:.0%} to {total.apart / total.asked:.0%} "
-        f"(ResNet-34 has {model_size('cifar10'):,} entries).\n"
-        f"All states take {gigabytes(total.state_bytes)} GB, "
-        f"those of a scenario at most {gigabytes(largest)} GB, deleted with its last run; "
-        f"statistics, which are kept, {gigabytes(total.statistics_bytes)} GB.\n"
-        f"All shared prefixes together, {gigabytes(total.shared_prefix_bytes)} GB, "
-        f"{'fits' if total.shared_prefix_bytes < LIMIT else 'does not fit'} into {gigabytes(LIMIT)} GB."
+        f"Of {total.requested:,} rounds {total.shared:,} to {total.apart:,} are computed, "
+        f"{total.shared / total.requested:.0%} to {total.apart / total.requested:.0%} "
+        f"(ResNet-34 has {count_entries('cifar10'):,} entries).\n"
+        f"All states take {format_gigabytes(total.state_bytes)} GB, "
+        f"those of a scenario at most {format_gigabytes(largest)} GB, deleted with its last run; "
+        f"statistics, which stay, {format_gigabytes(total.statistics_bytes)} GB.\n"
+        f"All shared prefixes together, {format_gigabytes(total.shared_prefix_bytes)} GB, "
+        f"{'fits' if total.shared_prefix_bytes < CACHE_LIMIT else 'does not fit'} into "
+        f"{format_gigabytes(CACHE_LIMIT)} GB."
     )
 
 
-def gigabytes(size: float) -> str:
+def format_gigabytes(size: float) -> str:
     """Return bytes in 10^9, to three digits."""
     billions = size / 1e9
     return f"{billions:,.0f}" if billions >= 10 else f"{billions:.1f}"

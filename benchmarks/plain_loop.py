@@ -35,7 +35,7 @@ class PlainLoop:
         self._waiting: SimpleQueue[int | None] = context.SimpleQueue()
         for _ in range(PROCESSES):
             ours, theirs = context.Pipe()
-            process = context.Process(target=work, args=(theirs, self._waiting, setup), daemon=True)
+            process = context.Process(target=serve_rounds, args=(theirs, self._waiting, setup), daemon=True)
             process.start()
             ours.recv()
             self._workers.append((process, ours))
@@ -57,7 +57,7 @@ class PlainLoop:
         self._model = self._model + sum(pipe.recv() for _, pipe in self._workers) / self._num_clients
 
 
-def work(
+def serve_rounds(
     pipe: Connection,
     waiting: "SimpleQueue[int | None]",
     setup: Setup,
@@ -75,11 +75,11 @@ def work(
         vector = torch.from_numpy(start)
         total = torch.zeros_like(vector)
         for client in iter(waiting.get, None):
-            total += train(module, vector, *data[client], setup.training) - vector
+            total += train_client(module, vector, *data[client], setup.training) - vector
         pipe.send(total.numpy())
 
 
-def train(
+def train_client(
     module: nn.Module, start: Tensor, images: Tensor, labels: Tensor, training: LocalTraining
 ) -> Tensor:
     """Train one client from `start`; return its weights."""

@@ -62,37 +62,37 @@ class Plateau:
         """Entropy of these shares, in nats."""
         return np.asarray(entropy(self.shares_GL, axis=1))
 
-    def by_group(self, values_RK: Matrix) -> Matrix:
+    def average_by_group(self, values_RK: Matrix) -> Matrix:
         """Return the mean of each hidden group, shape (R, G)."""
         return np.stack([values_RK[:, of_group_K].mean(axis=1) for of_group_K in self._groups], axis=1)
 
     @property
     def above_entropy_R(self) -> Matrix:
         """Mean over clients of the loss minus the entropy of the group's classes."""
-        of_client_K = self.entropy_G[np.unique(self.truth_K, return_inverse=True)[1]]
-        return np.asarray((self.loss_RK - of_client_K).mean(axis=1))
+        entropy_K = self.entropy_G[np.unique(self.truth_K, return_inverse=True)[1]]
+        return np.asarray((self.loss_RK - entropy_K).mean(axis=1))
 
     @property
     def _groups(self) -> list[Labels]:
         return [np.flatnonzero(self.truth_K == group) for group in np.unique(self.truth_K)]
 
 
-def first_rise(values: Sequence[float]) -> int | None:
+def find_first_rise(values: Sequence[float]) -> int | None:
     """Return the first round, from 1, whose temperature exceeds that of the round before."""
     return next((number for number in range(2, len(values) + 1) if rises(values[:number], 1)), None)
 
 
-def archived_temperatures(results: Path) -> list[float]:
+def read_archived_temperatures(results: Path) -> list[float]:
     """Return the temperatures of a run of OCFL of the authors', until it clusters."""
     with (results / "clusters_temperature.csv").open(newline="") as file:
         return [float(temperature) for _, _, temperature in csv.reader(file)]
 
 
-def archived(reference: Path) -> Plateau:
+def read_archived_plateau(reference: Path) -> Plateau:
     """Return the rounds of the authors' run until it clusters."""
     scenario = {"dataset": "MNIST", "overlap": "overlaping", "balance": "imbalanced", "n": "15"}
     clients = [row for row in csv_rows(reference / "clients.csv") if scenario.items() <= row.items()]
-    temperature_R = archived_temperatures(reference / ARCHIVED)
+    temperature_R = read_archived_temperatures(reference / ARCHIVED)
     loss_RK, accuracy_RK = np.empty((2, len(temperature_R), len(clients)))
     for row in csv_rows(reference / ARCHIVED / "training_metrics.csv"):
         place = int(row["iteration"]), int(row["node_id"])
@@ -104,29 +104,29 @@ def archived(reference: Path) -> Plateau:
     return Plateau(AUTHORS, name, temperature_R, loss_RK, accuracy_RK, counts_KL, truth_K)
 
 
-def tabulate_plateaus(plateaus: Iterable[Plateau]) -> None:
+def print_plateaus(plateaus: Iterable[Plateau]) -> None:
     """Print a row a round."""
     print(
         "\n| network, scenario | round | temperature | loss - entropy, by group | accuracy | largest class |"
     )
     print(f"|{' --- |' * 6}")
     for plateau in plateaus:
-        above_RG = plateau.by_group(plateau.loss_RK) - plateau.entropy_G
-        accuracy_RG = plateau.by_group(plateau.accuracy_RK)
-        largest = _joined(plateau.shares_GL.max(axis=1))
+        above_RG = plateau.average_by_group(plateau.loss_RK) - plateau.entropy_G
+        accuracy_RG = plateau.average_by_group(plateau.accuracy_RK)
+        largest = _join_numbers(plateau.shares_GL.max(axis=1))
         for number, temperature in enumerate(plateau.temperature_R):
             cells = (
                 f"{plateau.network}, {plateau.scenario}",
                 str(number + 1),
                 f"{temperature:.3f}",
                 " ".join(f"{value:+.2f}" for value in above_RG[number]),
-                _joined(accuracy_RG[number]),
+                _join_numbers(accuracy_RG[number]),
                 largest,
             )
             print(f"| {' | '.join(cells)} |")
 
 
-def _joined(values: Iterable[float]) -> str:
+def _join_numbers(values: Iterable[float]) -> str:
     return " ".join(f"{value:.3f}" for value in values)
 
 
@@ -142,7 +142,7 @@ def write_rows(path: Path, plateaus: Iterable[Plateau]) -> None:
                 writer.writerow((*where, f"{temperature:.4f}", f"{above:.4f}"))
 
 
-def draw(rows: Sequence[dict[str, str]]) -> Figure:
+def draw_plateaus(rows: Sequence[dict[str, str]]) -> Figure:
     """Draw temperature against loss minus entropy: a panel a network, a line a scenario.
 
     Rounds go from left to right; the first rise is filled and has its round.
@@ -155,8 +155,8 @@ def draw(rows: Sequence[dict[str, str]]) -> Figure:
         for axes, network in zip(places, networks, strict=True):
             axes.set_title(network)
             for scenario, colour in colours.items():
-                of_line = {"network": network, "scenario": scenario}.items()
-                _draw_line(axes, [row for row in rows if of_line <= row.items()], colour)
+                line = {"network": network, "scenario": scenario}.items()
+                _draw_line(axes, [row for row in rows if line <= row.items()], colour)
             rule(axes, [0.0], upright=True, colors=FAINT)
             axes.text(0.04, 0.47, "entropy", color=FAINT, fontsize=SMALL, ha="right")
             axes.set(xlim=(0.6, -1.75), ylim=(0.15, 0.5), xticks=(0.5, 0, -0.5, -1, -1.5))
@@ -169,7 +169,7 @@ def draw(rows: Sequence[dict[str, str]]) -> Figure:
 def _draw_line(axes: Axes, line: Sequence[dict[str, str]], colour: str) -> None:
     above, temperature = ([float(row[key]) for row in line] for key in ("above_entropy", "temperature"))
     axes.plot(above, temperature, color=colour, marker="o", markerfacecolor="white")
-    rise = first_rise(temperature)
+    rise = find_first_rise(temperature)
     if rise is not None:
         at = above[rise - 1], temperature[rise - 1]
         axes.plot(*at, color=colour, marker="o", markersize=6)
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("figure", type=Path)
     given = parser.parse_args(arguments)
-    save(draw(csv_rows(given.rows)), given.figure)
+    save(draw_plateaus(csv_rows(given.rows)), given.figure)
 
 
 if __name__ == "__main__":

@@ -14,15 +14,15 @@ from typing import get_args
 import numpy as np
 from torch import nn
 
-from benchmarks.options import quick_parser
+from benchmarks.options import build_parser
 from benchmarks.training import (
     CLASSES,
     Shape,
     Work,
-    flat_model,
-    median_ratio,
-    random_images,
-    seconds_in_turns,
+    build_flat_model,
+    compute_median_ratio,
+    make_images,
+    time_in_turns,
 )
 from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.evaluation import TEST_BATCH, test
@@ -41,14 +41,14 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 SETTINGS = LocalTraining(local_epochs=1, batch_size=32, optimizer="sgd", learning_rate=0.01)
 
 
-def sides(model: str, shape: Shape, num_images: int, precision: Precision) -> tuple[Work, Work]:
+def build_works(model: str, shape: Shape, num_images: int, precision: Precision) -> tuple[Work, Work]:
     """Return two functions: one trains the model for an epoch, the other tests it."""
 
-    def mixed(module: nn.Module) -> nn.Module:
+    def wrap_module(module: nn.Module) -> nn.Module:
         return MixedPrecision(module, "cpu") if precision == BFLOAT16 else module
 
-    flat, start = flat_model(model, shape, mixed)
-    images, labels = random_images(shape, num_images)
+    flat, start = build_flat_model(model, shape, wrap_module)
+    images, labels = make_images(shape, num_images)
     return (
         lambda: train(flat, start, images, labels, SETTINGS, np.random.default_rng(1)),
         lambda: test(flat.module, images, labels, CLASSES, TEST_BATCH),
@@ -57,20 +57,20 @@ def sides(model: str, shape: Shape, num_images: int, precision: Precision) -> tu
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time each case."""
-    parser = quick_parser(__doc__, "the first case, once")
+    parser = build_parser(__doc__, "the first case, once")
     quick: bool = parser.parse_args(arguments).quick
     print(f"bfloat16 on this processor: {this_machine('cpu')[BFLOAT16]}")
     for model, shape, num_images, repeats in CASES[:1] if quick else CASES:
-        pairs = [sides(model, shape, num_images, precision) for precision in PRECISIONS]
+        pairs = [build_works(model, shape, num_images, precision) for precision in PRECISIONS]
         size = "x".join(map(str, shape))
         for what, works in zip(("training", "tests"), zip(*pairs, strict=True), strict=True):
-            wide, narrow = seconds_in_turns(works, 1 if quick else repeats)
+            wide, narrow = time_in_turns(works, 1 if quick else repeats)
             speeds = " and ".join(
                 f"{num_images / statistics.median(seconds):,.0f}" for seconds in (wide, narrow)
             )
             print(
                 f"{model} {size}, {what}: {speeds} images/s in float32 and bfloat16: "
-                f"{median_ratio(wide, narrow):.2f} times"
+                f"{compute_median_ratio(wide, narrow):.2f} times"
             )
 
 

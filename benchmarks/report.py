@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.many_runs import measure
-from benchmarks.options import quick_parser
+from benchmarks.many_runs import measure_command
+from benchmarks.options import build_parser
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.federation.partition.scenarios import Scenario, sizes_of
 from fedgrid.engine.federation.record_names import SCORES, TESTS
@@ -29,14 +29,14 @@ from fedgrid.tracking.arrays import Array
 
 NUM_ROUNDS, NUM_GROUPS, NUM_CLASSES = 50, 3, 10
 QUICK_SCENARIO = ("dataset=mnist", "split=overlapping-balanced", "clients=15", "seed=0")
-DIFFERING_SHOWN = 5
-RIGHT = {"fedavg": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
+MAX_NAMES = 5
+RIGHT_SHARES = {"fedavg": 0.0, "sattler": 0.4, "briggs": 0.2, "ocfl-affinity": 0.3, "ocfl-meanshift": 0.7}
 """Share of runs that find the hidden groups; 0.9 for the others."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make the grid, write its report twice, and print seconds and memory of both."""
-    parser = quick_parser(__doc__, "one scenario's seven runs, of five rounds")
+    parser = build_parser(__doc__, "one scenario's seven runs, of five rounds")
     quick: bool = parser.parse_args(arguments).quick
     num_rounds, scenario = (5, QUICK_SCENARIO) if quick else (NUM_ROUNDS, ())
     with tempfile.TemporaryDirectory() as name:
@@ -49,13 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{'':24}{'seconds':>9}{'peak MB':>9}{'files':>7}{'MB':>7}")
         digests: list[dict[str, str]] = []
         for title in ("report", "the same report again"):
-            seconds, _, megabytes = measure(folder, "report", "paper")
-            digests.append(dict(digests_of(report)))
+            seconds, _, megabytes = measure_command(folder, "report", "paper")
+            digests.append(dict(hash_files(report)))
             size = sum(path.stat().st_size for path in report.rglob("*")) / 1e6
             print(f"{title:24}{seconds:9.1f}{megabytes:9.0f}{len(digests[-1]):7}{size:7.1f}")
         first, second = digests
         differing = sorted(name for name in first | second if first.get(name) != second.get(name))
-        shown = ", ".join(differing[:DIFFERING_SHOWN]) or "the same bytes"
+        shown = ", ".join(differing[:MAX_NAMES]) or "the same bytes"
         print(f"{len(differing)} of {len(first)} files differ: {shown}")
 
 
@@ -82,14 +82,14 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
     round_R = np.arange(1, num_rounds + 1)
     algorithm = run.algorithm.name
     clustered_at = num_rounds + 1 if algorithm == "fedavg" else int(random.integers(3, 25))
-    is_right = random.random() < RIGHT.get(algorithm, 0.9)
-    found_K = truth_K if is_right else random.integers(0, NUM_GROUPS, run.clients)
+    is_right = random.random() < RIGHT_SHARES.get(algorithm, 0.9)
+    cluster_K = truth_K if is_right else random.integers(0, NUM_GROUPS, run.clients)
     is_clustered_R = round_R >= clustered_at
-    labels_RK = np.where(is_clustered_R[:, None], found_K, 0)
+    labels_RK = np.where(is_clustered_R[:, None], cluster_K, 0)
     learnt_R = 1 - np.exp(-round_R / 12)
     shape = (num_rounds, run.clients)
 
-    def column(level_R: Array) -> Array:
+    def make_column(level_R: Array) -> Array:
         return np.clip(level_R[:, None] + random.normal(0, 0.04, shape), 0, 1).ravel()
 
     columns: dict[str, object] = {
@@ -102,15 +102,17 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
         "excluded": np.zeros(labels_RK.size, bool),
         "train_images": np.full(labels_RK.size, 1400),
         "test_images": np.full(labels_RK.size, 600),
-        "train_loss": column(1 - 0.8 * learnt_R),
-        "train_accuracy": column(0.9 * learnt_R),
-        "update_norm": column(0.5 - 0.3 * learnt_R),
+        "train_loss": make_column(1 - 0.8 * learnt_R),
+        "train_accuracy": make_column(0.9 * learnt_R),
+        "update_norm": make_column(0.5 - 0.3 * learnt_R),
     }
     gain_R = is_clustered_R * (0.25 if is_right else -0.1)
     for test in TESTS:
         level_R = learnt_R * 0.65 + (gain_R if test.endswith("own") else -gain_R / 2)
-        columns |= {f"{test}_{score}": column(level_R) for score in SCORES if score not in ("loss", "recall")}
-        columns[f"{test}_loss"] = 2 * column(1 - level_R)
+        columns |= {
+            f"{test}_{score}": make_column(level_R) for score in SCORES if score not in ("loss", "recall")
+        }
+        columns[f"{test}_loss"] = 2 * make_column(1 - level_R)
         columns[f"{test}_recall"] = list(random.random((labels_RK.size, NUM_CLASSES)))
     temperature_R = 0.2 + 0.35 * np.exp(-round_R / 10) - 0.1 * is_clustered_R
     rounds = {
@@ -129,7 +131,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
     return pa.table(rounds, schema=schemas()["rounds"]), pa.table(columns, schema=schemas()["clients"])
 
 
-def digests_of(folder: Path) -> Iterator[tuple[str, str]]:
+def hash_files(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield name and digest of each file."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from benchmarks.options import quick_parser
-from benchmarks.paper_scale import BYTES, model_size
-from benchmarks.rounds import data_dir
+from benchmarks.options import build_parser
+from benchmarks.paper_scale import ENTRY_BYTES, count_entries
+from benchmarks.rounds import find_data_dir
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -39,7 +39,7 @@ class Seconds:
 
     work: float
     """Wall-clock time of the round itself."""
-    whole: float
+    total: float
     """Wall-clock time with writing the run's records and state."""
     processor: float
     """Processor time of this process in `whole`."""
@@ -47,22 +47,22 @@ class Seconds:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print the results."""
-    parser = quick_parser(__doc__, "a few digits in place of MNIST")
+    parser = build_parser(__doc__, "a few digits in place of MNIST")
     quick: bool = parser.parse_args(arguments).quick
     rounds = ROUNDS
     with tempfile.TemporaryDirectory() as without, tempfile.TemporaryDirectory() as folder:
         storage = Storage.of(folder)
-        off = opened(config(quick, rounds + 1), Storage.of(without), None)
-        on = opened(config(quick, rounds + 1), storage, CacheOptions())
-        plain, storing = in_turns([off, on], rounds)
-        reader = opened(config(quick, rounds + 2), storage, CacheOptions())
-        (taking,) = in_turns([reader], rounds, trained=0)
+        off = open_session(build_run(quick, rounds + 1), Storage.of(without), None)
+        on = open_session(build_run(quick, rounds + 1), storage, CacheOptions())
+        plain, storing = time_in_turns([off, on], rounds)
+        reader = open_session(build_run(quick, rounds + 2), storage, CacheOptions())
+        (reading,) = time_in_turns([reader], rounds, trained=0)
         entries = kept(storage)
-    show(plain, storing, taking)
-    show_disk(entries, rounds, "digits" if quick else "mnist")
+    print_seconds(plain, storing, reading)
+    print_disk(entries, rounds, "digits" if quick else "mnist")
 
 
-def config(quick: bool, rounds: int) -> RunConfig:
+def build_run(quick: bool, rounds: int) -> RunConfig:
     """Return a BNC run, whose rounds all sessions have in common."""
     draws, server_images = (40, 50) if quick else (DRAWS, SERVER_IMAGES)
     values = {
@@ -71,17 +71,17 @@ def config(quick: bool, rounds: int) -> RunConfig:
         "split": {"draws": draws, "server_images": server_images},
         "training": {"rounds": rounds},
     }
-    return complete(values, data_dir())
+    return complete(values, find_data_dir())
 
 
-def opened(run: RunConfig, storage: Storage, cache: CacheOptions | None) -> Session:
+def open_session(run: RunConfig, storage: Storage, cache: CacheOptions | None) -> Session:
     """Return a session with its own clients, ready for the run's first round."""
-    session = Session(InProcessPool(), data_dir(), cache=cache)
+    session = Session(InProcessPool(), find_data_dir(), cache=cache)
     session.open(run, storage)
     return session
 
 
-def in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> list[list[Seconds]]:
+def time_in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> list[list[Seconds]]:
     """Run `rounds` rounds in every session; return the seconds of each, one list per session.
 
     The order of the sessions alternates from round to round. A round with another number of trained clients
@@ -93,31 +93,31 @@ def in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> 
         for position in order:
             start, busy = time.perf_counter(), time.process_time()
             record = sessions[position].next_round()
-            whole, processor = time.perf_counter() - start, time.process_time() - busy
+            total, processor = time.perf_counter() - start, time.process_time() - busy
             if record.timing["trained_clients"] != trained:
                 raise RuntimeError(f"{record.timing['trained_clients']} clients were trained, not {trained}")
-            seen[position].append(Seconds(record.timing["seconds"], whole, processor))
+            seen[position].append(Seconds(record.timing["seconds"], total, processor))
     return seen
 
 
-def show(plain: Sequence[Seconds], storing: Sequence[Seconds], taking: Sequence[Seconds]) -> None:
+def print_seconds(plain: Sequence[Seconds], storing: Sequence[Seconds], reading: Sequence[Seconds]) -> None:
     """Print medians and ratios; the first round, which has warming up in it, is left out."""
     print(f"{'':24}{'round s':>10}{'with files':>12}{'processor':>12}")
-    sides = {"computed, no cache": plain, "computed into the cache": storing, "taken from the cache": taking}
+    sides = {"computed, no cache": plain, "computed into the cache": storing, "taken from the cache": reading}
     for title, seconds in sides.items():
-        columns = zip(*((each.work, each.whole, each.processor) for each in seconds[1:]), strict=True)
-        work, whole, processor = map(statistics.median, columns)
-        print(f"{title:24}{work:10.4f}{whole:12.4f}{processor:12.4f}")
-    taken = statistics.median(t.work / s.work for t, s in zip(taking[1:], storing[1:], strict=True))
+        columns = zip(*((each.work, each.total, each.processor) for each in seconds[1:]), strict=True)
+        work, total, processor = map(statistics.median, columns)
+        print(f"{title:24}{work:10.4f}{total:12.4f}{processor:12.4f}")
+    taken = statistics.median(t.work / s.work for t, s in zip(reading[1:], storing[1:], strict=True))
     cost = statistics.median(s.processor / p.processor for s, p in zip(storing[1:], plain[1:], strict=True))
     print(f"taken / computed {taken:.3%}, into the cache / no cache {cost:.3f}")
 
 
-def show_disk(entries: Sequence[StoredFile], rounds: int, dataset: str) -> None:
+def print_disk(entries: Sequence[StoredFile], rounds: int, dataset: str) -> None:
     """Print what a round of the shared prefix leaves."""
     states = sum(entry.size for entry in entries if entry.is_state) / rounds
     others = sum(entry.size for entry in entries if not entry.is_state) / rounds
-    model = BYTES * model_size(dataset)
+    model = ENTRY_BYTES * count_entries(dataset)
     print(
         f"a round keeps {states / 1e3:.1f} kB of states, {states / model:.3f} of the model's "
         f"{model / 1e3:.1f} kB, and {others / 1e3:.1f} kB of statistics"

@@ -19,8 +19,8 @@ from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from benchmarks.engine import started
-from benchmarks.options import quick_parser
+from benchmarks.engine import start_run
+from benchmarks.options import build_parser
 from benchmarks.plain_loop import PlainLoop
 from fedgrid.engine.federation.configuration.run_config import RunConfig
 from fedgrid.engine.runtime.configuration.complete import complete
@@ -46,12 +46,12 @@ class Timing:
         return statistics.median(p / e for p, e in zip(self.plain, self.engine, strict=True))
 
 
-def data_dir() -> Path:
+def find_data_dir() -> Path:
     """Return the folder with MNIST: FEDGRID_DATA, or the shared folder next to this checkout."""
     return Path(os.environ.get("FEDGRID_DATA", SHARED_DATA)).absolute()
 
 
-def config(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
+def build_run(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
     """Return 15 clients with about 0.7 x `draws` images each, never tested."""
     values = {
         "dataset": dataset,
@@ -60,19 +60,19 @@ def config(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
         "training": {"rounds": NEVER, "local_epochs": epochs},
         "evaluation": {"every": NEVER},
     }
-    return complete(values, data_dir())
+    return complete(values, find_data_dir())
 
 
-def compare(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "float32") -> Timing:
+def time_sides(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "float32") -> Timing:
     """Time `rounds` rounds of each side, alternately, `repetitions` times; `precision` is the engine's."""
-    setup, _ = prepare(run, data_dir())
+    setup, _ = prepare(run, find_data_dir())
     training = run.training.model_copy(update={"precision": precision})
     run = run.model_copy(update={"training": training})
     samples = run.training.local_epochs * sum(len(client.train) for client in setup.clients)
     with (
         tempfile.TemporaryDirectory() as storage,
         PlainLoop(setup) as plain,
-        started(run, Path(storage), data_dir()) as next_round,
+        start_run(run, Path(storage), find_data_dir()) as next_round,
     ):
         sides: list[Callable[[], object]] = [next_round, plain.next_round]
         for side in sides:
@@ -89,17 +89,17 @@ def compare(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both sides and their ratio."""
-    parser = quick_parser(__doc__, "a round of a few digits")
+    parser = build_parser(__doc__, "a round of a few digits")
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--trivial", action="store_true", help="rounds of next to no training")
     given = parser.parse_args(arguments)
     if given.quick:
-        title, run, rounds, repetitions = "15 x 8 digits, 1 epoch", config(12, 1, "digits"), 1, 1
+        title, run, rounds, repetitions = "15 x 8 digits, 1 epoch", build_run(12, 1, "digits"), 1, 1
     elif given.trivial:
-        title, run, rounds, repetitions = "15 x 8 MNIST images, 1 epoch", config(12, 1), 10, 7
+        title, run, rounds, repetitions = "15 x 8 MNIST images, 1 epoch", build_run(12, 1), 10, 7
     else:
-        title, run, rounds, repetitions = "15 x 256 MNIST images, 3 epochs", config(370, 3), 1, 4
-    timing = compare(run, rounds=rounds, repetitions=repetitions, precision=given.precision)
+        title, run, rounds, repetitions = "15 x 256 MNIST images, 3 epochs", build_run(370, 3), 1, 4
+    timing = time_sides(run, rounds=rounds, repetitions=repetitions, precision=given.precision)
     engine, plain = statistics.median(timing.engine), statistics.median(timing.plain)
     print(f"{title}, the engine in {given.precision}")
     print(f"engine  {engine:.3f} s per round, {timing.samples / engine:,.0f} training samples/s")

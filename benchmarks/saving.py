@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.options import quick_parser
+from benchmarks.options import build_parser
 from fedgrid.engine.federation.record_names import SCORES, TESTS
 from fedgrid.engine.runtime.run.records import Records, Rows
 from fedgrid.record_columns import schemas
@@ -23,7 +23,7 @@ MEASURED, CLASSES = 20, 10
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print milliseconds and bytes of a save."""
-    parser = quick_parser(__doc__, "twenty rounds of two clients")
+    parser = build_parser(__doc__, "twenty rounds of two clients")
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=30)
     given = parser.parse_args(arguments)
@@ -34,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = Path(name)
         records = Records(folder, schemas())
         for number in range(1, given.rounds + 1):
-            rows = rows_of(number, given.clients)
+            rows = make_rows(number, given.clients)
             began = time.process_time()
             records.add(number, rows)
             if number > given.rounds - MEASURED:
-                size += write(records, folder)
+                size += write_files(records, folder)
                 milliseconds += 1e3 * (time.process_time() - began)
     print(
         f"{milliseconds / MEASURED:.1f} ms, {size / MEASURED / 1e3:.0f} kB a save from round "
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
 
 
-def write(records: Records, folder: Path) -> int:
+def write_files(records: Records, folder: Path) -> int:
     """Write the files of the last round; return their size in bytes."""
     files = records.newest()
     for name, data in files.items():
@@ -54,22 +54,22 @@ def write(records: Records, folder: Path) -> int:
     return sum(map(len, files.values()))
 
 
-def rows_of(number: int, clients: int) -> Rows:
+def make_rows(number: int, clients: int) -> Rows:
     """Return the rows of a round in which every client was trained and tested."""
     rng = np.random.default_rng(number)
     columns = schemas()
     tests = [f"{test}_{score}" for test in TESTS for score in SCORES]
-    of_clients = []
+    client_rows = []
     for client in range(clients):
         scores = {
             name: rng.random(CLASSES).tolist() if name.endswith("_recall") else rng.random() for name in tests
         }
-        of_clients.append(
+        client_rows.append(
             dict.fromkeys(columns["clients"].names) | {"round": number, "client": client} | scores
         )
-    of_round = dict.fromkeys(columns["rounds"].names) | {"round": number}
+    round_row = dict.fromkeys(columns["rounds"].names) | {"round": number}
     timing = dict.fromkeys(columns["timings"].names) | {"round": number}
-    return {"rounds": [of_round], "clients": of_clients, "timings": [timing]}
+    return {"rounds": [round_row], "clients": client_rows, "timings": [timing]}
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.options import quick_parser
+from benchmarks.options import build_parser
 from fedgrid.engine.runtime.data.datasets import default_data_dir
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
@@ -25,7 +25,7 @@ WARM_RUNS = 4
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Launch the runs through Ray Tune and print the seconds per run."""
-    parser = quick_parser(__doc__, "two runs after one")
+    parser = build_parser(__doc__, "two runs after one")
     parser.add_argument("--runs", type=int, default=280)
     given = parser.parse_args(arguments)
     warm_runs, runs = (1, 2) if given.quick else (WARM_RUNS, given.runs)
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder, connected():
         storage = Storage.of(Path(folder) / "runs")
 
-        def launch(first: int, last: int) -> float:
+        def launch_runs(first: int, last: int) -> float:
             values = {"algorithm": "fedavg", "seed": list(range(first, last))}
             grid = load_grid(None, values, ["training.rounds=1", "training.local_epochs=1"], options.data_dir)
             began = time.perf_counter()
@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{len(grid.runs)} runs of one round: {seconds:.1f} s, rounds alone {rounds:.1f} s")
             return seconds
 
-        launch(0, warm_runs)
-        seconds = launch(warm_runs, warm_runs + runs)
+        launch_runs(0, warm_runs)
+        seconds = launch_runs(warm_runs, warm_runs + runs)
     print(f"{seconds / runs:.2f} s per run, start of the actors included")
 
 

@@ -38,14 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     storage = Storage.of(given.storage)
     runs = [run for run in GridFolder(storage, given.grid).runs() if is_finished(storage, run)]
-    asked = sum(run.training.rounds for run in runs)
+    requested = sum(run.training.rounds for run in runs)
     trained = sum(times_of(folder_of(storage.root, run)).rounds_computed for run in runs)
-    least = rounds_needed([(run, labels_of(storage, run)) for run in runs])
-    print(f"{len(runs)} finished runs, {asked:,} rounds asked")
-    print(f"{trained:,.0f} trained ({trained / asked:.1%}), {least:,.0f} the least ({least / asked:.1%})")
+    least = count_needed_rounds([(run, read_labels(storage, run)) for run in runs])
+    print(f"{len(runs)} finished runs, {requested:,} rounds requested")
+    shares = [f"{rounds / requested:.1%}" for rounds in (trained, least)]
+    print(f"{trained:,.0f} trained ({shares[0]}), {least:,.0f} the least ({shares[1]})")
 
 
-def labels_of(storage: Storage, run: RunConfig) -> Labels:
+def read_labels(storage: Storage, run: RunConfig) -> Labels:
     """Return round by round the cluster of each client, as recorded."""
     table = pq.read_table(folder_of(storage.root, run) / "clients.parquet", columns=COLUMNS)
     rounds: dict[int, dict[int, int]] = defaultdict(dict)
@@ -54,16 +55,16 @@ def labels_of(storage: Storage, run: RunConfig) -> Labels:
     return [rounds[number] for number in sorted(rounds)]
 
 
-def rounds_needed(runs: Iterable[tuple[RunConfig, Labels]]) -> float:
+def count_needed_rounds(runs: Iterable[tuple[RunConfig, Labels]]) -> float:
     """Return how many rounds of training the runs need; one training counts by its share of the clients."""
-    known: dict[object, int] = {}
+    history_numbers: dict[object, int] = {}
     needed: dict[Training, float] = {}
     for run, rounds in runs:
-        needed |= dict.fromkeys(trainings(run, rounds, known), 1 / run.clients)
+        needed |= dict.fromkeys(list_trainings(run, rounds, history_numbers), 1 / run.clients)
     return sum(needed.values())
 
 
-def trainings(run: RunConfig, rounds: Labels, known: dict[object, int]) -> Iterator[Training]:
+def list_trainings(run: RunConfig, rounds: Labels, history_numbers: dict[object, int]) -> Iterator[Training]:
     """Yield a run's trainings; `known` numbers the histories of models, by their clusters' members."""
     history = dict.fromkeys(range(run.clients), 0)
     for number, cluster in enumerate(rounds, 1):
@@ -73,7 +74,7 @@ def trainings(run: RunConfig, rounds: Labels, known: dict[object, int]) -> Itera
         for client, label in sorted(cluster.items()):
             members[label].append((client, history[client]))
         for group in members.values():
-            model = known.setdefault((number, *group), len(known) + 1)
+            model = history_numbers.setdefault((number, *group), len(history_numbers) + 1)
             history |= dict.fromkeys((client for client, _ in group), model)
 
 

@@ -18,7 +18,7 @@ from fedgrid.engine.federation.seeds import generator
 from fedgrid.engine.runtime.data.datasets import load_known
 
 
-def drawn(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:
+def draw_images(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:
     """Return the arrays of `count` images, in their order in the data set."""
     chosen = np.sort(generator(0, part).choice(len(images.labels), count, replace=False))
     channels_last = np.moveaxis(images.images[chosen], 1, -1)
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=Path("data"))
     given = parser.parse_args(arguments)
     (train, test), _ = load_known(given.dataset, given.data)
-    arrays: dict[str, Any] = drawn(train, given.train, "train") | drawn(test, given.test, "test")
+    arrays: dict[str, Any] = draw_images(train, given.train, "train") | draw_images(test, given.test, "test")
     np.savez_compressed(given.file, **arrays)
 
 

@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.options import quick_parser
+from benchmarks.options import build_parser
 from benchmarks.precision import SETTINGS
-from benchmarks.training import CLASSES, Shape, Work, median_ratio, seconds_in_turns
+from benchmarks.training import CLASSES, Shape, Work, compute_median_ratio, time_in_turns
 from fedgrid.algorithms.contract.orders import Order
 from fedgrid.engine.federation.clients.messages import ClientData, Setup, TrainTask
 from fedgrid.engine.federation.clients.worker import ClientWorker
@@ -33,7 +33,7 @@ CASES = (
 REPEATS = 5
 
 
-def worker(
+def build_worker(
     model: str,
     shape: Shape,
     clients: int,
@@ -59,23 +59,23 @@ def worker(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Time each case."""
-    parser = quick_parser(__doc__, "the first case, once")
+    parser = build_parser(__doc__, "the first case, once")
     quick: bool = parser.parse_args(arguments).quick
     for model, shape, clients, images in CASES[:1] if quick else CASES:
         start = initial_vector(model, pixels(*shape), CLASSES, seed=0)
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(clients)]
         works: list[Work] = [
-            partial(worker(model, shape, clients, images, each).train, tasks, [start], {})
+            partial(build_worker(model, shape, clients, images, each).train, tasks, [start], {})
             for each in (SETTINGS, SETTINGS.model_copy(update={"stacked": clients}))
         ]
-        alone, together = seconds_in_turns(works, 1 if quick else REPEATS)
+        alone, together = time_in_turns(works, 1 if quick else REPEATS)
         speeds = " and ".join(
             f"{clients * images / statistics.median(each):,.0f}" for each in (alone, together)
         )
         size = "x".join(map(str, shape))
         print(
             f"{model} {size}, {clients} clients: {speeds} images/s one by one and stacked: "
-            f"{median_ratio(alone, together):.2f} times"
+            f"{compute_median_ratio(alone, together):.2f} times"
         )
 
 

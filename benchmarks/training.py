@@ -18,7 +18,7 @@ Shape = tuple[int, int, int]
 Work = Callable[[], object]
 
 
-def random_images(shape: Shape, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
+def make_images(shape: Shape, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
     """Return `count` images, channels last in memory, and their labels; the same each time."""
     channels, height, width = shape
     rng = np.random.default_rng(0)
@@ -27,7 +27,7 @@ def random_images(shape: Shape, count: int, device: str = "cpu") -> tuple[Tensor
     return pixels.to(device).permute(0, 3, 1, 2), labels.to(device)
 
 
-def flat_model(
+def build_flat_model(
     model: str, shape: Shape, wrap: Callable[[nn.Module], nn.Module], device: str = "cpu"
 ) -> tuple[FlatModule, np.ndarray]:
     """Return a model, within what `wrap` makes of it, and the vector from which it starts."""
@@ -36,7 +36,7 @@ def flat_model(
     return FlatModule(module), initial_vector(model, inputs, CLASSES, seed=0)
 
 
-def seconds_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
+def time_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
     """Return processor seconds, a list for each work; the first turn of each is not counted."""
     times: list[list[float]] = [[] for _ in works]
     with fixed_numerics(tf32=False):
@@ -49,6 +49,6 @@ def seconds_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
     return times
 
 
-def median_ratio(seconds: Sequence[float], other: Sequence[float]) -> float:
+def compute_median_ratio(seconds: Sequence[float], other: Sequence[float]) -> float:
     """Return the median over the turns of the first over the second."""
     return statistics.median(one / two for one, two in zip(seconds, other, strict=True))

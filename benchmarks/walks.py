@@ -32,7 +32,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-HERE = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "engine", "grids", "tracking")
 PLUGIN = "followed"
 """The algorithm of the plugin, and the name of its file."""
@@ -51,26 +51,26 @@ ALGORITHMS = [
 ]
 """
 Holds: TypeAlias = Callable[[Any], bool]
-DEPTH = 4
+MAX_DEPTH = 4
 """Of lists, mappings and objects within one another that are searched."""
-MOST = 500
+MAX_ENTRIES = 500
 """Entries of a list or mapping that is searched."""
-WHOLE = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Study", "GridFolder"}
+WHOLE_RUN_CLASSES = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Study", "GridFolder"}
 """Names of classes, in this code or earlier, that hold all of a run, or of many."""
-SEEN_AS = {
+UPDATE_CLASSES = {
     *("LocalResult", "Sent", "SentReply", "Reply", "TrainReport", "Updates", "Products", "Diagnostics"),
     *("RoundRecord", "Records", "Clustering", "PublishedClustering"),
 }
 """Names of classes that hold an update, or what was made of it: for the hops."""
-OF_AN_UPDATE = {
+UPDATE_FORMS = {
     *("Sent", "SentReply", "Reply", "Updates", "State", "RunState", "Served", "EvaluateReport"),
     *("Evaluations", "ModelTests", "TestScores", "RoundRecord"),
     *("Records", "Clustering", "PublishedClustering", "RunResult", "Measure", "Cell", "Row", "Table"),
 }
 """Those on its way, in this code or earlier: for the forms."""
-BEGINS = {"run": "Sent", "report": "Arrow table"}
+FIRST_FORMS = {"run": "Sent", "report": "Arrow table"}
 """The first form of an update on its way to its row, and from there to Table 1; until then it is a model."""
-TEST = "personalised_accuracy"
+TEST_COLUMN = "personalised_accuracy"
 """The column that has an update's test."""
 SHARE = 0.4375
 """Of clients: a value that nothing else in the run has."""
@@ -115,10 +115,10 @@ class Walk:
         return sum((to, start) in self.hops for start, to in self.hops) // 2
 
 
-def holding(value: float | str, classes: Collection[str] = ()) -> Holds:
+def match_value(value: float | str, classes: Collection[str] = ()) -> Holds:
     """Return whether an object is, or holds, a value (also as text) or an object of one of some classes."""
 
-    def holds(given: Any, depth: int = DEPTH) -> bool:
+    def is_holder(given: Any, depth: int = MAX_DEPTH) -> bool:
         name = type(given).__name__
         if name in classes:
             return True
@@ -128,14 +128,14 @@ def holding(value: float | str, classes: Collection[str] = ()) -> Holds:
             case str():
                 return str(value) in given
             case np.ndarray():
-                return bool(given.dtype == np.float64 and given.size < MOST and (given == value).any())
-        inner = () if not depth or name in WHOLE else _inner(given)
-        return len(inner) < MOST and any(holds(each, depth - 1) for each in inner)
+                return bool(given.dtype == np.float64 and given.size < MAX_ENTRIES and (given == value).any())
+        inner = () if not depth or name in WHOLE_RUN_CLASSES else _list_parts(given)
+        return len(inner) < MAX_ENTRIES and any(is_holder(each, depth - 1) for each in inner)
 
-    return holds
+    return is_holder
 
 
-def _inner(given: Any) -> Sequence[Any]:
+def _list_parts(given: Any) -> Sequence[Any]:
     if isinstance(given, Mapping):
         return [*given.keys(), *given.values()]
     if isinstance(given, list | tuple | set | frozenset):
@@ -146,21 +146,21 @@ def _inner(given: Any) -> Sequence[Any]:
     return ()
 
 
-def form_of(given: Any, case: Case) -> str | None:
+def name_form(given: Any, case: Case) -> str | None:
     """Return the form in which an object carries the case's value, None if it does not."""
     name = type(given).__name__
     if type(given).__module__.startswith("pyarrow"):
-        return "Arrow table" if case.forms and TEST in getattr(given, "column_names", ()) else None
+        return "Arrow table" if case.forms and TEST_COLUMN in getattr(given, "column_names", ()) else None
     if name in case.forms:
         return name
     if isinstance(given, Mapping):
-        if case.forms and TEST in given:
+        if case.forms and TEST_COLUMN in given:
             return "row"
-        if any(case.holds(inner) for inner in given.values() if not _inner(inner)):
+        if any(case.holds(inner) for inner in given.values() if not _list_parts(inner)):
             return "dict"
-        return next(filter(None, (form_of(inner, case) for inner in given.values())), None)
+        return next(filter(None, (name_form(inner, case) for inner in given.values())), None)
     if isinstance(given, list | tuple | set | frozenset):
-        return next(filter(None, (form_of(inner, case) for inner in given)), None)
+        return next(filter(None, (name_form(inner, case) for inner in given)), None)
     if isinstance(given, np.ndarray) or case.forms and is_dataclass(given):
         return None
     if isinstance(given, float | str):
@@ -172,7 +172,7 @@ def form_of(given: Any, case: Case) -> str | None:
     return name if any(case.holds(value) for value in values) else None
 
 
-def walk_of(threads: Iterable[Sequence[str]]) -> Walk:
+def build_walk(threads: Iterable[Sequence[str]]) -> Walk:
     """Return the walk of a value that was in these modules, one after the other, in each of some threads."""
     lists = [list(modules) for modules in threads]
     steps = [pair for modules in lists for pair in zip(modules, modules[1:], strict=False)]
@@ -181,7 +181,9 @@ def walk_of(threads: Iterable[Sequence[str]]) -> Walk:
 
 
 @contextmanager
-def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Iterator[dict[int, list[str]]]:
+def follow_value(
+    tree: Path, case: Case, forms: dict[str, None], first_form: str
+) -> Iterator[dict[int, list[str]]]:
     """Note, by thread, the modules of a tree that are given the value in the block, or get it back.
 
     In `forms` note in which it was, in their order; an update's from `begins` on.
@@ -190,7 +192,7 @@ def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Ite
     names: dict[str, str] = {}
     at_work = threading.local()
 
-    def module_of(frame: FrameType | None) -> str:
+    def find_module(frame: FrameType | None) -> str:
         """Return the module that a frame runs, empty if it is none of the packages'."""
         if frame is None:
             return ""
@@ -202,25 +204,25 @@ def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Ite
             names[file] = ".".join(parts) if parts[0] in PACKAGES else ""
         return names[file]
 
-    def note(frame: FrameType, event: str, result: Any) -> None:
-        if event not in ("call", "return") or not module_of(frame) or getattr(at_work, "now", False):
+    def note_call(frame: FrameType, event: str, result: Any) -> None:
+        if event not in ("call", "return") or not find_module(frame) or getattr(at_work, "now", False):
             return
         at_work.now = True  # Properties that are looked at call functions, too.
         objects = [result] if event == "return" else [*frame.f_locals.values()]
         to = frame if event == "call" else frame.f_back
-        while to is not None and not module_of(to):
+        while to is not None and not find_module(to):
             to = to.f_back
-        module = module_of(to)
+        module = find_module(to)
         if module and not module.startswith(case.elsewhere or ("-",)):
             if any(map(case.holds, objects)):
                 passed.setdefault(threading.get_ident(), []).append(module)
-            now = dict.fromkeys(filter(None, (form_of(given, case) for given in objects)))
-            if forms or not case.forms or begins in now:
+            now = dict.fromkeys(filter(None, (name_form(given, case) for given in objects)))
+            if forms or not case.forms or first_form in now:
                 forms.update(now)
         at_work.now = False
 
-    threading.setprofile(note)
-    sys.setprofile(note)
+    threading.setprofile(note_call)
+    sys.setprofile(note_call)
     try:
         yield passed
     finally:
@@ -228,24 +230,26 @@ def followed(tree: Path, case: Case, forms: dict[str, None], begins: str) -> Ite
         threading.setprofile(None)
 
 
-BESIDE_TABLE_1 = (
+OTHER_PAGES = (
     *("grids.cli", "grids.trackers", "grids.display", "grids.browse", "tracking.report"),
     *("tracking.figures", "tracking.papers", "tracking.claims", "tracking.against"),
     *("tracking.tables.cost", "tracking.tables.personalisation", "tracking.scoring.cost"),
 )
 CASES = (
-    Case("an update to Table 1", holding(ARI, SEEN_AS), OF_AN_UPDATE, elsewhere=BESIDE_TABLE_1),
-    Case("the key participation to the round", holding(SHARE), keys={"participation": SHARE}, report=False),
-    Case("a score to MLflow and to the report", holding(ARI)),
+    Case("an update to Table 1", match_value(ARI, UPDATE_CLASSES), UPDATE_FORMS, elsewhere=OTHER_PAGES),
+    Case(
+        "the key participation to the round", match_value(SHARE), keys={"participation": SHARE}, report=False
+    ),
+    Case("a score to MLflow and to the report", match_value(ARI)),
     Case(
         "a plugin's algorithm from file to row",
-        holding(PLUGIN),
+        match_value(PLUGIN),
         keys={"algorithm": PLUGIN, "plugins": [f"{PLUGIN}.py"]},
     ),
 )
 
 
-def measure(tree: Path) -> None:
+def measure_tree(tree: Path) -> None:
     """Print the walks in the code of a tree, which this process imports."""
     # Else its import would be a process of its own.
     import mlflow.tracking  # noqa: F401
@@ -263,7 +267,7 @@ def measure(tree: Path) -> None:
             (["run", f"{name}.yaml", "--in-process"], ["report", name]), forms, strict=False
         ):
             sys.argv = ["fedgrid", *command, "--storage", name]
-            with followed(tree, case, seen, BEGINS[command[0]]) as passed:
+            with follow_value(tree, case, seen, FIRST_FORMS[command[0]]) as passed:
                 try:
                     with redirect_stdout(StringIO()):
                         main.run_command()
@@ -271,7 +275,7 @@ def measure(tree: Path) -> None:
                     if end.code:
                         raise
             threads += passed.values()
-        walk = walk_of(threads)
+        walk = build_walk(threads)
         counts = f"{len(walk.modules)} modules, {len(walk.hops)} hops, {walk.both_ways} both ways"
         print(f"{case.name}: {counts}, {walk.passes} passes")
         print("   " + " ".join(dict.fromkeys(module for each in threads for module in each)))
@@ -285,10 +289,10 @@ def measure(tree: Path) -> None:
 
 def main() -> None:
     """Measure a tree in a process of its own, below a folder that is deleted afterwards."""
-    tree = Path(sys.argv[1] if len(sys.argv) > 1 else HERE).resolve()
+    tree = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT).resolve()
     root = tree / "src" if (tree / "src").exists() else tree
-    path = {"PYTHONPATH": f"{root}{os.pathsep}{HERE}"}
-    code = f"from benchmarks.walks import measure, Path; measure(Path({str(tree)!r}))"
+    path = {"PYTHONPATH": f"{root}{os.pathsep}{ROOT}"}
+    code = f"from benchmarks.walks import measure_tree, Path; measure_tree(Path({str(tree)!r}))"
     with TemporaryDirectory(prefix="walks-") as folder:
         environment = {**os.environ, **path, "FEDGRID_CACHE": folder}
         subprocess.run([sys.executable, "-P", "-c", code], env=environment, cwd=folder, check=True)

@@ -23,21 +23,21 @@ import numpy as np
 from scipy.stats import beta, binomtest
 from threadpoolctl import threadpool_limits
 
-from benchmarks.groups.decisions import decisions, same
+from benchmarks.groups.decisions import is_same_partition, replay_decisions
 from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, JUDGED, Settings, has_groups
-from benchmarks.groups.stored import SharedPrefix, UndealtError, shared_prefix_of
+from benchmarks.groups.stored import DealingError, SharedPrefix, load_shared_prefix
 
-OURS, TOLD_WARD, TOLD_KMEANS = "evident-groups", "Ward, told", "OCFL-KM, told"
+OURS, WARD, KMEANS = "evident-groups", "Ward, told", "OCFL-KM, told"
 METHODS: Mapping[str, tuple[str, Callable[[int], Settings]]] = {
     OURS: ("evident-groups", lambda _: {}),
-    TOLD_WARD: ("ward-told", lambda groups: {"num_clusters": groups}),
-    TOLD_KMEANS: ("ocfl-kmeans", lambda groups: {"clusterer": {"num_clusters": groups}}),
+    WARD: ("ward-told", lambda groups: {"num_clusters": groups}),
+    KMEANS: ("ocfl-kmeans", lambda groups: {"clusterer": {"num_clusters": groups}}),
     "affinity": ("ocfl-affinity", lambda _: {}),
     "HDBSCAN": ("ocfl-hdbscan", lambda _: {}),
     "BCL, round 3": ("briggs", lambda _: {"round": 3, "threshold": 0.4}),
 }
 """Name -> algorithm, and its settings by the number of hidden groups, which those of `TOLD` depend on."""
-TOLD = (TOLD_WARD, TOLD_KMEANS)
+METHODS_GIVEN_COUNT = (WARD, KMEANS)
 
 
 @dataclass(frozen=True)
@@ -50,82 +50,98 @@ class Outcome:
     """The round in which it clustered."""
 
 
-def outcomes(case: Settings, grouped: bool, rounds: int, folder: Path, data_dir: Path) -> dict[str, Outcome]:
+def compute_outcomes(
+    case: Settings, grouped: bool, rounds: int, folder: Path, data_dir: Path
+) -> dict[str, Outcome]:
     """Return what each method makes of a federation; it is trained if the folder does not have it.
 
     Nothing, if a seed deals a client no image to train on or to be tested on.
     """
     with threadpool_limits(1):
         try:
-            shared_prefix = shared_prefix_of(case, rounds, folder, data_dir)
-        except UndealtError:
+            shared_prefix = load_shared_prefix(case, rounds, folder, data_dir)
+        except DealingError:
             return {}
         return {
-            name: _outcome(shared_prefix, grouped, algorithm, settings)
+            name: _compute_outcome(shared_prefix, grouped, algorithm, settings)
             for name, (algorithm, settings) in METHODS.items()
-            if grouped or name not in TOLD
+            if grouped or name not in METHODS_GIVEN_COUNT
         }
 
 
-def _outcome(
+def _compute_outcome(
     shared_prefix: SharedPrefix, grouped: bool, algorithm: str, settings: Callable[[int], Settings]
 ) -> Outcome:
     groups = len(set(shared_prefix.truth_K.tolist()))
-    number, labels_K = list(decisions(shared_prefix, algorithm, settings(groups)))[-1]
+    number, labels_K = list(replay_decisions(shared_prefix, algorithm, settings(groups)))[-1]
     several = len(set(labels_K.tolist())) > 1
-    counts = same(labels_K, shared_prefix.truth_K) if grouped else several
+    counts = is_same_partition(labels_K, shared_prefix.truth_K) if grouped else several
     return Outcome(counts, number if several else None)
 
 
-def row(family: str, found: Sequence[Mapping[str, Outcome]]) -> str:
+def format_row(family: str, outcomes: Sequence[Mapping[str, Outcome]]) -> str:
     """Return a family's row of the table."""
-    counts = {name: sum(each[name].counts for each in found) for name in METHODS if name in found[0]}
-    compared = paired(found) if TOLD_WARD in found[0] else f"at most {limit(counts[OURS], len(found)):.1%}"
-    cells = (family, len(found), *(counts.get(name, "–") for name in METHODS), compared, rounds_of(found))
+    counts = {name: sum(each[name].counts for each in outcomes) for name in METHODS if name in outcomes[0]}
+    compared = (
+        compare_methods(outcomes)
+        if WARD in outcomes[0]
+        else f"at most {compute_upper_limit(counts[OURS], len(outcomes)):.1%}"
+    )
+    cells = (
+        family,
+        len(outcomes),
+        *(counts.get(name, "–") for name in METHODS),
+        compared,
+        format_rounds(outcomes),
+    )
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def paired(found: Sequence[Mapping[str, Outcome]]) -> str:
+def compare_methods(outcomes: Sequence[Mapping[str, Outcome]]) -> str:
     """Return in how many federations one method alone is right, and the p of the sign test."""
-    better = sum(each[OURS].counts > each[TOLD_WARD].counts for each in found)
-    worse = sum(each[OURS].counts < each[TOLD_WARD].counts for each in found)
+    better = sum(each[OURS].counts > each[WARD].counts for each in outcomes)
+    worse = sum(each[OURS].counts < each[WARD].counts for each in outcomes)
     p = binomtest(better, better + worse).pvalue if better + worse else 1.0
     return f"{better} / {worse} ({p:.2g})"
 
 
-def limit(count: int, of: int) -> float:
+def compute_upper_limit(count: int, total: int) -> float:
     """Return the upper 95 % limit of a share that was counted."""
-    return 1.0 if count == of else float(beta.ppf(0.95, count + 1, of - count))
+    return 1.0 if count == total else float(beta.ppf(0.95, count + 1, total - count))
 
 
-def rounds_of(found: Sequence[Mapping[str, Outcome]]) -> str:
+def format_rounds(outcomes: Sequence[Mapping[str, Outcome]]) -> str:
     """Return the median and the greatest round in which `evident-groups` clusters."""
-    numbers = [number for each in found if (number := each[OURS].round) is not None]
+    numbers = [number for each in outcomes if (number := each[OURS].round) is not None]
     return f"{np.median(numbers):g}, {max(numbers)}" if numbers else "–"
 
 
-def tabulate(given: argparse.Namespace, executor: Executor) -> None:
+def print_table(given: argparse.Namespace, executor: Executor) -> None:
     """Print the table, row by row."""
     print(f"| seeds {given.seeds} | federations | {' | '.join(METHODS)} | better / worse (p) | in round |")
     print(f"|{' --- |' * (len(METHODS) + 4)}")
     families = JUDGED if given.judged else HELD_OUT if given.held_out else DEVELOPMENT
-    every: list[Mapping[str, Outcome]] = []
+    grouped_outcomes: list[Mapping[str, Outcome]] = []
     for family, federations in families.items():
         if given.only in family and not any(part in family for part in given.skip):
             grouped = has_groups(family)
             compute = partial(
-                outcomes, grouped=grouped, rounds=given.rounds, folder=given.folder, data_dir=given.data
+                compute_outcomes,
+                grouped=grouped,
+                rounds=given.rounds,
+                folder=given.folder,
+                data_dir=given.data,
             )
-            seeds = seeds_of(given.seeds, -(-given.federations // len(federations)))
+            seeds = parse_seeds(given.seeds, -(-given.federations // len(federations)))
             cases = [{**case, "seed": seed} for case, seed in product(federations, seeds)]
-            found = [each for each in executor.map(compute, cases) if each]
-            every += found if grouped else []
-            print(row(family, found), flush=True)
-    if every:
-        print(row("**all with groups**", every))
+            outcomes = [each for each in executor.map(compute, cases) if each]
+            grouped_outcomes += outcomes if grouped else []
+            print(format_row(family, outcomes), flush=True)
+    if grouped_outcomes:
+        print(format_row("**all with groups**", grouped_outcomes))
 
 
-def seeds_of(text: str, count: int) -> range:
+def parse_seeds(text: str, count: int) -> range:
     """Return the seeds of `500..507`, of `500` alone, or `count` of them from the first of `500..` on."""
     first, dots, last = text.partition("..")
     end = int(last) + 1 if last else int(first) + (count if dots else 1)
@@ -147,7 +163,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"))
     given = parser.parse_args()
     with ProcessPoolExecutor(given.jobs) as executor:
-        tabulate(given, executor)
+        print_table(given, executor)
 
 
 if __name__ == "__main__":

@@ -26,20 +26,22 @@ class StoredRound(InMemory):
     """Stand-ins of a round's updates, with the stored products of standardised ones."""
 
     def __init__(self, stored: Round, size: int) -> None:
-        super().__init__(dict(zip(stored.clients, stand_ins(stored.gram_MM, size), strict=True)))
+        super().__init__(dict(zip(stored.clients, make_stand_ins(stored.gram_MM, size), strict=True)))
         products = Products(1.0 - stored.standardised_MM, np.zeros(len(stored.clients)), 0.0)
-        self._known = {statistic_name(STANDARDISED, stored.clients): products.arrays()}
+        self._statistics = {statistic_name(STANDARDISED, stored.clients): products.arrays()}
 
-    def cached(self, wanted: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
+    def cached(self, names: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Return what is stored, and compute the rest.
 
         Raises:
             KeyError: standardised products of other clients than all of the round.
         """
-        return [self._known[name] if name.startswith(STANDARDISED) else compute([name])[0] for name in wanted]
+        return [
+            self._statistics[name] if name.startswith(STANDARDISED) else compute([name])[0] for name in names
+        ]
 
 
-def decisions(
+def replay_decisions(
     shared_prefix: SharedPrefix, name: str, settings: Mapping[str, Any]
 ) -> Iterator[tuple[int, Labels]]:
     """Yield (round, each client's cluster) of each round, up to that in which the algorithm clusters."""
@@ -58,7 +60,7 @@ def decisions(
             return
 
 
-def stand_ins(gram_MM: Matrix, size: int) -> np.ndarray:
+def make_stand_ins(gram_MM: Matrix, size: int) -> np.ndarray:
     """Return vectors with these inner products, float32, shape (M, size)."""
     values_M, vectors_MM = np.linalg.eigh(gram_MM)
     rows = np.zeros((len(gram_MM), size), np.float32)
@@ -66,7 +68,7 @@ def stand_ins(gram_MM: Matrix, size: int) -> np.ndarray:
     return rows
 
 
-def same(labels_K: np.ndarray, truth_K: np.ndarray) -> bool:
+def is_same_partition(labels_K: np.ndarray, truth_K: np.ndarray) -> bool:
     """Return whether two partitions are the same but for the numbers of their clusters."""
     pairs = set(zip(labels_K.tolist(), truth_K.tolist(), strict=True))
     return len(pairs) == len(set(labels_K.tolist())) == len(set(truth_K.tolist()))

@@ -25,8 +25,8 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
-from benchmarks.groups.decisions import same
-from benchmarks.groups.stored import Round, SharedPrefix, shared_prefix_of
+from benchmarks.groups.decisions import is_same_partition
+from benchmarks.groups.stored import Round, SharedPrefix, load_shared_prefix
 from fedgrid.algorithms.clustering import ward
 from fedgrid.algorithms.clustering.graph import Groups
 from fedgrid.algorithms.clustering.measures import labels_of
@@ -64,9 +64,9 @@ KINDS = {
 }
 """Name -> kind of split and its hidden groups; of each kind four families: groups of equal sizes and of
 unequal, clients with as many images and with 30 to 100 % of these."""
-FEWER = 0.3
-UNEQUAL = {2: [14, 6], 3: [11, 6, 3], 4: [9, 6, 3, 2]}
-WITHOUT: dict[str, dict[str, Any]] = {
+SMALLEST_SHARE = 0.3
+UNEQUAL_SIZES = {2: [14, 6], 3: [11, 6, 3], 4: [9, 6, 3, 2]}
+WITHOUT_GROUPS: dict[str, dict[str, Any]] = {
     "iid": {"kind": "iid"},
     "iid-unequal-clients": {"kind": "iid", "quantity": 0.1},
     "dirichlet-0.1": {"kind": "dirichlet", "alpha": 0.1},
@@ -104,27 +104,29 @@ class Row(NamedTuple):
     clusters: int
 
 
-def families() -> Iterator[Family]:
+def list_families() -> Iterator[Family]:
     """Yield the 32 families with groups and the six without."""
     for name, (kind, number) in KINDS.items():
-        for size, sizes in (("equal", {}), ("unequal", {"sizes": UNEQUAL[number]})):
+        for size, sizes in (("equal", {}), ("unequal", {"sizes": UNEQUAL_SIZES[number]})):
             split = {"kind": kind, "num_clusters": number, **sizes}
             yield Family(f"{name}-{size}", {"split": split}, number)
-            yield Family(f"{name}-{size}-fewer-images", {"split": {**split, "quantity": FEWER}}, number)
-    for name, split in WITHOUT.items():
+            yield Family(
+                f"{name}-{size}-fewer-images", {"split": {**split, "quantity": SMALLEST_SHARE}}, number
+            )
+    for name, split in WITHOUT_GROUPS.items():
         yield Family(name, {"split": split})
 
 
-FAMILIES = {family.name: family for family in families()}
+FAMILIES = {family.name: family for family in list_families()}
 
 
-def federations(parts: Iterable[int] = PARTS) -> list[Federation]:
+def list_federations(parts: Iterable[int] = PARTS) -> list[Federation]:
     """Return the federations of these parts, by seed."""
     seeds = [seed for part in parts for seed in PARTS[part]]
     return [Federation(dataset, name, seed) for seed, dataset, name in product(seeds, DATASETS, FAMILIES)]
 
 
-def settings_of(federation: Federation, mnist: Path) -> dict[str, Any]:
+def build_settings(federation: Federation, mnist: Path) -> dict[str, Any]:
     """Return the settings of its run."""
     dataset: dict[str, Any] = (
         {"dataset": f"npz:{mnist}", **LENET} if federation.dataset == "mnist" else {"dataset": "digits"}
@@ -133,11 +135,11 @@ def settings_of(federation: Federation, mnist: Path) -> dict[str, Any]:
     return {**family, **dataset, "seed": federation.seed}
 
 
-def partitions(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator[tuple[Cell, Groups]]:
+def find_groups(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator[tuple[Cell, Groups]]:
     """Yield the groups that each cell finds; without groups (0) there is no number to tell."""
     for distances, extent in product(DISTANCES, ROUNDS):
         part = rounds if extent == "pooled" else rounds[-1:]
-        squares_KK = np.mean([_distances(each, distances) for each in part], axis=0)
+        squares_KK = np.mean([_select_distances(each, distances) for each in part], axis=0)
         rng = generator(seed, "algorithm")
         groups = ward.groups_of(squares_KK, 0, rng)
         score = ward.score(squares_KK, groups, rng)
@@ -148,39 +150,39 @@ def partitions(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator[
         yield (distances, extent, "evidence"), groups if evident else [list(range(len(squares_KK)))]
 
 
-def _distances(noted: Round, distances: str) -> Matrix:
+def _select_distances(stored: Round, distances: str) -> Matrix:
     if distances == "standardised":
-        return noted.standardised_MM
-    return Products(noted.gram_MM, np.zeros(len(noted.clients)), 0.0).cosine_distances_KK
+        return stored.standardised_MM
+    return Products(stored.gram_MM, np.zeros(len(stored.clients)), 0.0).cosine_distances_KK
 
 
-def rows_of(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]:
+def build_rows(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]:
     """Return a row for each cell."""
     num_groups = FAMILIES[federation.family].num_groups
     truth_K = shared_prefix.truth_K if num_groups else np.zeros_like(shared_prefix.truth_K)
     rows = []
-    for cell, groups in partitions(shared_prefix.rounds, num_groups, shared_prefix.seed):
+    for cell, groups in find_groups(shared_prefix.rounds, num_groups, shared_prefix.seed):
         labels_K = labels_of(groups, len(truth_K))
         ari = round(float(adjusted_rand_score(truth_K, labels_K)), 6)
-        rows.append(Row(*federation, *cell, int(same(labels_K, truth_K)), ari, len(groups)))
+        rows.append(Row(*federation, *cell, int(is_same_partition(labels_K, truth_K)), ari, len(groups)))
     return rows
 
 
-def outcomes(federation: Federation, mnist: Path, folder: Path, data_dir: Path) -> list[Row]:
+def compute_rows(federation: Federation, mnist: Path, folder: Path, data_dir: Path) -> list[Row]:
     """Return the rows of a federation; it is trained if the folder does not have it."""
     with threadpool_limits(1):
-        prefix = shared_prefix_of(settings_of(federation, mnist), NUM_ROUNDS, folder, data_dir)
-        return rows_of(federation, prefix)
+        prefix = load_shared_prefix(build_settings(federation, mnist), NUM_ROUNDS, folder, data_dir)
+        return build_rows(federation, prefix)
 
 
-def read(path: Path = OUTCOMES) -> list[Row]:
+def read_rows(path: Path = OUTCOMES) -> list[Row]:
     """Return the rows of a file; none if there is no file."""
-    found = csv_rows(path) if path.exists() else []
+    rows = csv_rows(path) if path.exists() else []
     types = Row.__annotations__
-    return [Row(**{name: types[name](text) for name, text in row.items()}) for row in found]
+    return [Row(**{name: types[name](text) for name, text in row.items()}) for row in rows]
 
 
-def write(rows: Iterable[Row], path: Path = OUTCOMES) -> None:
+def write_rows(rows: Iterable[Row], path: Path = OUTCOMES) -> None:
     """Write the rows, sorted."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".part")
@@ -191,7 +193,7 @@ def write(rows: Iterable[Row], path: Path = OUTCOMES) -> None:
     unfinished.rename(path)
 
 
-def trained(rows: Iterable[Row]) -> set[Federation]:
+def list_trained(rows: Iterable[Row]) -> set[Federation]:
     """Return the federations that have rows."""
     return {Federation(row.dataset, row.family, row.seed) for row in rows}
 
@@ -207,14 +209,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="Processes.")
     parser.add_argument("--data", type=Path, default=Path("data"))
     given = parser.parse_args()
-    rows = read()
-    missing = [each for each in federations([given.part]) if each not in trained(rows)]
-    compute = partial(outcomes, mnist=given.mnist.resolve(), folder=given.folder, data_dir=given.data)
+    rows = read_rows()
+    missing = [each for each in list_federations([given.part]) if each not in list_trained(rows)]
+    compute = partial(compute_rows, mnist=given.mnist.resolve(), folder=given.folder, data_dir=given.data)
     executor = ProcessPoolExecutor(given.jobs)
     try:
         for federation, new in zip(missing, executor.map(compute, missing), strict=True):
             rows += new
-            write(rows)
+            write_rows(rows)
             print(*federation, flush=True)
     finally:
         # An interrupted part does not wait for federations that have not begun.

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks.groups import factors
-from benchmarks.groups.__main__ import limit
+from benchmarks.groups.__main__ import compute_upper_limit
 from benchmarks.groups.factors import CELLS, DATASETS, DISTANCES, FAMILIES, NUMBERS, ROUNDS, Cell, Row
 from fedgrid.algorithms.updates.source import Matrix
 from fedgrid.tracking.figures.panels import Margins, panels, share_y
@@ -33,7 +33,7 @@ PAIRS = tuple(product(DISTANCES, ROUNDS))
 SCORES = {"right": "Exactly right", "ari": "ARI"}
 
 
-def minus(one: Iterable[Cell], other: Iterable[Cell]) -> dict[Cell, float]:
+def weigh_difference(one: Iterable[Cell], other: Iterable[Cell]) -> dict[Cell, float]:
     """Return the weights of a difference of two means of cells."""
     first, second = list(one), list(other)
     return {cell: (cell in first) / len(first) - (cell in second) / len(second) for cell in CELLS}
@@ -44,17 +44,21 @@ PLAIN: Cell = ("raw", "one", "told")
 STANDARDISED, POOLED = ("standardised", "one", "told"), ("raw", "pooled", "told")
 BY_SILHOUETTE, BY_EVIDENCE = ("standardised", "pooled", "silhouette"), ("standardised", "pooled", "evidence")
 PLANNED: Mapping[str, Mapping[Cell, float]] = {
-    "told: both remedies - neither": minus([OURS], [PLAIN]),
-    "told, one round: standardised - raw": minus([STANDARDISED], [PLAIN]),
-    "told, pooled: standardised - raw": minus([OURS], [POOLED]),
-    "told, raw: pooled - one round": minus([POOLED], [PLAIN]),
-    "told, standardised: pooled - one round": minus([OURS], [STANDARDISED]),
-    "told: both remedies - sum of each": minus([OURS, PLAIN], [STANDARDISED, POOLED]),
-    "all cells: standardised - raw": minus(*([c for c in CELLS if c[0] == name] for name in DISTANCES[::-1])),
-    "all cells: pooled - one round": minus(*([c for c in CELLS if c[1] == name] for name in ROUNDS[::-1])),
-    "both remedies: told - silhouette": minus([OURS], [BY_SILHOUETTE]),
-    "both remedies: silhouette - evidence": minus([BY_SILHOUETTE], [BY_EVIDENCE]),
-    "both remedies: told - evidence": minus([OURS], [BY_EVIDENCE]),
+    "told: both remedies - neither": weigh_difference([OURS], [PLAIN]),
+    "told, one round: standardised - raw": weigh_difference([STANDARDISED], [PLAIN]),
+    "told, pooled: standardised - raw": weigh_difference([OURS], [POOLED]),
+    "told, raw: pooled - one round": weigh_difference([POOLED], [PLAIN]),
+    "told, standardised: pooled - one round": weigh_difference([OURS], [STANDARDISED]),
+    "told: both remedies - sum of each": weigh_difference([OURS, PLAIN], [STANDARDISED, POOLED]),
+    "all cells: standardised - raw": weigh_difference(
+        *([c for c in CELLS if c[0] == name] for name in DISTANCES[::-1])
+    ),
+    "all cells: pooled - one round": weigh_difference(
+        *([c for c in CELLS if c[1] == name] for name in ROUNDS[::-1])
+    ),
+    "both remedies: told - silhouette": weigh_difference([OURS], [BY_SILHOUETTE]),
+    "both remedies: silhouette - evidence": weigh_difference([BY_SILHOUETTE], [BY_EVIDENCE]),
+    "both remedies: told - evidence": weigh_difference([OURS], [BY_EVIDENCE]),
 }
 """The first is the sentence. The sixth, the interaction, is half of what both do beyond the sum of each."""
 
@@ -79,10 +83,10 @@ class Comparison:
         return max(self.test.better, self.test.worse) / differ if differ else np.nan
 
 
-def by_family(rows: Sequence[Row], dataset: str, score: str) -> dict[Cell, Matrix]:
+def average_by_family(rows: Sequence[Row], dataset: str, score: str) -> dict[Cell, Matrix]:
     """Return each cell's means over seeds, shape (S,), by family; `BOTH` is the mean over the data sets."""
     if dataset == BOTH:
-        parts = [by_family(rows, each, score) for each in DATASETS]
+        parts = [average_by_family(rows, each, score) for each in DATASETS]
         return {cell: np.mean([part[cell] for part in parts], axis=0) for cell in CELLS}
     values: dict[tuple[Cell, str], list[float]] = {}
     for row in rows:
@@ -93,7 +97,7 @@ def by_family(rows: Sequence[Row], dataset: str, score: str) -> dict[Cell, Matri
     return {cell: np.array([np.mean(values[cell, name]) for name in names]) for cell in CELLS}
 
 
-def comparisons(scores: Mapping[Cell, Matrix]) -> dict[str, Comparison]:
+def compare_cells(scores: Mapping[Cell, Matrix]) -> dict[str, Comparison]:
     """Return the planned comparisons."""
     tests = {}
     for name, weights in PLANNED.items():
@@ -103,19 +107,19 @@ def comparisons(scores: Mapping[Cell, Matrix]) -> dict[str, Comparison]:
     return {name: Comparison(test, p) for (name, test), p in zip(tests.items(), corrected, strict=True)}
 
 
-def sentence(rows: Sequence[Row]) -> str:
+def format_sentence(rows: Sequence[Row]) -> str:
     """Return what the comparisons of exactly right federations allow to say."""
-    found = {name: comparisons(by_family(rows, name, "right")) for name in (*DATASETS, BOTH)}
-    ours, plain = ([row.right for row in _of_cell(rows, *cell)] for cell in (OURS, PLAIN))
+    comparisons = {name: compare_cells(average_by_family(rows, name, "right")) for name in (*DATASETS, BOTH)}
+    ours, plain = ([row.right for row in _select_rows(rows, *cell)] for cell in (OURS, PLAIN))
     first = next(iter(PLANNED))
-    means = [found[name][first].mean for name in DATASETS]
+    means = [comparisons[name][first].mean for name in DATASETS]
     if min(means) <= 0:
         verdict = "The sentence is refuted: on a data set the mean difference is not positive"
-    elif found[BOTH][first].p >= ALPHA:
+    elif comparisons[BOTH][first].p >= ALPHA:
         verdict = "The sentence is not shown over families"
     else:
         verdict = "The sentence holds over these families, and on each data set it has the same sign"
-    shown = [f"{name} ({each.mean:+.3f})" for name, each in found[BOTH].items() if each.p < ALPHA]
+    shown = [f"{name} ({each.mean:+.3f})" for name, each in comparisons[BOTH].items() if each.p < ALPHA]
     return (
         f"Told the number of groups, Ward's tree finds exactly the groups in {sum(ours)} of {len(ours)} "
         f"federations on standardised distances of all rounds, in {sum(plain)} on raw ones of the last. "
@@ -123,32 +127,34 @@ def sentence(rows: Sequence[Row]) -> str:
     )
 
 
-def results(rows: Sequence[Row]) -> str:
+def format_results(rows: Sequence[Row]) -> str:
     """Return what stands between the page's marks."""
-    missing = {part: set(factors.federations([part])) - factors.trained(rows) for part in factors.PARTS}
+    missing = {
+        part: set(factors.list_federations([part])) - factors.list_trained(rows) for part in factors.PARTS
+    }
     if any(missing.values()):
         state = ", ".join(f"part {part}: {len(each)} federations to run" for part, each in missing.items())
         return f"Not compared before all parts are run ({state}).\n"
-    lines = [sentence(rows), "", f"![Share exactly right]({FIGURE.parent.name}/{FIGURE.name})", ""]
+    lines = [format_sentence(rows), "", f"![Share exactly right]({FIGURE.parent.name}/{FIGURE.name})", ""]
     lines += ["Share exactly right, mean ARI and mean number of clusters, of families with groups:", ""]
-    lines += _by_pair(rows, NUMBERS, grouped=True)
+    lines += _tabulate_pairs(rows, NUMBERS, grouped=True)
     for score, label in SCORES.items():
-        found = [comparisons(by_family(rows, name, score)) for name in (*DATASETS, BOTH)]
+        comparisons = [compare_cells(average_by_family(rows, name, score)) for name in (*DATASETS, BOTH)]
         lines += [f"{label}: mean difference; families better, equal, worse; agreeing; p (Holm):", ""]
-        cells = [[name, *(_cell(each[name]) for each in found)] for name in PLANNED]
-        lines += _table(["", *DATASETS, BOTH], cells)
+        cells = [[name, *(_format_comparison(each[name]) for each in comparisons)] for name in PLANNED]
+        lines += _format_table(["", *DATASETS, BOTH], cells)
     lines += ["False splits of federations without groups (at most: upper 95 % limit of the share):", ""]
-    return "\n".join(lines + _by_pair(rows, NUMBERS[1:], grouped=False))
+    return "\n".join(lines + _tabulate_pairs(rows, NUMBERS[1:], grouped=False))
 
 
-def draw(rows: Sequence[Row]) -> Figure:
+def draw_shares(rows: Sequence[Row]) -> Figure:
     """Draw the share exactly right: a panel a data set, a line a way to the number of groups."""
     with paper_style():
         colours = dict(zip(NUMBERS, HUES, strict=False))
         legend = [Line2D([], [], color=colour, marker="o", label=name) for name, colour in colours.items()]
         figure, places = panels(len(DATASETS), 2, 1.4, margins=Margins(head=0.2, foot=0.45), legend=legend)
         for axes, dataset in zip(places, DATASETS, strict=True):
-            scores = by_family(rows, dataset, "right")
+            scores = average_by_family(rows, dataset, "right")
             for shift, (number, colour) in zip((-0.08, 0, 0.08), colours.items(), strict=True):
                 shares = [scores[*pair, number].mean() for pair in PAIRS]
                 for first in (0, 2):
@@ -160,13 +166,15 @@ def draw(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def with_results(page: str, rows: Sequence[Row]) -> str:
+def insert_results(page: str, rows: Sequence[Row]) -> str:
     """Return the page with these results between its marks."""
     before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n{results(rows)}{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{format_results(rows)}{END}{rest.partition(END)[2]}"
 
 
-def _of_cell(rows: Sequence[Row], *cell: str, dataset: str | None = None, grouped: bool = True) -> list[Row]:
+def _select_rows(
+    rows: Sequence[Row], *cell: str, dataset: str | None = None, grouped: bool = True
+) -> list[Row]:
     """Return a cell's rows, of families with groups or without; of all data sets if none is named."""
     return [
         row
@@ -177,49 +185,54 @@ def _of_cell(rows: Sequence[Row], *cell: str, dataset: str | None = None, groupe
     ]
 
 
-def _by_pair(rows: Sequence[Row], numbers: Sequence[str], *, grouped: bool) -> list[str]:
+def _tabulate_pairs(rows: Sequence[Row], numbers: Sequence[str], *, grouped: bool) -> list[str]:
     """Return a table: a line for distances and rounds, a column for each data set and number."""
     body = []
     for pair in PAIRS:
-        found = [
-            _of_cell(rows, *pair, number, dataset=dataset, grouped=grouped)
+        row_groups = [
+            _select_rows(rows, *pair, number, dataset=dataset, grouped=grouped)
             for dataset in DATASETS
             for number in numbers
         ]
-        body.append([", ".join(pair), *(_found(each) if grouped else _false_splits(each) for each in found)])
-    return _table(["", *(f"{dataset}, {number}" for dataset in DATASETS for number in numbers)], body)
+        body.append(
+            [
+                ", ".join(pair),
+                *(_format_means(each) if grouped else _false_splits(each) for each in row_groups),
+            ]
+        )
+    return _format_table(["", *(f"{dataset}, {number}" for dataset in DATASETS for number in numbers)], body)
 
 
-def _found(rows: Sequence[Row]) -> str:
+def _format_means(rows: Sequence[Row]) -> str:
     right, ari, clusters = np.mean([(row.right, row.ari, row.clusters) for row in rows], axis=0)
     return f"{right:.3f}, {ari:.2f}, {clusters:.1f}"
 
 
 def _false_splits(rows: Sequence[Row]) -> str:
     count = sum(not row.right for row in rows)
-    return f"{count} of {len(rows)} (at most {limit(count, len(rows)):.1%})"
+    return f"{count} of {len(rows)} (at most {compute_upper_limit(count, len(rows)):.1%})"
 
 
-def _cell(found: Comparison) -> str:
-    test = found.test
+def _format_comparison(comparison: Comparison) -> str:
+    test = comparison.test
     counts = f"{test.better}, {test.equal}, {test.worse}"
-    agreement = "–" if np.isnan(found.agreement) else f"{found.agreement:.0%}"
-    return f"{found.mean:+.3f}; {counts}; {agreement}; {test.p:.2g} ({found.p:.2g})"
+    agreement = "–" if np.isnan(comparison.agreement) else f"{comparison.agreement:.0%}"
+    return f"{comparison.mean:+.3f}; {counts}; {agreement}; {test.p:.2g} ({comparison.p:.2g})"
 
 
-def _table(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
+def _format_table(head: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
     lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *body)]
     return [*lines, ""]
 
 
 def main() -> None:
     """Write the results into the page and, once all parts are run, the figure."""
-    rows = factors.read()
-    if set(factors.federations()) <= factors.trained(rows):
-        save(draw(rows), FIGURE)
-    page = with_results(PAGE.read_text(encoding="utf-8"), rows)
+    rows = factors.read_rows()
+    if set(factors.list_federations()) <= factors.list_trained(rows):
+        save(draw_shares(rows), FIGURE)
+    page = insert_results(PAGE.read_text(encoding="utf-8"), rows)
     PAGE.write_text(page, encoding="utf-8")
-    print(results(rows))
+    print(format_results(rows))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load_known
 
 
-def with_dataset(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:
+def select_classes(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:
     """Return settings of a run whose data set has the first `classes` alone, if they say so.
 
     The data set is digits by default; the model and the training are those of digits.
@@ -21,13 +21,13 @@ def with_dataset(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict
         return settings
     path = folder / f"digits-of-{count}-classes.npz"
     if not path.exists():
-        _write(path, count, data_dir)
+        _write_images(path, count, data_dir)
     usual = complete({"dataset": "digits", "clients": 2, "algorithm": "fedavg"}, data_dir)
     training = {**usual.training.model_dump(mode="json"), **settings.get("training", {})}
     return {**settings, "dataset": f"npz:{path}", "model": usual.model, "training": training}
 
 
-def _write(path: Path, count: int, data_dir: Path) -> None:
+def _write_images(path: Path, count: int, data_dir: Path) -> None:
     pair, _ = load_known("digits", data_dir)
     arrays: dict[str, Any] = {}
     for name, held in zip(("train", "test"), pair, strict=True):

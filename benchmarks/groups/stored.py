@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from benchmarks.groups.few_classes import with_dataset
+from benchmarks.groups.few_classes import select_classes
 from fedgrid.algorithms.averaging.fedopt import FedOpt, FedOptSettings
 from fedgrid.algorithms.contract.base import Diagnostics, Labels, State
 from fedgrid.algorithms.updates.source import Matrix
@@ -37,11 +37,11 @@ from fedgrid.engine.runtime.run.prepare import prepare
 
 NEVER = 10**6
 """So many rounds that the last one, with its tests, is never reached."""
-SPARE = 2
+SPARE_ROUNDS = 2
 """Rounds after every two clients have met: two must agree."""
 
 
-class UndealtError(Exception):
+class DealingError(Exception):
     """A seed leaves a client without an image to train on or to be tested on."""
 
 
@@ -54,7 +54,7 @@ class Round:
     """Inner products of the updates."""
     standardised_MM: Matrix
     """1 - cosine of the standardised updates."""
-    of_states_MM: Matrix | None = None
+    states_gram_MM: Matrix | None = None
     """Inner products over the whole state; None if all of it is parameters."""
     fit_M2: Matrix | None = None
     """Mean cross-entropy and accuracy of each client's last local epoch, as its model changes; None in files
@@ -73,7 +73,7 @@ class SharedPrefix:
     """Training images by class; None in files written before these were kept."""
 
 
-Enough: TypeAlias = Callable[[Sequence[Round]], bool]
+StopRule: TypeAlias = Callable[[Sequence[Round]], bool]
 """Says whether the rounds so far are enough."""
 
 
@@ -90,17 +90,19 @@ class Recorder(FedOpt):
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
         """Note it."""
-        of_states_MM = None
+        states_gram_MM = None
         if updates.layout.size > updates.layout.num_parameters:
             vectors = dict(zip(updates.clients, updates.vectors(), strict=True))
-            of_states_MM = Updates(vectors, updates.layout, similarity_over="state").gram_KK
+            states_gram_MM = Updates(vectors, updates.layout, similarity_over="state").gram_KK
         self.rounds.append(
-            Round(updates.clients, updates.gram_KK, updates.standardised_distances_KK, of_states_MM)
+            Round(updates.clients, updates.gram_KK, updates.standardised_distances_KK, states_gram_MM)
         )
         return state, Diagnostics()
 
 
-def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: Path) -> SharedPrefix:
+def load_shared_prefix(
+    given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: Path
+) -> SharedPrefix:
     """Return the first rounds of a run with these settings; train them if the folder does not have them.
 
     With partial participation they go on until every two clients have met, and `SPARE` rounds more.
@@ -108,16 +110,16 @@ def shared_prefix_of(given: Mapping[str, Any], num_rounds: int, folder: Path, da
     Raises:
         UndealtError: the images cannot be dealt out.
     """
-    config = complete(with_dataset(given, folder, data_dir), data_dir)
+    config = complete(select_classes(given, folder, data_dir), data_dir)
 
     def is_enough(rounds: Sequence[Round]) -> bool:
-        return len(rounds) >= max(num_rounds, all_met(config.clients, rounds) + SPARE)
+        return len(rounds) >= max(num_rounds, find_pairing_round(config.clients, rounds) + SPARE_ROUNDS)
 
     path = folder / f"{sha256(f'{config.canonical_json()} {num_rounds}'.encode()).hexdigest()[:16]}.npz"
-    return first_rounds_of(config, is_enough, path, data_dir)
+    return load_first_rounds(config, is_enough, path, data_dir)
 
 
-def first_rounds_of(config: RunConfig, is_enough: Enough, path: Path, data_dir: Path) -> SharedPrefix:
+def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_dir: Path) -> SharedPrefix:
     """Return the rounds in a file; without it, train until they are enough, and write it.
 
     Raises:
@@ -128,44 +130,44 @@ def first_rounds_of(config: RunConfig, is_enough: Enough, path: Path, data_dir: 
         try:
             setup, truth_K = prepare(config, data_dir)
         except ConfigError as error:
-            raise UndealtError(str(error)) from error
+            raise DealingError(str(error)) from error
         counts = [np.bincount(client.train.labels, minlength=setup.num_classes) for client in setup.clients]
-        rounds = _trained(config, setup, truth_K, is_enough, data_dir)
-        _write(path, SharedPrefix(truth_K, config.root_seed, rounds, np.stack(counts)))
-    with np.load(path) as kept:
-        numbers = range(sum(name.startswith("clients") for name in kept.files))
+        rounds = _train_rounds(config, setup, truth_K, is_enough, data_dir)
+        _write_rounds(path, SharedPrefix(truth_K, config.root_seed, rounds, np.stack(counts)))
+    with np.load(path) as arrays:
+        numbers = range(sum(name.startswith("clients") for name in arrays.files))
         rounds = [
             Round(
-                tuple(kept[f"clients_{n}"].tolist()),
-                kept[f"gram_{n}"],
-                kept[f"standardised_{n}"],
-                kept.get(f"of_states_{n}"),
-                kept.get(f"fit_{n}"),
+                tuple(arrays[f"clients_{n}"].tolist()),
+                arrays[f"gram_{n}"],
+                arrays[f"standardised_{n}"],
+                arrays.get(f"of_states_{n}"),
+                arrays.get(f"fit_{n}"),
             )
             for n in numbers
         ]
-        return SharedPrefix(kept["truth"], config.root_seed, rounds, kept.get("counts"))
+        return SharedPrefix(arrays["truth"], config.root_seed, rounds, arrays.get("counts"))
 
 
-def all_met(num_clients: int, rounds: Sequence[Round]) -> int:
+def find_pairing_round(num_clients: int, rounds: Sequence[Round]) -> int:
     """Return the round, from 1, in which the last two clients have met; if they have not, the next one."""
-    met_KK = np.zeros((num_clients, num_clients), bool)
+    paired_KK = np.zeros((num_clients, num_clients), bool)
     for number, each in enumerate(rounds, 1):
-        met_KK[np.ix_(each.clients, each.clients)] = True
-        if met_KK.all():
+        paired_KK[np.ix_(each.clients, each.clients)] = True
+        if paired_KK.all():
             return number
     return len(rounds) + 1
 
 
-def _trained(
-    config: RunConfig, setup: Setup, truth_K: Labels, is_enough: Enough, data_dir: Path
+def _train_rounds(
+    config: RunConfig, setup: Setup, truth_K: Labels, is_enough: StopRule, data_dir: Path
 ) -> list[Round]:
     dataset = find(config.dataset, data_dir)
-    of_model = config.model, dataset.inputs, dataset.num_classes
+    model_arguments = config.model, dataset.inputs, dataset.num_classes
     recorder = Recorder()
     federation = Federation(
         algorithm=recorder,
-        layout=layout_of(blank(*of_model)),
+        layout=layout_of(blank(*model_arguments)),
         seed=config.root_seed,
         rounds=NEVER,
         evaluation=Evaluation(every=NEVER),
@@ -179,29 +181,31 @@ def _trained(
     )
     pool = InProcessPool()
     pool.prepare(setup)
-    progress = federation.begin(partial(initial_vector, *of_model, config.root_seed))
+    progress = federation.begin(partial(initial_vector, *model_arguments, config.root_seed))
     rounds = recorder.rounds
     while not is_enough(rounds):
         done = len(rounds)
         progress, record = next_round(federation, progress, pool)
         # Without an update the round is not noted.
-        rounds[done:] = [replace(noted, fit_M2=_fit(record, noted.clients)) for noted in rounds[done:]]
+        rounds[done:] = [
+            replace(stored, fit_M2=_collect_fit(record, stored.clients)) for stored in rounds[done:]
+        ]
     return rounds
 
 
-def _fit(record: RoundRecord, clients: Sequence[int]) -> Matrix:
+def _collect_fit(record: RoundRecord, clients: Sequence[int]) -> Matrix:
     rows = [record.clients[client] for client in clients]
     return np.array([(row["train_loss"], row["train_accuracy"]) for row in rows])
 
 
-def _write(path: Path, shared_prefix: SharedPrefix) -> None:
+def _write_rounds(path: Path, shared_prefix: SharedPrefix) -> None:
     arrays: dict[str, Any] = {"truth": shared_prefix.truth_K, "counts": shared_prefix.counts_KL}
     for number, each in enumerate(shared_prefix.rounds):
         arrays[f"clients_{number}"] = np.array(each.clients)
         arrays[f"gram_{number}"] = each.gram_MM
         arrays[f"standardised_{number}"] = each.standardised_MM
-        if each.of_states_MM is not None:
-            arrays[f"of_states_{number}"] = each.of_states_MM
+        if each.states_gram_MM is not None:
+            arrays[f"of_states_{number}"] = each.states_gram_MM
         if each.fit_M2 is not None:
             arrays[f"fit_{number}"] = each.fit_M2
     part = path.with_suffix(".part")

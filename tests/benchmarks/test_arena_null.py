@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from benchmarks.arena_null import flip_p, kind_of, main
+from benchmarks.arena_null import compute_flip_p, find_kind, main
 
 
 def test_signs_flip_kind_by_kind():
     """Two kinds: of the four sums 3 + 1, 3 - 1, -3 + 1, -3 - 1 two are as far from zero as the first."""
-    assert flip_p(np.array([1.0, 2.0, 1.0]), np.array(["a", "a", "b"])) == 0.5
-    assert flip_p(np.array([1.0, -1.0]), np.array(["a", "a"])) == 1.0
+    assert compute_flip_p(np.array([1.0, 2.0, 1.0]), np.array(["a", "a", "b"])) == 0.5
+    assert compute_flip_p(np.array([1.0, -1.0]), np.array(["a", "a"])) == 1.0
 
 
 def test_variants_are_of_one_kind():
     families = ("rotated-drift", "one-odd-client-flipped", "dirichlet-0.1", "mnist1d-iid")
-    assert [*map(kind_of, families)] == ["rotated", "one-odd-client", "dirichlet", "mnist1d-iid"]
+    assert [*map(find_kind, families)] == ["rotated", "one-odd-client", "dirichlet", "mnist1d-iid"]
 
 
 def test_page_quotes_what_the_kept_rows_give(capsys: pytest.CaptureFixture[str]):

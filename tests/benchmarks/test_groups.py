@@ -7,18 +7,18 @@ import pytest
 
 from benchmarks.groups.__main__ import (
     OURS,
-    TOLD_WARD,
+    WARD,
     Outcome,
-    limit,
-    outcomes,
-    paired,
-    rounds_of,
-    seeds_of,
+    compare_methods,
+    compute_outcomes,
+    compute_upper_limit,
+    format_rounds,
+    parse_seeds,
 )
-from benchmarks.groups.decisions import decisions, same, stand_ins
+from benchmarks.groups.decisions import is_same_partition, make_stand_ins, replay_decisions
 from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, JUDGED, has_groups
-from benchmarks.groups.few_classes import with_dataset
-from benchmarks.groups.stored import Recorder, Round, SharedPrefix, all_met, shared_prefix_of
+from benchmarks.groups.few_classes import select_classes
+from benchmarks.groups.stored import Recorder, Round, SharedPrefix, find_pairing_round, load_shared_prefix
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
@@ -31,35 +31,35 @@ NOTHING = np.zeros((0, 0))
 
 def found(ours, theirs):
     """Return the outcomes of one federation."""
-    return {OURS: Outcome(ours, 3 if ours else None), TOLD_WARD: Outcome(theirs, 2)}
+    return {OURS: Outcome(ours, 3 if ours else None), WARD: Outcome(theirs, 2)}
 
 
 def test_stand_ins_have_the_inner_products_of_the_updates():
     updates = np.random.default_rng(0).standard_normal((4, 50))
-    vectors = stand_ins(updates @ updates.T, 6)
+    vectors = make_stand_ins(updates @ updates.T, 6)
     assert vectors.shape == (4, 6)
     assert vectors @ vectors.T == pytest.approx(updates @ updates.T, rel=1e-5)
 
 
 def test_partitions_are_the_same_whatever_the_numbers_of_their_clusters():
-    assert same(np.array([0, 0, 1, 2]), np.array([5, 5, 0, 1]))
-    assert not same(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2]))
-    assert not same(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1]))
+    assert is_same_partition(np.array([0, 0, 1, 2]), np.array([5, 5, 0, 1]))
+    assert not is_same_partition(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2]))
+    assert not is_same_partition(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1]))
 
 
 def test_all_have_met_in_the_round_of_the_last_pair():
     rounds = [Round(clients, NOTHING, NOTHING) for clients in ((0, 1), (1, 2), (0, 2), (0, 1, 2))]
-    assert all_met(3, rounds) == 3
-    assert all_met(3, rounds[:2]) == 3, "the next round, at the earliest"
+    assert find_pairing_round(3, rounds) == 3
+    assert find_pairing_round(3, rounds[:2]) == 3, "the next round, at the earliest"
 
 
 def test_an_algorithm_decides_on_stand_ins_and_stops_there():
     """BCL in round 2 joins clients at a distance below the threshold: two pairs."""
     gram = np.kron(np.eye(2), np.full((2, 2), 0.99)) + 0.01 * np.eye(4)
     shared_prefix = SharedPrefix(np.array([0, 0, 1, 1]), 0, [Round((0, 1, 2, 3), gram, 1.0 - gram)] * 4)
-    history = list(decisions(shared_prefix, "briggs", {"round": 2, "threshold": 0.5}))
+    history = list(replay_decisions(shared_prefix, "briggs", {"round": 2, "threshold": 0.5}))
     assert [number for number, _ in history] == [1, 2]
-    assert same(history[-1][1], shared_prefix.truth_K)
+    assert is_same_partition(history[-1][1], shared_prefix.truth_K)
 
 
 def test_standardised_distances_are_the_stored_ones():
@@ -69,10 +69,10 @@ def test_standardised_distances_are_the_stored_ones():
     rounds = [Round((0, 1, 2, 3), gram, 1.0 - gram[np.ix_(order, order)])] * 2
     shared_prefix = SharedPrefix(np.array([0, 1, 0, 1]), 0, rounds)
     settings = {"round": 1, "threshold": 0.5}
-    ((_, as_they_are_K),) = decisions(shared_prefix, "briggs", settings)
-    ((_, standardised_K),) = decisions(shared_prefix, "briggs", {**settings, "standardise": True})
-    assert same(as_they_are_K, np.array([0, 0, 1, 1]))
-    assert same(standardised_K, shared_prefix.truth_K)
+    ((_, as_they_are_K),) = replay_decisions(shared_prefix, "briggs", settings)
+    ((_, standardised_K),) = replay_decisions(shared_prefix, "briggs", {**settings, "standardise": True})
+    assert is_same_partition(as_they_are_K, np.array([0, 0, 1, 1]))
+    assert is_same_partition(standardised_K, shared_prefix.truth_K)
 
 
 def test_every_federation_is_a_run_that_can_be_made_and_none_is_in_two_sets(tmp_path: Path):
@@ -90,7 +90,7 @@ def test_every_federation_is_a_run_that_can_be_made_and_none_is_in_two_sets(tmp_
 
 
 def test_few_classes_are_a_data_set_of_their_own(tmp_path: Path):
-    given = with_dataset({"clients": 2, "split": {"kind": "iid"}, "classes": 3}, tmp_path, DATA)
+    given = select_classes({"clients": 2, "split": {"kind": "iid"}, "classes": 3}, tmp_path, DATA)
     with np.load(given["dataset"].removeprefix("npz:")) as file:
         assert sorted(set(file["train_labels"].tolist())) == [0, 1, 2]
         assert len(file["train_images"]) == len(file["train_labels"])
@@ -98,12 +98,12 @@ def test_few_classes_are_a_data_set_of_their_own(tmp_path: Path):
 
 
 def test_federation_is_trained_once(tmp_path: Path):
-    first = shared_prefix_of(SMALL, 3, tmp_path, DATA)
+    first = load_shared_prefix(SMALL, 3, tmp_path, DATA)
     (path,) = tmp_path.iterdir()
     written = path.stat().st_mtime_ns
-    again = shared_prefix_of(SMALL, 3, tmp_path, DATA)
+    again = load_shared_prefix(SMALL, 3, tmp_path, DATA)
     assert path.stat().st_mtime_ns == written
-    assert same(again.truth_K, np.array([0, 0, 0, 1, 1, 2]))
+    assert is_same_partition(again.truth_K, np.array([0, 0, 0, 1, 1, 2]))
     assert [each.clients for each in again.rounds] == [tuple(range(6))] * 3
     np.testing.assert_array_equal(again.rounds[1].gram_MM, first.rounds[1].gram_MM)
     np.testing.assert_array_equal(again.rounds[1].standardised_MM, first.rounds[1].standardised_MM)
@@ -125,39 +125,39 @@ def test_products_over_states_are_noted_where_there_are_buffers(num_parameters: 
     whole = [[1.0, 1.0], [1.0, 5.0]]
     if num_parameters == 2:
         assert noted.gram_MM.tolist() == whole
-        assert noted.of_states_MM is None
+        assert noted.states_gram_MM is None
     else:
         assert noted.gram_MM.tolist() == [[1.0, 1.0], [1.0, 1.0]]
-        assert noted.of_states_MM is not None
-        assert noted.of_states_MM.tolist() == whole
+        assert noted.states_gram_MM is not None
+        assert noted.states_gram_MM.tolist() == whole
 
 
 def test_outcomes_say_who_is_right_and_who_cuts_up(tmp_path: Path):
-    grouped = outcomes(SMALL, True, 3, tmp_path, DATA)
-    alone = outcomes(SMALL, False, 3, tmp_path, DATA)
-    assert TOLD_WARD in grouped
-    assert TOLD_WARD not in alone, "there is nothing to tell"
+    grouped = compute_outcomes(SMALL, True, 3, tmp_path, DATA)
+    alone = compute_outcomes(SMALL, False, 3, tmp_path, DATA)
+    assert WARD in grouped
+    assert WARD not in alone, "there is nothing to tell"
     assert alone["BCL, round 3"] == Outcome(True, 3)
     assert grouped["BCL, round 3"] == Outcome(True, 3)
 
 
 def test_seed_that_leaves_a_client_without_images_has_no_outcome(tmp_path: Path):
     case = {"clients": 20, "split": {"kind": "overlapping-balanced", "quantity": 0.3}, "seed": 17}
-    assert outcomes(case, True, 3, tmp_path, DATA) == {}
+    assert compute_outcomes(case, True, 3, tmp_path, DATA) == {}
 
 
 def test_paired_counts_by_hand():
     """Three better, none worse: p = 2 / 8."""
     counts = [found(True, False)] * 3 + [found(True, True), found(False, False)]
-    assert paired(counts) == "3 / 0 (0.25)"
-    assert paired(counts[3:]) == "0 / 0 (1)"
-    assert rounds_of(counts) == "3, 3"
+    assert compare_methods(counts) == "3 / 0 (0.25)"
+    assert compare_methods(counts[3:]) == "0 / 0 (1)"
+    assert format_rounds(counts) == "3, 3"
 
 
 def test_limit_of_nothing_seen():
     """0 of n: 1 - 0.05^(1/n)."""
-    assert limit(0, 150) == pytest.approx(1 - 0.05 ** (1 / 150))
-    assert limit(5, 5) == 1.0
+    assert compute_upper_limit(0, 150) == pytest.approx(1 - 0.05 ** (1 / 150))
+    assert compute_upper_limit(5, 5) == 1.0
 
 
 def test_families_without_groups_are_named_so():
@@ -169,4 +169,4 @@ def test_families_without_groups_are_named_so():
     ("text", "seeds"), [("500..502", [500, 501, 502]), ("7", [7]), ("1000..", [1000, 1001])]
 )
 def test_seeds_are_a_range_or_as_many_as_are_asked_for(text, seeds):
-    assert list(seeds_of(text, 2)) == seeds
+    assert list(parse_seeds(text, 2)) == seeds

@@ -4,7 +4,15 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.paper_scale import BYTES, STATISTICS, Branch, branch, model_size, need, published_needs
+from benchmarks.paper_scale import (
+    ENTRY_BYTES,
+    STATISTICS_BYTES,
+    Branch,
+    compute_need,
+    compute_published_needs,
+    count_entries,
+    find_branch,
+)
 from fedgrid.tracking.papers.ocfl.numbers import clustering
 
 SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
@@ -12,7 +20,7 @@ SCENARIO = ("pathmnist", 15, "nonoverlapping-imbalanced")
 
 def branches(scenario) -> list[Branch | None]:
     return [
-        branch(algorithm, scenario[1], scores)
+        find_branch(algorithm, scenario[1], scores)
         for (where, algorithm), scores in clustering().items()
         if where == scenario
     ]
@@ -41,36 +49,36 @@ def test_rounds_and_bytes_that_the_runs_of_a_scenario_need():
     leaves first computes for the shared prefix too: 418. KM and HDB are one run: 345 shared.
     A model a cluster: 75 of the shared prefix, 55 x 15 where everybody is alone, (73 + 72 + 73) x 3.
     """
-    found = published_needs()[SCENARIO]
-    model = BYTES * model_size("pathmnist")
-    assert (found.asked, found.apart, found.shared) == (525, 418, 345)
+    found = compute_published_needs()[SCENARIO]
+    model = ENTRY_BYTES * count_entries("pathmnist")
+    assert (found.requested, found.apart, found.shared) == (525, 418, 345)
     assert (found.shared_prefix_bytes, found.alone_bytes, found.other_bytes) == (
         75 * model,
         825 * model,
         654 * model,
     )
     assert found.state_bytes == 1554 * model
-    assert found.statistics_bytes == 345 * 15 * STATISTICS
+    assert found.statistics_bytes == 345 * 15 * STATISTICS_BYTES
 
 
 def test_a_run_with_one_cluster_to_the_end_never_leaves_the_shared_prefix():
     """Table 2 has a round for it, as its one cluster got another name."""
     scores = clustering()[("mnist", 15, "overlapping-balanced"), "BCL"]
     assert scores.published_round == 21
-    assert branch("BCL", 15, scores) is None
+    assert find_branch("BCL", 15, scores) is None
 
 
 def test_sattler_leaves_the_shared_prefix_at_its_first_split_not_at_that_of_table_2():
     scores = clustering()[("mnist", 15, "nonoverlapping-balanced"), "SCL"]
     assert scores.published_round == 31
-    assert branch("SCL", 15, scores) == Branch("SCL", 22, clusters=3, is_exact=False)
+    assert find_branch("SCL", 15, scores) == Branch("SCL", 22, clusters=3, is_exact=False)
 
 
 def test_runs_that_leave_in_the_same_round_share_only_if_both_are_exact():
     right, also = (Branch(name, 3, 3, is_exact=True) for name in ("OCFL-KM", "OCFL-MS"))
     wrong, later = Branch("OCFL-AFF", 3, 3, is_exact=False), Branch("OCFL-HDB", 4, 3, is_exact=True)
     # Rounds 3 and 4 are the shared prefix's and those of whoever leaves in them first.
-    found = need(10, 6, 100, 5, [right, also, wrong, later])
+    found = compute_need(10, 6, 100, 5, [right, also, wrong, later])
     assert (found.apart, found.shared) == (8 + 8 + 8 + 8 + 7, 8 + 8 + 8 + 7)
 
 
@@ -79,7 +87,7 @@ def test_numbers_of_exact_and_never_split_runs_are_those_of_the_archive():
 
     Everybody alone: 24 of BCL. One cluster to the end: 24 of SCL, 12 of BCL, 2 of AFF, 3 of MS.
     """
-    leaving = {key: branch(key[1], key[0][1], scores) for key, scores in clustering().items()}
+    leaving = {key: find_branch(key[1], key[0][1], scores) for key, scores in clustering().items()}
     assert Counter(name for (_, name), each in leaving.items() if each and each.is_exact) == {
         **{"OCFL-KM": 31, "OCFL-MS": 15, "OCFL-HDB": 30},
     }
@@ -91,4 +99,4 @@ def test_numbers_of_exact_and_never_split_runs_are_those_of_the_archive():
 
 @pytest.mark.parametrize(("dataset", "size"), [("mnist", 96_362), ("cifar10", 21_299_182)])
 def test_a_state_is_as_large_as_the_model(dataset, size):
-    assert model_size(dataset) == size
+    assert count_entries(dataset) == size

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.shared_rounds import rounds_needed
+from benchmarks.shared_rounds import count_needed_rounds
 from fedgrid.engine.runtime.configuration.complete import complete
 
 
@@ -38,4 +38,4 @@ BNC, KMEANS, HDBSCAN = run("fedavg"), run("ocfl-kmeans"), run("ocfl-hdbscan")
     ],
 )
 def test_trainings_that_differ_in_no_history_are_needed_once(labels, needed):
-    assert rounds_needed(labels) == pytest.approx(needed)
+    assert count_needed_rounds(labels) == pytest.approx(needed)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarks.walks import OF_AN_UPDATE, TEST, Case, form_of, holding, walk_of
+from benchmarks.walks import TEST_COLUMN, UPDATE_FORMS, Case, build_walk, match_value, name_form
 
 
 def test_hop_counts_once_passes_each_time_and_a_thread_begins_anew():
-    walk = walk_of([["a", "b", "b", "a", "b", "c"], ["d"]])
+    walk = build_walk([["a", "b", "b", "a", "b", "c"], ["d"]])
     assert walk.modules == {"a", "b", "c", "d"}
     assert walk.hops == {("a", "b"), ("b", "a"), ("b", "c")}
     assert (walk.both_ways, walk.passes) == (1, 4)
@@ -44,12 +44,12 @@ class RunConfig(Frozen):
     ],
 )
 def test_value_is_found_within_data_but_not_within_services_or_whole_runs(given, found):
-    assert holding(0.25)(given) == found
+    assert match_value(0.25)(given) == found
 
 
 def test_object_of_a_class_is_found_by_its_name():
-    assert holding(0.25, {"Service"})([Service(1)])
-    assert not holding(0.25, {"Frozen"})([Service(1)])
+    assert match_value(0.25, {"Service"})([Service(1)])
+    assert not match_value(0.25, {"Frozen"})([Service(1)])
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_object_of_a_class_is_found_by_its_name():
     ],
 )
 def test_form_is_the_innermost_object_that_has_the_value(given, form):
-    assert form_of(given, Case("a value", holding(0.25))) == form
+    assert name_form(given, Case("a value", match_value(0.25))) == form
 
 
 def test_forms_of_an_update_are_classes_and_the_row_of_its_test():
-    case = Case("an update", holding(0.25), OF_AN_UPDATE)
+    case = Case("an update", match_value(0.25), UPDATE_FORMS)
     served = type("Served", (), {})()
-    assert form_of({0: [served]}, case) == "Served"
-    assert form_of({TEST: 0.5}, case) == "row"
-    assert form_of(Frozen(served), case) is None
+    assert name_form({0: [served]}, case) == "Served"
+    assert name_form({TEST_COLUMN: 0.5}, case) == "row"
+    assert name_form(Frozen(served), case) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.arena_card import card_text
+from benchmarks.arena_card import format_card
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.runtime.plugins import active
@@ -314,13 +314,13 @@ def test_family_that_a_method_refuses_is_left_out_for_it_and_named(plugin):
 
 def test_card_has_the_tasks_and_changes_with_who_holds_what(tmp_path):
     chosen = load_arena(None, None, ["ifca"], (), 8, tmp_path, only=["iid,rotated-drift"])
-    card = json.loads(card_text(chosen))
+    card = json.loads(format_card(chosen))
     assert set(card["families"]) == {"iid", "rotated-drift"}
     assert card["families"]["rotated-drift"]["hidden_groups"] == 4
     digests = [digest for family in card["families"].values() for digest in family["partitions"].values()]
     assert len(set(digests)) == 4
     same = load_arena(None, None, ["briggs"], (), 8, tmp_path, only=["iid,rotated-drift"])
-    assert json.loads(card_text(same)) == card
+    assert json.loads(format_card(same)) == card
 
 
 def test_what_loses_kept_rows_says_so():
