@@ -13,15 +13,15 @@ def main() -> None:
     parser.add_argument("grid")
     parser.add_argument("--storage", default="runs")
     parser.add_argument("--out", type=Path, default=Path("figures"))
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
 
-    study = load(asked.grid, asked.storage)
+    study = load(options.grid, options.storage)
     dataset, clients = study.blocks[0]
     block = study.where(dataset=dataset, clients=clients)
 
-    figures.save(figures.segments(study.where(dataset=dataset)), asked.out / "segments.pdf")
-    figures.save(figures.cluster_maps(block.where(split=block.splits[0])), asked.out / "clusters.svg")
+    figures.save(figures.segments(study.where(dataset=dataset)), options.out / "segments.pdf")
+    figures.save(figures.cluster_maps(block.where(split=block.splits[0])), options.out / "clusters.svg")
 
     # A figure is an ordinary one of matplotlib: everything in it can be changed before it is saved.
     gap = figures.per_round(block, "gap")
@@ -29,7 +29,7 @@ def main() -> None:
     for axes, split in zip(gap.axes, block.splits, strict=True):
         axes.set_title(", ".join(split), fontsize=6.5, style="italic")
         axes.set_ylim(top=0.8)
-    figures.save(gap, asked.out / "learning-gap.pdf")
+    figures.save(gap, options.out / "learning-gap.pdf")
 
 
 if __name__ == "__main__":

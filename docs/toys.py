@@ -49,7 +49,7 @@ class World:
         return np.pad(self.points_K2, ((0, 0), (0, OTHERS)))
 
 
-def three_groups() -> World:
+def make_three_groups() -> World:
     """Return three groups of four clients, at the corners of a triangle."""
     truth_K = np.repeat(np.arange(3), 4)
     angles_K = np.pi / 2 + truth_K * 2 * np.pi / 3
@@ -57,28 +57,28 @@ def three_groups() -> World:
     return World(corners_K2 + np.random.default_rng(0).normal(0, 0.3, (12, PLANE)), truth_K)
 
 
-def one_group() -> World:
+def make_one_group() -> World:
     """Return twelve clients that differ by chance alone."""
     points_K2 = np.random.default_rng(1).normal(0, 0.3, (12, PLANE))
     return World(points_K2, np.zeros(12, np.int64))
 
 
 TOYS: Mapping[str, tuple[str, dict[str, Any], World]] = {
-    "fedavg": ("fedavg", {}, three_groups()),
-    "sattler": ("sattler", {}, three_groups()),
-    "briggs": ("briggs", {"round": 3}, three_groups()),
-    "ocfl-kmeans": ("ocfl-kmeans", {}, three_groups()),
-    "ocfl-affinity": ("ocfl-affinity", {}, three_groups()),
-    "ocfl-hdbscan": ("ocfl-hdbscan", {}, three_groups()),
-    "evident-groups": ("evident-groups", {}, three_groups()),
-    "louvain": ("louvain", {}, three_groups()),
-    "ifca": ("ifca", {}, three_groups()),
-    "ifca-deal": ("ifca", {"start": "deal"}, three_groups()),
-    "flis-dc": ("flis-dc", {"beta": 0.8}, three_groups()),
-    "embeddings": ("embeddings", {}, three_groups()),
-    "ladd": ("ladd", {}, three_groups()),
-    "no-groups-ocfl-affinity": ("ocfl-affinity", {}, one_group()),
-    "no-groups-evident-groups": ("evident-groups", {}, one_group()),
+    "fedavg": ("fedavg", {}, make_three_groups()),
+    "sattler": ("sattler", {}, make_three_groups()),
+    "briggs": ("briggs", {"round": 3}, make_three_groups()),
+    "ocfl-kmeans": ("ocfl-kmeans", {}, make_three_groups()),
+    "ocfl-affinity": ("ocfl-affinity", {}, make_three_groups()),
+    "ocfl-hdbscan": ("ocfl-hdbscan", {}, make_three_groups()),
+    "evident-groups": ("evident-groups", {}, make_three_groups()),
+    "louvain": ("louvain", {}, make_three_groups()),
+    "ifca": ("ifca", {}, make_three_groups()),
+    "ifca-deal": ("ifca", {"start": "deal"}, make_three_groups()),
+    "flis-dc": ("flis-dc", {"beta": 0.8}, make_three_groups()),
+    "embeddings": ("embeddings", {}, make_three_groups()),
+    "ladd": ("ladd", {}, make_three_groups()),
+    "no-groups-ocfl-affinity": ("ocfl-affinity", {}, make_one_group()),
+    "no-groups-evident-groups": ("evident-groups", {}, make_one_group()),
 }
 """Picture -> algorithm, settings that are not the defaults, clients."""
 
@@ -95,99 +95,99 @@ class Story:
     """Rounds, from 1, in which a partition was chosen."""
 
 
-def play(name: str, settings: Mapping[str, Any], world: World) -> Story:
+def play_story(name: str, settings: Mapping[str, Any], world: World) -> Story:
     """Run an algorithm of the registry."""
     algorithm, clients = create(name, settings), tuple(range(len(world.truth_K)))
-    state = algorithm.init(LAYOUT, len(clients), _fresh, np.random.default_rng(0))
+    state = algorithm.init(LAYOUT, len(clients), _draw_start, np.random.default_rng(0))
     if algorithm.message() is not None:
-        state = algorithm.meet(state, _messages(algorithm, world), LAYOUT, np.random.default_rng(0))
-    labels, models, clustered = [state.labels_K], [_tested(algorithm, state, world)], []
+        state = algorithm.meet(state, _collect_messages(algorithm, world), LAYOUT, np.random.default_rng(0))
+    labels, models, clustered = [state.labels_K], [_locate_tested_models(algorithm, state, world)], []
     for index in range(ROUNDS):
         orders = algorithm.orders(state, index, Presence(clients, clients), np.random.default_rng(index))
-        updates = _trained(orders, state, world, np.random.default_rng((1, index)))
-        state, said = algorithm.step(state, index, updates, np.random.default_rng(index))
+        updates = _train_clients(orders, state, world, np.random.default_rng((1, index)))
+        state, diagnostics = algorithm.step(state, index, updates, np.random.default_rng(index))
         labels.append(state.labels_K)
-        models.append(_tested(algorithm, state, world))
-        clustered += [index + 1] if said.clustered else []
+        models.append(_locate_tested_models(algorithm, state, world))
+        clustered += [index + 1] if diagnostics.clustered else []
     return Story(np.array(labels), np.array(models), clustered)
 
 
-def _fresh(number: int) -> NDArray[np.float32]:
+def _draw_start(number: int) -> NDArray[np.float32]:
     """Return the common start; others lie around it."""
     offset_2 = np.random.default_rng((2, number)).normal(0, 1.5, PLANE) * (number > 0)
     return np.pad(START + offset_2, (0, OTHERS)).astype(np.float32)
 
 
-def _nearest(models: Any, candidates: Any, target_P: NDArray[np.float64]) -> int:
+def _find_nearest(models: Any, candidates: Any, target_P: NDArray[np.float64]) -> int:
     """Return the candidate with the least loss."""
     return min(candidates, key=lambda model: float(((models[model] - target_P) ** 2).sum()))
 
 
-def _trained(orders: Any, state: State, world: World, rng: np.random.Generator) -> Updates:
+def _train_clients(orders: Any, state: State, world: World, rng: np.random.Generator) -> Updates:
     vectors, chosen, predictions = {}, {}, {}
     for order in sorted(orders, key=lambda order: order.client):
-        vectors[order.client], chosen[order.client] = _reply(order, state, world, rng)
+        vectors[order.client], chosen[order.client] = _train_client(order, state, world, rng)
         local_P = state.models[chosen[order.client]] + vectors[order.client]
-        predictions[order.client] = _predictions(local_P)
+        predictions[order.client] = _predict_classes(local_P)
     return Updates(InMemory(vectors, {PREDICTIONS: predictions}), LAYOUT, clients=vectors, chosen=chosen)
 
 
-def _reply(
+def _train_client(
     order: Order, state: State, world: World, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], int]:
     target_P = world.targets_KP[order.client]
-    model = _nearest(state.models, order.candidates, target_P)
+    model = _find_nearest(state.models, order.candidates, target_P)
     step_P = STRIDE * (target_P - state.models[model]) + rng.normal(0, NOISE, LAYOUT.size)
     return step_P.astype(np.float32), model
 
 
-def _predictions(model_P: NDArray[np.float32]) -> NDArray[np.float32]:
+def _predict_classes(model_P: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the class of 256 reference points: in which quadrant around the model each lies."""
     points_M2 = np.random.default_rng(3).uniform(-4, 4, (256, PLANE))
     right_M, above_M = (points_M2 > model_P[:PLANE]).T
     return np.eye(4, dtype=np.float32)[2 * right_M + above_M]
 
 
-def _messages(algorithm: Algorithm, world: World) -> dict[int, Any]:
+def _collect_messages(algorithm: Algorithm, world: World) -> dict[int, Any]:
     """Return what clients say before round 1: about 20 images each, of one class."""
-    message, told = algorithm.message(), {}
+    message, messages = algorithm.message(), {}
     assert message is not None
     for client, point_2 in enumerate(world.points_K2):
         rng = np.random.default_rng((4, client))
         points_N2 = point_2 + rng.normal(0, 0.3, (20, PLANE))
-        images = _codes(points_N2) if message.encoder is not None else _pictures(points_N2)
-        told[client] = message.describe(images, torch.zeros(20, dtype=torch.int64), 1, rng)
-    return told
+        images = _encode_points(points_N2) if message.encoder is not None else _make_images(points_N2)
+        messages[client] = message.describe(images, torch.zeros(20, dtype=torch.int64), 1, rng)
+    return messages
 
 
-def _codes(points_N2: NDArray[np.float64]) -> torch.Tensor:
+def _encode_points(points_N2: NDArray[np.float64]) -> torch.Tensor:
     """Return codes of 64 numbers: the encoder is a random layer."""
     layer_2Z = np.random.default_rng(5).normal(0, 1, (PLANE, 64))
     return torch.from_numpy(np.tanh(points_N2 @ layer_2Z))
 
 
-def _pictures(points_N2: NDArray[np.float64]) -> torch.Tensor:
+def _make_images(points_N2: NDArray[np.float64]) -> torch.Tensor:
     """Return images of two channels, whose brightness are the two coordinates."""
     grey_N2 = np.clip(128 + 30 * points_N2, 0, 255).astype(np.uint8)
     return torch.from_numpy(np.tile(grey_N2[:, :, None, None], (1, 1, 8, 8)))
 
 
-def _tested(algorithm: Algorithm, state: State, world: World) -> NDArray[np.float64]:
+def _locate_tested_models(algorithm: Algorithm, state: State, world: World) -> NDArray[np.float64]:
     served = algorithm.served(state)
     models_C2 = np.array(served.models)[:, :PLANE]
     places = [
-        _nearest(models_C2, range(len(models_C2)), point_2) if client in served.choosing else own
+        _find_nearest(models_C2, range(len(models_C2)), point_2) if client in served.choosing else own
         for client, (point_2, own) in enumerate(zip(world.points_K2, served.model_K, strict=True))
     ]
     return np.asarray(models_C2[places], np.float64)
 
 
-def draw(story: Story, world: World) -> Figure:
+def draw_story(story: Story, world: World) -> Figure:
     """Return the plane, with the way of each model, beside the partitions by round."""
     figure = figures.PaperFigure(figsize=(6.4, 2.5), layout="constrained")
     plane, rounds = figure.subplots(1, 2, width_ratios=(1, 1.25))
     _draw_plane(plane, story, world)
-    colours = [[_colour(label, labels_K) for label in labels_K] for labels_K in story.labels_RK]
+    colours = [[_choose_colour(label, labels_K) for label in labels_K] for labels_K in story.labels_RK]
     for number, column in enumerate(colours):
         rounds.bar(
             [number] * len(column), 0.9, 0.96, np.arange(len(column)) - 0.45, color=column, linewidth=0
@@ -205,7 +205,7 @@ def _draw_plane(axes: Axes, story: Story, world: World) -> None:
         story.models_RK2, story.models_RK2[1:], story.labels_RK[1:], strict=False
     ):
         for client, label in enumerate(labels_K):
-            colour = _colour(label, labels_K)
+            colour = _choose_colour(label, labels_K)
             axes.plot(
                 *np.stack([before_K2[client], after_K2[client]], axis=1), ".-", color=colour, linewidth=0.9
             )
@@ -213,19 +213,23 @@ def _draw_plane(axes: Axes, story: Story, world: World) -> None:
     for client, point_2 in enumerate(world.points_K2):
         mark = marks[world.truth_K[client]]
         axes.plot(
-            *point_2, mark, color=_colour(last_K[client], last_K), markeredgecolor="black", markersize=6
+            *point_2,
+            mark,
+            color=_choose_colour(last_K[client], last_K),
+            markeredgecolor="black",
+            markersize=6,
         )
     axes.plot(*START, "*", color="black", markersize=8)
     axes.set(aspect="equal", xticks=[], yticks=[], xlim=(-7.5, 3.5), ylim=(-3, 5.5))
 
 
-def _colour(label: int, labels_K: NDArray[np.int64]) -> str:
+def _choose_colour(label: int, labels_K: NDArray[np.int64]) -> str:
     """Return grey while there is one cluster; else a hue for each, in the order of their first clients."""
-    known = list(dict.fromkeys(labels_K.tolist()))
-    return GREY if len(known) == 1 else HUES[known.index(int(label)) % len(HUES)]
+    labels = list(dict.fromkeys(labels_K.tolist()))
+    return GREY if len(labels) == 1 else HUES[labels.index(int(label)) % len(HUES)]
 
 
-def row(picture: str, story: Story, world: World) -> tuple[str, str, str, str]:
+def format_row(picture: str, story: Story, world: World) -> tuple[str, str, str, str]:
     """Return a line of docs/toys.md: picture, first round with clusters, how many at last, whether right."""
     counts = [len(set(labels_K.tolist())) for labels_K in story.labels_RK]
     first = next((str(number) for number, count in enumerate(counts) if count > 1), "–")
@@ -237,10 +241,10 @@ def main() -> None:
     """Draw all of them."""
     FOLDER.mkdir(exist_ok=True)
     for picture, (name, settings, world) in TOYS.items():
-        story = play(name, settings, world)
+        story = play_story(name, settings, world)
         shown = {"Description": json.dumps(story.labels_RK.tolist()), "Software": None}
-        draw(story, world).savefig(FOLDER / f"{picture}.png", dpi=110, metadata=shown)
-        print(" | ".join(row(picture, story, world)))
+        draw_story(story, world).savefig(FOLDER / f"{picture}.png", dpi=110, metadata=shown)
+        print(" | ".join(format_row(picture, story, world)))
 
 
 if __name__ == "__main__":
