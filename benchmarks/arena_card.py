@@ -1,4 +1,4 @@
-"""The list of tasks of an arena, by which two papers' arenas can be compared.
+"""Print the list of tasks of an arena, by which two papers' arenas can be compared.
 
     python -m benchmarks.arena_card [DATASET] [--families A,B]
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def format_card(arena: Arena) -> str:
-    """Return the card as JSON: version, budgets, and each family with the digest of who holds what, by seed.
+    """Format the card as JSON: version, budgets, and each family with a digest of its partitions by seed.
 
     Raises:
         DataError: the images cannot be loaded.
@@ -55,13 +55,15 @@ def format_card(arena: Arena) -> str:
 
 
 def hash_partition(run: RunConfig, arena: Arena) -> str:
-    """Return a digest of the images, by position, that each client holds before and after clients move."""
+    """Compute a digest of the images, by position, that each client holds before and after clients move."""
+    # Clients that move (`drift`) do so between the first round and the last.
     digest = sha256()
     for round_index in (0, run.training.rounds - 1):
         held = held_in(run, arena.data_dir, round_index)
         clients = zip(held.group_K, held.train_K, held.test_K, strict=True)
         for client, (group, train, test) in enumerate(clients):
             digest.update(f"{client} {group} {len(train)} {len(test)}\n".encode())
+            # Little-endian whatever the machine: cards of two machines are compared.
             digest.update(train.astype("<i8").tobytes() + test.astype("<i8").tobytes())
     return digest.hexdigest()[:16]
 

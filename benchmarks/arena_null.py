@@ -1,6 +1,7 @@
-"""What the arena's tests over families are worth, by its kept rows and the kinds of their clients.
+"""Test the arena's verdicts over families: how often do methods that are equal get one?
 
-    python -m benchmarks.arena_null [ARENAS]
+
+   python -m benchmarks.arena_null [ARENAS]
 
 Families are variants of fewer kinds of clients, within which differences of two methods are alike. For each
 question the first line shuffles the methods' names kind by kind, so that methods are equal but families of a
@@ -34,7 +35,7 @@ QUESTIONS: tuple[tuple[Question, Protocol], ...] = (
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Print the share and a line a method for each question and protocol."""
+    """Print, for each question and protocol, the share of false verdicts and a line for each method."""
     num_arenas = int(arguments[0]) if arguments else ARENAS
     outcomes = tuple(kept.read().outcomes.values())
     for question, protocol in QUESTIONS:
@@ -59,12 +60,21 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 def find_kind(family: str) -> str:
-    """Return the kind of clients that a family is a variant of."""
+    """Find the kind of clients that a family is a variant of."""
     return next((kind for kind in VARIED if family.startswith(kind)), family)
 
 
 def estimate_false_share(field: Field, kinds_N: Array, num_arenas: int) -> float:
-    """Return the share of arenas, with names of methods shuffled in each kind, that show any difference."""
+    """Estimate the share of arenas that show any difference between methods that are equal.
+
+
+    Names of methods are shuffled within each kind, so that families of a kind stay together.
+
+    Args:
+       field: the scores of all methods on N families.
+       kinds_N: the kind of each family, shape (N,).
+       num_arenas: how many shuffled arenas to draw.
+    """
     rng = np.random.default_rng(0)
     scores_MN = np.stack([field.scores_of(method) for method in field.ranks])
     pairs = np.array([*combinations(range(len(scores_MN)), 2)])
@@ -80,7 +90,7 @@ def estimate_false_share(field: Field, kinds_N: Array, num_arenas: int) -> float
 
 
 def test_by_kind(field: Field, kinds_N: Array, rival: str) -> dict[str, tuple[float, float]]:
-    """Return method -> p of its difference from `rival` by kind, and p after Holm's correction."""
+    """Test each method's difference from `rival` by kind: method -> p, and p after Holm's correction."""
     methods = [method for method in field.ranks if method != rival]
     rival_N = field.scores_of(rival)
     p_values = [compute_flip_p(field.scores_of(method) - rival_N, kinds_N) for method in methods]
@@ -88,12 +98,14 @@ def test_by_kind(field: Field, kinds_N: Array, rival: str) -> dict[str, tuple[fl
 
 
 def compute_flip_p(differences_N: Array, kinds_N: Array) -> float:
-    """Return the two-sided exact p of a sum whose sign may flip kind by kind."""
+    """Compute the two-sided exact p of a sum whose sign may flip kind by kind."""
     sums = np.array([differences_N[kinds_N == kind].sum() for kind in sorted({*kinds_N})])
+    # A kind without a difference has one sign; it would double the number of sums for nothing.
     sums = sums[np.abs(sums) > 1e-12]
     totals = np.zeros(1)
     for size in sums:
         totals = np.concatenate([totals + size, totals - size])
+    # The tolerance counts sums as equal that differ by rounding alone: the order of additions varies.
     return float(np.mean(np.abs(totals) >= abs(sums.sum()) - 1e-12))
 
 

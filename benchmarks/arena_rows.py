@@ -1,4 +1,4 @@
-"""Compute the arena's rows without those that fedgrid keeps: what its `outcomes.csv` and `tuning.csv` are.
+"""Compute the arena's rows without those that fedgrid ships: its `outcomes.csv` and `tuning.csv`.
 
     python -m benchmarks.arena_rows STORAGE [DATASET] [--families A,B] [--in-process]
 

@@ -1,4 +1,4 @@
-"""Local training with random crops and flips, and with normalised pixels, over training without.
+"""Compare local training with crops and flips, and with normalised pixels, with plain training.
 
     python -m benchmarks.augmentation [--quick]
 
@@ -37,7 +37,16 @@ CASES = (
 
 
 def build_training(model: str, shape: Shape, batch_size: int, *, augment: bool, normalise: bool) -> Work:
-    """Return a function that trains the model for an epoch."""
+    """Build a function that trains the model for an epoch.
+
+
+    Args:
+       model: name of a model.
+       shape: channels, height and width of an image.
+       batch_size: images in a batch.
+       augment: whether batches are cropped and flipped.
+       normalise: whether the model normalises its pixels first.
+    """
 
     def wrap_module(module: nn.Module) -> nn.Module:
         return Normalised(module, [0.3] * shape[0], [0.2] * shape[0], "cpu") if normalise else module
@@ -55,7 +64,7 @@ def build_training(model: str, shape: Shape, batch_size: int, *, augment: bool, 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Time each case."""
+    """Time each case with one thread, the three sides in turn."""
     parser = build_parser(__doc__, "the last case, once")
     quick: bool = parser.parse_args(arguments).quick
     for model, shape, batch_size in CASES[-1:] if quick else CASES:

@@ -1,4 +1,4 @@
-"""Gram matrix, cosine distances and temperature of 30 ResNet-34 updates, from Ray's object store.
+"""Time Gram matrix, cosine distances and temperature of 30 ResNet-34 updates from Ray's object store.
 
     python -m benchmarks.clustering [--quick]
 
@@ -30,7 +30,7 @@ REPEATS = 5
 
 
 def fill_store(layout: Layout) -> list[Vector]:
-    """Put updates into the object store and return views of them."""
+    """Put random updates into the object store and get views of them."""
     refs = []
     for client in range(CLIENTS):
         rng = np.random.default_rng(client)
@@ -39,13 +39,13 @@ def fill_store(layout: Layout) -> list[Vector]:
 
 
 def compute_streamed(vectors: list[Vector], layout: Layout) -> float:
-    """Return the temperature, computed by blocks of columns."""
+    """Compute the temperature by blocks of columns, as the engine does."""
     updates = Updates(dict(enumerate(vectors)), layout, similarity_over="state", threads=THREADS)
     return temperature(updates.cosine_distances_KK)
 
 
 def compute_by_tensor(vectors: list[Vector], layout: Layout) -> float:
-    """Return the temperature, computed by one Gram matrix per tensor."""
+    """Compute the temperature by one Gram matrix for each tensor, the usual way."""
     gram_KK: Matrix = np.zeros((CLIENTS, CLIENTS))
     for _, part, _ in layout.slices():
         block = np.stack([vector[part] for vector in vectors])
@@ -55,14 +55,14 @@ def compute_by_tensor(vectors: list[Vector], layout: Layout) -> float:
 
 
 def time_work(work: Callable[[], float]) -> tuple[float, float, float]:
-    """Return what `work` returns, its seconds, and those of the processor."""
+    """Run a function; return its result, and its wall-clock and processor seconds."""
     wall, processor = time.perf_counter(), time.process_time()
     result = work()
     return result, time.perf_counter() - wall, time.process_time() - processor
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure both and print them."""
+    """Compare both ways, on updates of ResNet-34 or, with `--quick`, of LeNet-5."""
     parser = build_parser(__doc__, "updates of LeNet-5, each way once")
     quick: bool = parser.parse_args(arguments).quick
     model, size = ("lenet5", (1, 28, 28)) if quick else ("resnet34", (3, 32, 32))
@@ -79,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def compare_ways(layout: Layout, repeats: int) -> None:
     """Time both ways in turns, on updates of this layout, and print seconds, ratios and memory."""
     vectors = fill_store(layout)
+    # Touch every page of the store's shared memory first: page faults would count for the first way alone.
     sum(float(vector[::4096].sum()) for vector in vectors)
     before = read_private_mb(os.getpid())
     ours, theirs = [], []
@@ -87,6 +88,7 @@ def compare_ways(layout: Layout, repeats: int) -> None:
         ours.append(seconds)
         other, *seconds = time_work(lambda: compute_by_tensor(vectors, layout))
         theirs.append(seconds)
+        # Both are sums of float32 products, in another order.
         assert abs(one - other) < 1e-4, (one, other)
     print(f"{CLIENTS} updates of {layout.size / 1e6:.2f} M float32, {THREADS} threads, best of {repeats}")
     for index, clock in enumerate(("wall", "processor")):
@@ -98,7 +100,7 @@ def compare_ways(layout: Layout, repeats: int) -> None:
 
 
 def sample_peak_memory(vectors: list[Vector], layout: Layout) -> float:
-    """Return the peak private memory in MB during one streamed pass, sampled every millisecond."""
+    """Measure the peak private memory in MB during one streamed pass, sampled every millisecond."""
     done, peak = Event(), [read_private_mb(os.getpid())]
 
     def sample_memory() -> None:

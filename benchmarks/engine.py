@@ -1,4 +1,4 @@
-"""One run on Ray without Tune: its client actors, and the server in this process, for benchmarks."""
+"""Start one run on Ray without Tune: its client actors, and the server in this process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,14 @@ from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 
 @contextmanager
 def start_run(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[[], RoundRecord]]:
-    """Start `run` on as many actors as fit; yield a function that runs its next round."""
+    """Start `run` on as many actors as fit; yield a function that runs its next round.
+
+
+    Args:
+       run: what to run.
+       storage: folder for its files, made if missing.
+       data_dir: folder with the images of data sets.
+    """
     with connected():
         placement = plan(run.clients, cluster_nodes(), Request())
         group = ray.util.placement_group(placement.bundles(), strategy="PACK")

@@ -1,6 +1,7 @@
-"""The first rounds of the OCFL paper's scenarios, beside the authors' archive.
+"""Compare the first rounds of the OCFL paper's scenarios with the authors' archive.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.first_rounds FOLDER --data DATA --reference REFERENCE --jobs 2
+
+   OMP_NUM_THREADS=1 python -m benchmarks.first_rounds FOLDER --data DATA --reference REFERENCE --jobs 2
 
 Trains the runs of `paper` with plain averaging, at full size and without tests, until two rounds after the
 first rise of the temperature. A scenario that the folder has is not trained again. Then it prints three
@@ -44,7 +45,7 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.tracking.papers.shared.paper import csv_rows
 
 ROUNDS_AFTER_RISE, MAX_ROUNDS = 2, 15
-"""Rounds after the first rise, and at most."""
+"""Rounds that are trained after the first rise, and in all at most."""
 CLUSTERERS = {
     "ocfl-kmeans": "OCFL-KM",
     "ocfl-affinity": "",
@@ -54,22 +55,24 @@ CLUSTERERS = {
     "ocfl-hdbscan-as-published": "OCFL-HDB",
     "evident-groups": "",
 }
-"""Those on our side, with the names of those in the archive that do the same."""
+"""Our algorithm -> the archive's name of the one that does the same; empty if it has none."""
 Scenario: TypeAlias = tuple[str, int, str]
 """Data set, clients and split, as in the archive's files but in our spelling."""
 
 
 def compare_states(rounds: Sequence[Round]) -> list[Round]:
-    """Return the rounds as one sees them who compares whole states."""
+    """Replace the products of each round by those over whole states, where these differ."""
     return [
         each if each.states_gram_MM is None else replace(each, gram_MM=each.states_gram_MM) for each in rounds
     ]
 
 
 def list_views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
-    """Return what is compared, in words -> the rounds so; whole states only where there are buffers.
+    """Build the rounds as each comparison sees them, by a suffix of the row's title.
 
-    Standardised distances, which `evident-groups` compares too, are those of the parameters in both.
+
+    One view where states are parameters alone, two for a network with buffers. Standardised distances, which
+    `evident-groups` compares too, are those of the parameters in both.
     """
     if all(each.states_gram_MM is None for each in shared_prefix.rounds):
         return {"": shared_prefix}
@@ -78,14 +81,17 @@ def list_views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
 
 
 def compute_temperatures(rounds: Sequence[Round]) -> list[float]:
-    """Return the temperature of each round."""
+    """Compute the temperature of each round."""
     products = [Products(each.gram_MM, np.zeros(len(each.clients)), 0.0) for each in rounds]
     return [temperature(each.cosine_distances_KK) for each in products]
 
 
 def is_enough(rounds: Sequence[Round], limit: int = MAX_ROUNDS) -> bool:
-    """Return whether both first rises, over parameters and over states, are `AFTER` rounds ago, or it is
-    round `limit`."""
+    """Check whether both first rises are `ROUNDS_AFTER_RISE` rounds ago, or it is round `limit`.
+
+
+    Both: over the parameters, and over whole states.
+    """
     for seen in (rounds, compare_states(rounds)):
         rise = find_first_rise(compute_temperatures(seen))
         if len(rounds) < (limit if rise is None else min(limit, rise + ROUNDS_AFTER_RISE)):
@@ -94,7 +100,16 @@ def is_enough(rounds: Sequence[Round], limit: int = MAX_ROUNDS) -> bool:
 
 
 def train_scenario(config: RunConfig, folder: Path, data_dir: Path, limit: int) -> SharedPrefix:
-    """Return the first rounds of a scenario, from the folder if it has them with the same limit."""
+    """Load the first rounds of a scenario from the folder; train them if it lacks them with this limit.
+
+
+    Args:
+       config: a run of plain averaging.
+       folder: where rounds are stored.
+       data_dir: folder with the images of data sets.
+       limit: rounds at most; part of the file's name.
+    """
+    # As in the engine's workers: without it a quarter of the time are page faults.
     keep_freed_memory()
     path = folder / f"{sha256(f'{config.canonical_json()} {limit}'.encode()).hexdigest()[:16]}.npz"
     with threadpool_limits(1):
@@ -102,7 +117,7 @@ def train_scenario(config: RunConfig, folder: Path, data_dir: Path, limit: int) 
 
 
 def describe_clustering(shared_prefix: SharedPrefix, name: str) -> str:
-    """Return in which round an algorithm clusters, how many clusters it finds, and their ARI."""
+    """Describe when an algorithm clusters, how many clusters it finds, and their ARI."""
     number, labels_K = list(replay_decisions(shared_prefix, name, {}))[-1]
     if len(set(labels_K.tolist())) == 1:
         return f"none by {number}"
@@ -112,7 +127,7 @@ def describe_clustering(shared_prefix: SharedPrefix, name: str) -> str:
 
 
 class Archive:
-    """The authors' numbers."""
+    """The authors' numbers: temperatures by round, and the clusterings of Table 2."""
 
     def __init__(self, reference: Path) -> None:
         self.temperatures: Mapping[Scenario, list[float]] = defaultdict(list)
@@ -126,7 +141,7 @@ class Archive:
         self.clusterings = {(_parse_scenario(row), row["algorithm"]): row for row in rows}
 
     def describe_clustering(self, scenario: Scenario, name: str) -> str:
-        """Return the same of an algorithm of the archive."""
+        """Describe the clustering of an algorithm of the archive, in the same form."""
         row = self.clusterings[scenario, name]
         return f"{row['round_published']}: {row['k_final']}, {float(row['ARI_final']):.2f}"
 
@@ -137,10 +152,10 @@ def _parse_scenario(row: Mapping[str, str]) -> Scenario:
 
 
 def build_plateau(run: RunConfig, shared_prefix: SharedPrefix) -> Plateau:
-    """Return losses and accuracies of a scenario's clients, all of whom train in every round."""
+    """Collect losses and accuracies of a scenario's clients, all of whom train in every round."""
     fits = [each.fit_M2 for each in shared_prefix.rounds if each.fit_M2 is not None]
     if shared_prefix.counts_KL is None or not fits:
-        raise SystemExit("the folder has rounds from before losses were kept: train into another folder")
+        raise SystemExit("the folder has rounds from before losses were stored: train into another folder")
     loss_RK, accuracy_RK = np.moveaxis(np.stack(fits), 2, 0)
     return Plateau(
         network=run.model,
@@ -159,7 +174,15 @@ def print_tables(
     archive: Archive,
     archived_dataset: str,
 ) -> None:
-    """Print the tables of temperatures and of clusterings."""
+    """Print the tables of temperatures and of clusterings.
+
+
+    Args:
+       runs: the runs of plain averaging, one a scenario.
+       shared_prefixes: the first rounds of each.
+       archive: the authors' numbers.
+       archived_dataset: the archive's data set to compare with.
+    """
     scenarios = [(archived_dataset, run.clients, run.split.kind) for run in runs]
     print("| scenario | temperature by round | the archive's | first rise | archive's | its OCFL-KM |")
     print(f"|{' --- |' * 6}")
@@ -191,7 +214,7 @@ def print_tables(
 def main() -> None:
     """Train what the folder lacks, and print the tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path, help="Where the first rounds are kept.")
+    parser.add_argument("folder", type=Path, help="Where the first rounds are stored.")
     parser.add_argument("--reference", type=Path, required=True, help="The archive's csv files.")
     parser.add_argument("--data", type=Path, default=Path("data"))
     parser.add_argument("--dataset", default="mnist")

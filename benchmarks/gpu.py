@@ -1,7 +1,8 @@
-"""What a GPU does for fedgrid: its first day in one command.
+"""Measure what a GPU does for fedgrid, in one command of at most nine minutes.
 
-    python -m benchmarks.gpu                        # at most 9 minutes; prints Markdown
-    python -m benchmarks.gpu --device cpu --quick    # tries the benchmark itself, in seconds
+
+   python -m benchmarks.gpu                        # at most 9 minutes; prints Markdown
+   python -m benchmarks.gpu --device cpu --quick    # tries the benchmark itself, in seconds
 
 How many images a second do 1 to 30 client processes train together, in which numbers, batches and ways? What
 memory does a client take? Does a run find the same clusters as on the CPU? The most important cells come
@@ -27,35 +28,35 @@ from benchmarks.gpu_report import MB, format_report
 Answer = TypeVar("Answer")
 MODELS = (("tinyvgg", (1, 28, 28)), ("resnet34", (3, 32, 32)))
 PROCESSES = (1, 15, 4, 8, 30, 2)
-"""Of one GPU; the most telling first."""
+"""Numbers of processes on one GPU; those that say most come first."""
 STACKS = (15, 30)
 BATCHES = (32, 128)
 CELL_SECONDS, CELL_TIMEOUT = 1.5, 90.0
 PARTITION_SECONDS, HOURS_SECONDS = 60.0, 30.0
-"""At the end, for the partition and for the hours of `paper`."""
+"""Seconds reserved at the end for the partition and for the hours of `paper`."""
 DIGIT = Cell("digitnet", (1, 8, 8), images=64)
 TINY = (DIGIT, replace(DIGIT, way=STACKED, clients=3))
 
 
 @dataclass
 class Measurements:
-    """What came out."""
+    """Results of all cells, and of the two questions that take whole runs."""
 
     cells: dict[Cell, list[Timing]] = field(default_factory=dict)
     """Cell -> what each of its processes measured."""
     memory: dict[Cell, int] = field(default_factory=dict)
-    """Cell -> bytes that a process takes on the device, its CUDA context included; 0 if not known."""
+    """Cell -> bytes that a process takes on the device, its CUDA context included; 0 if unknown."""
     failures: dict[Cell | str, str] = field(default_factory=dict)
-    """Cell or question -> why there is no answer."""
+    """Cell or question -> the reason for which there is no answer."""
     left_out: list[Cell] = field(default_factory=list)
     same_partition: bool | None = None
-    """Whether a run on the device finds the clusters of the CPU; None: not known."""
+    """Whether a run on the device finds the clusters of the CPU; None: unknown."""
     hours: float | None = None
-    """Of the grid on this device; None: not known."""
+    """Hours of the grid on this device; None: unknown."""
 
 
 def list_cells() -> list[Cell]:
-    """Return all, the most important first: what the presets do, then one change of it."""
+    """List all cells, the most important first: what the presets do, then one change of it."""
     cells = []
     for (model, shape), numbers, batch, way in product(MODELS, get_args(Numbers), BATCHES, get_args(Way)):
         counts = [(1, clients) for clients in STACKS] if way == STACKED else [(n, 1) for n in PROCESSES]
@@ -64,14 +65,23 @@ def list_cells() -> list[Cell]:
 
 
 def _rank_cell(cell: Cell) -> int:
-    """Return 0 for what the presets do; far from it, or an odd number of processes, is more."""
+    """Rank a cell: 0 for what the presets do, more for each change and for odd numbers of processes."""
     numbers = {"float32": 0, "TF32": 3, "bfloat16": 2}[cell.numbers]
     ways: dict[Way, int] = dict(zip(get_args(Way), (0, 4, 9, 2), strict=True))
     return numbers + ways[cell.way] + 4 * (cell.batch != BATCHES[0]) + (cell.processes not in (1, 15))
 
 
 def measure_cells(cells: Sequence[Cell], crew: Crew, end: float, seconds: float, device: str) -> Measurements:
-    """Measure cells until the time `end`."""
+    """Measure cells until the time `end`, and list those that the time did not suffice for.
+
+
+    Args:
+       cells: what to measure, the most important first.
+       crew: the processes.
+       end: as `perf_counter` gives it.
+       seconds: how long a cell trains.
+       device: as torch names it.
+    """
     results, context = Measurements(), None
     if (remaining := end - perf_counter()) > 0:
         context = _record_answer(
@@ -81,6 +91,7 @@ def measure_cells(cells: Sequence[Cell], crew: Crew, end: float, seconds: float,
         )
     for cell in cells:
         remaining = end - perf_counter()
+        # A cell takes longer than `seconds`: its processes start, and choose their kernels.
         if remaining < 2 * seconds:
             results.left_out.append(cell)
             continue
@@ -99,7 +110,15 @@ def measure_cells(cells: Sequence[Cell], crew: Crew, end: float, seconds: float,
 def measure_runs(results: Measurements, crew: Crew, end: float, grid: str, model: str) -> None:
     """Compare the device's clusters with the CPU's, and project the hours of a grid, until the time `end`.
 
+
     In a process of the crew, which can be ended if it takes too long.
+
+    Args:
+       results: where the answers go.
+       crew: the processes.
+       end: as `perf_counter` gives it.
+       grid: the preset whose hours are projected.
+       model: the model of the run whose clusters are compared.
     """
     remaining = end - perf_counter()
     share = PARTITION_SECONDS / (PARTITION_SECONDS + HOURS_SECONDS)
@@ -120,7 +139,7 @@ def measure_runs(results: Measurements, crew: Crew, end: float, grid: str, model
 def _record_answer(
     results: Measurements, subject: Cell | str, measure: Callable[[], Answer]
 ) -> Answer | None:
-    """Return an answer; None if there is none, for the reason that is told and noted."""
+    """Call a measurement; if it fails, print and record the reason, and answer None."""
     try:
         return measure()
     except CellFailure as failure:
@@ -135,12 +154,17 @@ def _print_progress(line: str) -> None:
 
 
 def _read_free_bytes(device: str) -> int:
-    """Return the free bytes of a GPU, 0 of a CPU."""
+    """Read the free bytes of a GPU, 0 of a CPU."""
     return 0 if device == "cpu" else torch.cuda.mem_get_info()[0]
 
 
 def find_best_engine(results: Measurements, model: str) -> tuple[Cell, float, float] | None:
-    """Return the fewest processes that are nearly the fastest as presets train, their images/s and one's."""
+    """Find the fewest processes that are nearly the fastest as presets train.
+
+
+    Returns:
+       Their cell, its images/s, and the images/s of one process; None if one process was not measured.
+    """
     speeds = {
         cell.processes: (cell, sum(each.images / each.seconds for each in timed))
         for cell, timed in results.cells.items()
@@ -154,13 +178,21 @@ def find_best_engine(results: Measurements, model: str) -> tuple[Cell, float, fl
 
 
 def find_best_engines(results: Measurements) -> dict[str, tuple[Cell, float, float]]:
-    """Return `best_engine` of each model that was measured."""
+    """Find `find_best_engine` of each model that was measured."""
     models = dict.fromkeys(cell.model for cell in results.cells)
     return {model: best for model in models if (best := find_best_engine(results, model)) is not None}
 
 
 def run_benchmark(device: str, minutes: float, tiny: bool, start: Start = start_process) -> str:
-    """Measure all within the minutes; return the report."""
+    """Measure all within the minutes, and format the report.
+
+
+    Args:
+       device: as torch names it.
+       minutes: for all of it.
+       tiny: whether to measure two cells of the smallest model alone.
+       start: how a process is started; tests start threads.
+    """
     began = perf_counter()
     end = began + 60 * minutes - STOP_SECONDS
     reserve = min(PARTITION_SECONDS + HOURS_SECONDS, 20 * minutes)

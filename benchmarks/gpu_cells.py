@@ -1,4 +1,4 @@
-"""What `benchmarks.gpu` measures in one process: a client trains again and again, in one of several ways."""
+"""The cells of `benchmarks.gpu`: a client trains again and again in one process, in one of several ways."""
 
 import gc
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement."""
+    """A model, its numbers and batch, and how many clients train it in how many processes."""
 
     model: str
     shape: tuple[int, int, int]
@@ -49,11 +49,11 @@ class Cell:
     clients: int = 1
     """Clients in a process; more than one are stacked."""
     images: int = 512
-    """Of a client."""
+    """Images of a client."""
 
     @property
     def precision(self) -> Precision:
-        """`training.precision` of it."""
+        """The cell's value of `training.precision`."""
         return "bfloat16" if self.numbers == "bfloat16" else "float32"
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Timing:
-    """What one process has measured."""
+    """Images that one process has trained, its seconds, and its memory."""
 
     images: int
     seconds: float
@@ -73,7 +73,7 @@ class Timing:
 
 
 def build_work(cell: Cell, device: str) -> Callable[[], object]:
-    """Return a function that trains all images of the cell's clients once, from the same model."""
+    """Build a function that trains all images of the cell's clients once, from the same model."""
     if cell.way == STACKED:
         task = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(cell.clients)]
         start = initial_vector(cell.model, Inputs("pixels", cell.shape), CLASSES, seed=0)
@@ -97,7 +97,7 @@ def build_work(cell: Cell, device: str) -> Callable[[], object]:
 
 
 def build_settings(cell: Cell) -> LocalTraining:
-    """Return an epoch of plain SGD in the cell's batches and numbers."""
+    """Build the settings of an epoch of plain SGD in the cell's batches and numbers."""
     return LocalTraining(
         local_epochs=1,
         batch_size=cell.batch,
@@ -119,6 +119,7 @@ class CapturedStep:
 
 
 def _capture_step(flat: FlatModule, cell: Cell, device: str) -> CapturedStep:
+    """Capture a step of plain SGD, on zeros in place of a batch."""
     inputs = torch.zeros(cell.batch, *cell.shape, device=device).contiguous(memory_format=torch.channels_last)
     labels = torch.zeros(cell.batch, dtype=torch.int64, device=device)
     flat.module.train()
@@ -162,7 +163,7 @@ def _replay_epoch(
 
 
 class Bench:
-    """One process's side of a cell."""
+    """The side of a cell that runs in one of its processes; `Crew` calls its methods by name."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -170,7 +171,7 @@ class Bench:
         self._cell: Cell | None = None
 
     def open(self) -> None:
-        """Open the device."""
+        """Open the device. Called once, when the process has started."""
         if self._device != "cpu":
             torch.zeros(1, device=self._device)
 
@@ -186,7 +187,7 @@ class Bench:
         self._work = work
 
     def time(self, seconds: float) -> Timing:
-        """Work for this many seconds, at least once."""
+        """Do the cell's work again and again for this many seconds, at least once."""
         assert self._work is not None, "prepare() comes first"
         assert self._cell is not None
         done, started = 0, perf_counter()
@@ -206,13 +207,13 @@ class Bench:
             torch.cuda.empty_cache()
 
     def read_reserved_bytes(self) -> int:
-        """Return the bytes that torch has reserved on the device now; 0 on a CPU."""
+        """Read how many bytes torch has reserved on the device now; 0 on a CPU."""
         return 0 if self._device == "cpu" else torch.cuda.memory_reserved()
 
     def compare_partition(self, model: str) -> bool:
-        """Return whether a run on the device clusters its clients in each round as on the CPU."""
+        """Check whether a run on the device clusters its clients in each round as on the CPU."""
         return gpu_runs.is_same_partition(self._device, model)
 
     def project_hours(self, grid: str, gains: Mapping[str, float]) -> float | None:
-        """Return the hours of a preset, as `gpu_runs.projected_hours`."""
+        """Project the hours of a preset (`gpu_runs.project_hours`)."""
         return gpu_runs.project_hours(grid, self._device, gains)

@@ -13,9 +13,9 @@ from benchmarks.gpu_cells import Bench, Cell, Timing
 from fedgrid.engine.runtime.clients.gpu_errors import is_out_of_memory
 
 START_SECONDS = 60.0
-"""For a process to import torch and open the device."""
+"""Seconds in which a process imports torch and opens the device."""
 STOP_SECONDS = 5.0
-"""For all of them to end."""
+"""Seconds in which all processes end."""
 CONVOLUTIONS = Cell("tinyvgg", (1, 8, 8), images=64)
 """A small cell that uses cuBLAS and cuDNN."""
 DIED = "a process has died, of too little memory perhaps"
@@ -25,7 +25,7 @@ Start = Callable[[Callable[..., None], Connection, str], Any]
 
 
 class CellFailure(Exception):
-    """A cell has no number; the message says why in a few words."""
+    """A cell has no number; the message gives the reason in a few words."""
 
 
 def start_process(target: Callable[..., None], pipe: Connection, device: str) -> Any:
@@ -38,7 +38,7 @@ def start_process(target: Callable[..., None], pipe: Connection, device: str) ->
 
 
 def serve_orders(pipe: Connection, device: str) -> None:
-    """Follow the orders of the pipe: (method of `Bench`, argument), until it says None."""
+    """Follow the orders of the pipe: (method of `Bench`, argument), until it sends None."""
     bench = Bench(device)
     pipe.send(_call_method(bench, "open"))
     while (order := pipe.recv()) is not None:
@@ -46,7 +46,7 @@ def serve_orders(pipe: Connection, device: str) -> None:
 
 
 def _call_method(bench: Bench, name: str, *arguments: object) -> object:
-    """Return what a method returns or, for a way that this device or version of torch cannot go, why."""
+    """Call a method; where this device or version of torch cannot do it, answer with the failure."""
     try:
         return getattr(bench, name)(*arguments)
     except Exception as error:
@@ -57,6 +57,7 @@ def _call_method(bench: Bench, name: str, *arguments: object) -> object:
 
 
 def _describe_failure(error: Exception) -> str:
+    """Describe an error in a few words."""
     if is_out_of_memory(error):
         return "out of memory"
     return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
@@ -82,10 +83,11 @@ class Crew:
         return len(self._processes)
 
     def measure_cell(self, cell: Cell, seconds: float, timeout: float) -> list[Timing]:
-        """Return what each process of a cell has measured, all at the same time.
+        """Measure a cell in all of its processes at the same time.
+
 
         Raises:
-            CellFailed: one is out of memory, cannot work like this, has died or takes longer than `timeout`.
+           CellFailure: one is out of memory, cannot work like this, has died or takes longer than `timeout`.
         """
         end = perf_counter() + timeout
         self._start_processes(cell.processes, timeout)
@@ -98,17 +100,18 @@ class Crew:
                 self._send_order(pipes, perf_counter() + START_SECONDS, "forget")
 
     def measure_context(self, free: Callable[[], int], timeout: float) -> int:
-        """Return the bytes that a process takes on the device beside its tensors.
+        """Measure the bytes that a process takes on the device in addition to its tensors.
+
 
         That is CUDA's context, and cuBLAS, cuDNN and their kernels, which a small cell has it load. No
         process may have been started before.
 
         Args:
-            free: returns the free bytes of the device.
-            timeout: seconds.
+           free: returns the free bytes of the device.
+           timeout: seconds.
 
         Raises:
-            CellFailed: as `measure`.
+           CellFailure: as `measure_cell`.
         """
         assert not self._processes, "the first process takes what is measured"
         before = free()
@@ -117,17 +120,18 @@ class Crew:
         return before - free() - reserved
 
     def run_single(self, *order: object, timeout: float) -> Any:
-        """Return what one process answers to an order.
+        """Run an order in one process alone, and return its answer.
+
 
         Raises:
-            CellFailed: as `measure`.
+           CellFailure: as `measure_cell`.
         """
         self._start_processes(1, timeout)
         [answer] = self._send_order([self._processes[0][1]], perf_counter() + timeout, *order)
         return answer
 
     def end_processes(self) -> None:
-        """End all processes, within `LEAVE_SECONDS`."""
+        """End all processes, within `STOP_SECONDS`."""
         processes, self._processes = self._processes, []
         end = perf_counter() + STOP_SECONDS
         for _, pipe in processes:
@@ -155,6 +159,7 @@ class Crew:
             raise
 
     def _send_order(self, pipes: Sequence[Connection], end: float, *order: object) -> list[Any]:
+        """Send an order to all of these processes, and wait for their answers."""
         for pipe in pipes:
             try:
                 pipe.send(order)
@@ -163,6 +168,7 @@ class Crew:
         return self._receive_answers(pipes, end)
 
     def _receive_answers(self, pipes: Sequence[Connection], end: float) -> list[Any]:
+        """Wait for an answer of each process, until the time `end`."""
         end = min(end, self._end)
         answers: dict[Connection, Any] = {}
         while len(answers) < len(pipes):
@@ -181,7 +187,7 @@ class Crew:
         return [answers[pipe] for pipe in pipes]
 
     def _abort_cell(self, reason: str) -> NoReturn:
-        """End all processes, of which the next cell starts new ones."""
+        """End all processes, of which the next cell starts new ones, and give the cell up."""
         processes, self._processes = self._processes, []
         self._kill_processes(processes)
         raise CellFailure(reason)

@@ -1,4 +1,4 @@
-"""The Markdown of `benchmarks.gpu`, to paste into docs/evidence/performance.md."""
+"""The Markdown report of `benchmarks.gpu`, to paste into docs/evidence/performance.md."""
 
 from __future__ import annotations
 
@@ -17,13 +17,22 @@ if TYPE_CHECKING:
 
 MB = 1e6
 SHOWN = 12
-"""Cells that were left out, by name; of more the number."""
+"""Cells that were left out are listed up to this number; of further ones the count."""
 
 
 def format_report(
     device: str, results: Measurements, best_cells: Mapping[str, Cell], grid: str, seconds: float
 ) -> str:
-    """Return the report of all that was measured."""
+    """Format the report of all that was measured.
+
+
+    Args:
+       device: as torch names it.
+       results: what was measured.
+       best_cells: model -> the cell that `find_best_engine` found.
+       grid: the preset whose hours were projected.
+       seconds: how long all of it took.
+    """
     lines = [f"Measured on {_name_device(device)} in {seconds:.0f} s by `python -m benchmarks.gpu`.", ""]
     lines += _format_table(results)
     lines.append("")
@@ -46,7 +55,7 @@ def format_report(
 
 
 def _format_table(results: Measurements) -> list[str]:
-    """Return a row a model, batch, numbers and way, a column a number of clients: images/s, MB a process."""
+    """Format images/s: a row for model, batch, numbers and way, a column a number of clients."""
     counts = sorted({cell.processes * cell.clients for cell in results.cells})
     rows: dict[tuple[str, str, Numbers, Way], dict[int, Cell]] = {}
     for cell in results.cells:
@@ -69,14 +78,17 @@ def _format_table(results: Measurements) -> list[str]:
 
 
 def _compute_speed(results: Measurements, cell: Cell) -> float:
+    """Compute the images/s of all processes of a cell together."""
     return sum(each.images / each.seconds for each in results.cells[cell])
 
 
 def _format_advice(cell: Cell, results: Measurements, device: str) -> str:
+    """Format the line on the number of processes, with the option that sets it."""
     text = f"- {cell.model}: no number of processes is much faster than {cell.processes}"
     if device == "cpu":
         return f"{text}."
     total_memory = torch.cuda.get_device_properties(0).total_memory
+    # With a share below that of the memory Ray would put more processes on the GPU than fit.
     hundredths = max(100 // cell.processes, ceil(100 * results.memory[cell] / total_memory))
     return f"{text}: `--gpus-per-actor {hundredths / 100:g}`."
 
@@ -86,7 +98,7 @@ def _format_hours(hours: float) -> str:
 
 
 def _compare_stacking(best: Cell, results: Measurements) -> str:
-    """Return how the fastest stack compares with the best processes, all else alike; empty if unknown."""
+    """Compare the fastest stack with the best processes, all else alike; empty if unknown."""
     alike = replace(best, way=STACKED, processes=1)
     stacks = [cell for cell in results.cells if replace(cell, clients=alike.clients) == alike]
     if not stacks:
@@ -103,6 +115,7 @@ def _format_row(cells: list[str]) -> str:
 
 
 def _name_device(device: str) -> str:
+    """Name the device, with the versions of torch and of its driver."""
     if device == "cpu":
         return f"the CPU (torch {torch.__version__})"
     return f"{torch.cuda.get_device_name(0)} (torch {torch.__version__}, driver {driver()})"

@@ -18,17 +18,17 @@ from fedgrid.grids.planning.workload import workload_of
 from fedgrid.grids.presets.load import load_grid
 
 NO_DATA = Path("data")
-"""Where images would be; none are read but those of digits, which come with scikit-learn."""
+"""The folder of images; it need not exist, as only digits are read, which come with scikit-learn."""
 HOUR = 3600.0
 
 
 def is_same_partition(device: str, model: str) -> bool:
-    """Return whether a run on the device clusters its clients in each round as on the CPU."""
+    """Check whether a run on the device clusters its clients in each round as on the CPU."""
     return compute_clusters("cpu", model) == compute_clusters(device, model)
 
 
 def compute_clusters(device: str, model: str) -> list[int]:
-    """Return the cluster of each round and client of a small run on digits: 12 clients, 5 rounds."""
+    """Compute the cluster of each round and client of a small run on digits: 12 clients, 5 rounds."""
     config = complete(
         {
             "algorithm": "ocfl-kmeans",
@@ -51,10 +51,18 @@ def compute_clusters(device: str, model: str) -> list[int]:
 
 
 def project_hours(grid: str, device: str, gains: Mapping[str, float]) -> float | None:
-    """Return the hours of a preset on one GPU without a round cache; None where a model was not measured.
+    """Project the hours of a preset on one GPU without a round cache.
 
-    Images, rounds and the seconds of one process are those of `--dry-run`. `gains` has, by model, how many
-    times as much the best number of processes trains as one.
+
+    Images, rounds and the seconds of one process are those of `--dry-run`.
+
+    Args:
+       grid: name of a preset.
+       device: as torch names it.
+       gains: model -> how many times as much the best number of processes trains as one.
+
+    Returns:
+       The hours; None if a model was not measured.
     """
     runs = load_grid(grid, {}, (), NO_DATA).runs
     workloads = [workload_of(run, NO_DATA) for run in runs]
@@ -69,5 +77,5 @@ def project_hours(grid: str, device: str, gains: Mapping[str, float]) -> float |
 
 
 def share_speed(speed: Speed, gain: float) -> Speed:
-    """Return the speed of a GPU whose processes do `gain` times as much as one."""
+    """Compute the speed of a GPU whose processes do `gain` times as much as one."""
     return Speed(speed.turn / gain, speed.image / gain)

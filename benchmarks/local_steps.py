@@ -1,4 +1,4 @@
-"""How many optimizer steps a client takes in a round, and how many rounds of training 45 steps are.
+"""Count the optimizer steps that a client takes in a round, and the rounds of training that 45 steps are.
 
     python -m benchmarks.local_steps arena-digits
     python -m benchmarks.local_steps arena-digits --where split=dirichlet --seeds 0..4 split.alpha=0.5
@@ -20,7 +20,7 @@ from fedgrid.grids.presets.load import load_grid
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print a line a kind of split."""
+    """Print, for each kind of split, the steps a round and in all, and how many rounds the budget is."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("what", help="A preset or a YAML file.")
     parser.add_argument("--seeds")

@@ -1,4 +1,5 @@
-"""A federation of thousands of clients, a few of which train in a round: memory, and time outside training.
+"""Measure memory, and time outside training, of thousands of clients, a few of which train in a round.
+
 
 python -m benchmarks.many_clients --rounds 10
 
@@ -78,7 +79,7 @@ def write_images(path: Path, clients: int, images: int) -> None:
 
 
 def build_run(path: Path, given: argparse.Namespace) -> RunConfig:
-    """Return the run."""
+    """Build the run's configuration from the options."""
     return complete(
         {
             "dataset": f"npz:{path}",
@@ -95,12 +96,12 @@ def build_run(path: Path, given: argparse.Namespace) -> RunConfig:
 
 
 class TimedPool(InProcessPool):
-    """Adds up the seconds of the processor in training and in the tests of local models."""
+    """A pool that adds up the processor's seconds in training and in the tests of local models."""
 
     seconds = 0.0
 
     def train(self, tasks: Sequence[TrainTask], models: Models, memories: Memories) -> list[Reply]:
-        """Train, as `Pool.train`."""
+        """Train as `Pool.train` does, and time it."""
         began = time.process_time()
         replies = super().train(tasks, models, memories)
         self.seconds += time.process_time() - began
@@ -108,7 +109,14 @@ class TimedPool(InProcessPool):
 
 
 def measure_rounds(run: RunConfig, folder: Path, profile: cProfile.Profile | None) -> None:
-    """Run it; print what its rounds cost."""
+    """Run it and print what its rounds cost.
+
+
+    Args:
+       run: what to run.
+       folder: for its files.
+       profile: records all rounds but the first and the last, if given.
+    """
     pool = TimedPool()
     session = Session(pool, folder)
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""A grid of thousands of finished runs of one round: what each command takes that reads them all.
+"""Time the commands that read a whole grid, on thousands of finished runs of one round.
 
 python -m benchmarks.many_runs --runs 10000
 
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def make_grid(folder: Path, runs: int) -> None:
-    """Run the first runs, and copy them."""
+    """Run the first runs of a grid, and copy them for the others."""
     folder.mkdir(parents=True, exist_ok=True)
     storage = Storage.of(folder / "runs")
     grid = write_grid(folder, runs)
@@ -88,7 +88,7 @@ def make_grid(folder: Path, runs: int) -> None:
 
 
 def write_grid(folder: Path, runs: int) -> Grid:
-    """Write the preset of a grid with this many seeds, and return it."""
+    """Write the preset of a grid with this many seeds, and load it."""
     path = folder / "many.yaml"
     path.write_text(yaml.safe_dump({**GRID, "seeds": f"0..{runs - 1}"}))
     return load_grid(str(path), {}, [], default_data_dir())
@@ -101,17 +101,20 @@ def copy_run(storage: Storage, source: RunConfig, run: RunConfig) -> None:
     for name in COPIED_FILES:
         copyfile(before / name, folder / name)
     (folder / CONFIG).write_text(RunFolder(storage, run)._config_text())
+    # The manifest has a digest of the configuration: another run's copy would be refused as damaged.
     config = FileEntry.of((folder / CONFIG).read_bytes())
     manifest = read_manifest(before).with_files({CONFIG: config}, run_id=run.run_id)
     (folder / MANIFEST).write_text(manifest.text())
     scores = {**unseal_text((before / SCORES).read_bytes()), "run_id": run.run_id}
     (folder / SCORES).write_text(seal(scores, indent=2))
+    # Without the mark `run` would log each copy to MLflow first.
     uri = f"sqlite:///{storage.root / 'mlflow.db'}"
     (folder / MARK).write_text(seal({"uri": uri, "mlflow_run_id": "copied", "rounds": 1}))
 
 
 def measure_command(folder: Path, *arguments: str) -> tuple[float, float, float]:
-    """Run a command; return its seconds, those of the processor, and its peak of memory in MB.
+    """Run a command; return its wall-clock and processor seconds, and its peak of memory in MB.
+
 
     The peak is sampled: that of `wait4` counts the memory of this process, which has started the command.
     """

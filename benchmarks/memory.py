@@ -1,4 +1,4 @@
-"""Memory of a run after 20 rounds and after 200, which must not grow with the rounds.
+"""Measure the memory of a run after 20 rounds and after 200: it must not grow with the rounds.
 
 python -m benchmarks.memory
 """
@@ -17,22 +17,23 @@ EARLY_ROUND, LATE_ROUND = 20, 200
 
 
 def read_status(pid: int) -> dict[str, str]:
-    """Return the fields of /proc/<pid>/status."""
+    """Read the fields of /proc/<pid>/status."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, value in (line.split(":", 1) for line in lines)}
 
 
 def read_private_mb(pid: int) -> float:
-    """Return the private memory of a process in MB, without Ray's shared object store."""
+    """Read the private memory of a process in MB, without Ray's shared object store."""
     return int(read_status(pid)["RssAnon"].split()[0]) / 1024
 
 
 def read_private_memory() -> dict[str, float]:
-    """Return the private memory, in MB, of the client actors and of this process, which has the server."""
+    """Read the private memory, in MB, of the client actors and of this process, which has the server."""
     parents = {
         int(path.name): int(read_status(int(path.name))["PPid"]) for path in Path("/proc").glob("[0-9]*")
     }
     ours = [pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()]
+    # Ray names an actor's process after its class: other children are its raylet and idle workers.
     titles = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in ours}
     clients = {f"Client {pid}": pid for pid, title in titles.items() if title.startswith("ray::Client")}
     return {name: read_private_mb(pid) for name, pid in {"Server": os.getpid(), **clients}.items()}

@@ -1,4 +1,4 @@
-"""How much the round cache would save for the paper's 280 runs, computed from the published tables.
+"""Compute how much the round cache would save for the paper's 280 runs, from the published tables.
 
     python -m benchmarks.paper_scale
 
@@ -48,7 +48,7 @@ SATTLER_SPLITS = 22
 
 @dataclass(frozen=True)
 class Branch:
-    """A run that leaves the shared prefix."""
+    """The rounds of a run after it has left the shared prefix."""
 
     algorithm: str
     start: int
@@ -59,7 +59,7 @@ class Branch:
 
 
 def find_branch(algorithm: str, clients: int, scores: PublishedClustering) -> Branch | None:
-    """Return the branch of a published run, None if it never leaves the shared prefix."""
+    """Find the branch of a published run, None if it never leaves the shared prefix."""
     if scores.published_rand == scores.published_ami == scores.published_com == 0:
         return None
     start = SATTLER_SPLITS if algorithm == "SCL" else scores.published_round
@@ -69,7 +69,7 @@ def find_branch(algorithm: str, clients: int, scores: PublishedClustering) -> Br
 
 
 def merge_equal_branches(branches: Iterable[Branch]) -> list[Branch]:
-    """Return one branch of those known to be equal, and all others."""
+    """Merge branches that are equal, as exact ones from the same round are."""
     return list({f"{each.start}" if each.is_exact else each.algorithm: each for each in branches}.values())
 
 
@@ -82,7 +82,7 @@ class Need:
     apart: int = 0
     """Rounds to compute if nothing is shared once a run has left the shared prefix."""
     shared: int = 0
-    """Rounds to compute if runs with the same known partition share them."""
+    """Rounds to compute if runs whose partitions are known to be equal share them."""
     shared_prefix_bytes: int = 0
     """States of the shared prefix."""
     alone_bytes: int = 0
@@ -94,7 +94,7 @@ class Need:
 
     @property
     def state_bytes(self) -> int:
-        """All states."""
+        """Bytes of all states."""
         return self.shared_prefix_bytes + self.alone_bytes + self.other_bytes
 
     def __add__(self, other: "Need") -> "Need":
@@ -102,7 +102,16 @@ class Need:
 
 
 def compute_need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Iterable[Branch]) -> Need:
-    """Return the need of one scenario's `runs` runs of `rounds` rounds, one of them BNC's."""
+    """Compute the need of one scenario.
+
+
+    Args:
+       rounds: rounds of each run.
+       clients: clients of the scenario.
+       model_bytes: size of a model's state.
+       runs: number of the scenario's runs, one of them BNC's.
+       branches: those runs that leave the shared prefix.
+    """
     lengths = {each: rounds + 1 - each.start for each in branches}
     # The first run that leaves the shared prefix in a round computes that round for it, too.
     shared_prefix = rounds - len({each.start for each in lengths})
@@ -122,7 +131,7 @@ def compute_need(rounds: int, clients: int, model_bytes: int, runs: int, branche
 
 
 def compute_published_needs() -> Mapping[Scenario, Need]:
-    """Return the need of the published runs of each scenario."""
+    """Compute the need of the published runs of each scenario."""
     runs: dict[Scenario, dict[str, PublishedClustering]] = {}
     for (scenario, algorithm), scores in clustering().items():
         runs.setdefault(scenario, {})[algorithm] = scores
@@ -139,7 +148,7 @@ def compute_published_needs() -> Mapping[Scenario, Need]:
 
 
 def count_entries(dataset: str) -> int:
-    """Return the number of entries of the state of a data set's own model."""
+    """Count the entries of the state of a data set's own model."""
     about = DATASETS[dataset]
     return layout_of(blank(about.model, about.inputs, about.num_classes)).size
 
@@ -181,7 +190,7 @@ def main() -> None:
 
 
 def format_gigabytes(size: float) -> str:
-    """Return bytes in 10^9, to three digits."""
+    """Format bytes in 10^9, to three digits."""
     billions = size / 1e9
     return f"{billions:,.0f}" if billions >= 10 else f"{billions:.1f}"
 

@@ -64,6 +64,7 @@ def serve_rounds(
 ) -> None:
     """Train the waiting clients from each model from the pipe, until it sends None."""
     keep_freed_memory()
+    # Two processes on two cores: more threads would compete with each other.
     torch.set_num_threads(1)
     module = build(setup.model, setup.inputs, setup.num_classes)
     data = [
@@ -82,7 +83,16 @@ def serve_rounds(
 def train_client(
     module: nn.Module, start: Tensor, images: Tensor, labels: Tensor, training: LocalTraining
 ) -> Tensor:
-    """Train one client from `start`; return its weights."""
+    """Train one client from `start`, and read its weights.
+
+
+    Args:
+       module: a module of the model, whose weights are overwritten.
+       start: the global model as a vector.
+       images: the client's images, from 0 to 1.
+       labels: their classes.
+       training: epochs, batch size and learning rate; the optimizer is SGD.
+    """
     nn.utils.vector_to_parameters(start.clone(), module.parameters())
     optimizer = torch.optim.SGD(module.parameters(), lr=training.learning_rate)
     for _ in range(training.local_epochs):

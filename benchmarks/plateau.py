@@ -1,10 +1,11 @@
-"""The plateau on which training begins, and when OCFL's temperature first rises.
+"""The plateau on which training begins, and the round in which OCFL's temperature first rises.
 
-    python -m benchmarks.plateau rise.csv rise.png
+
+   python -m benchmarks.plateau rise.csv rise.png
 
 A network that has learnt only how frequent each class is among a client's images has the entropy of these
 shares as its cross-entropy, and gives every image the largest class. Here are loss and accuracy of a
-scenario's clients beside these two numbers, by round, and the figure: temperature against loss minus entropy.
+scenario's clients with these two numbers, by round, and the figure: temperature against loss minus entropy.
 `benchmarks.first_rounds --rows rise.csv` trains, and writes what is drawn.
 
 Shapes: K clients, all of them in each of R rounds, G hidden groups, L classes.
@@ -39,7 +40,7 @@ COLUMNS = ("network", "scenario", "round", "temperature", "above_entropy")
 
 @dataclass(frozen=True)
 class Plateau:
-    """The first rounds of a scenario."""
+    """Temperatures, losses and accuracies of the first rounds of a scenario."""
 
     network: str
     scenario: str
@@ -53,17 +54,17 @@ class Plateau:
 
     @property
     def shares_GL(self) -> Matrix:
-        """Share of each class in the images of a hidden group."""
+        """Share of each class in the images of a hidden group, shape (G, L)."""
         counts_GL = np.stack([self.counts_KL[of_group_K].sum(axis=0) for of_group_K in self._groups])
         return np.asarray(counts_GL / counts_GL.sum(axis=1, keepdims=True))
 
     @property
     def entropy_G(self) -> Matrix:
-        """Entropy of these shares, in nats."""
+        """Entropy of the classes of each hidden group, in nats."""
         return np.asarray(entropy(self.shares_GL, axis=1))
 
     def average_by_group(self, values_RK: Matrix) -> Matrix:
-        """Return the mean of each hidden group, shape (R, G)."""
+        """Average over the clients of each hidden group: shape (R, K) to shape (R, G)."""
         return np.stack([values_RK[:, of_group_K].mean(axis=1) for of_group_K in self._groups], axis=1)
 
     @property
@@ -78,18 +79,18 @@ class Plateau:
 
 
 def find_first_rise(values: Sequence[float]) -> int | None:
-    """Return the first round, from 1, whose temperature exceeds that of the round before."""
+    """Find the first round, from 1, whose temperature exceeds that of the round before."""
     return next((number for number in range(2, len(values) + 1) if rises(values[:number], 1)), None)
 
 
 def read_archived_temperatures(results: Path) -> list[float]:
-    """Return the temperatures of a run of OCFL of the authors', until it clusters."""
+    """Read the temperatures of a run of OCFL of the authors', until it clusters."""
     with (results / "clusters_temperature.csv").open(newline="") as file:
         return [float(temperature) for _, _, temperature in csv.reader(file)]
 
 
 def read_archived_plateau(reference: Path) -> Plateau:
-    """Return the rounds of the authors' run until it clusters."""
+    """Read the rounds of the authors' run until it clusters."""
     scenario = {"dataset": "MNIST", "overlap": "overlaping", "balance": "imbalanced", "n": "15"}
     clients = [row for row in csv_rows(reference / "clients.csv") if scenario.items() <= row.items()]
     temperature_R = read_archived_temperatures(reference / ARCHIVED)
@@ -131,7 +132,7 @@ def _join_numbers(values: Iterable[float]) -> str:
 
 
 def write_rows(path: Path, plateaus: Iterable[Plateau]) -> None:
-    """Write a line a round, as `draw` reads them."""
+    """Write a line a round, as `draw_plateaus` reads them."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -144,6 +145,7 @@ def write_rows(path: Path, plateaus: Iterable[Plateau]) -> None:
 
 def draw_plateaus(rows: Sequence[dict[str, str]]) -> Figure:
     """Draw temperature against loss minus entropy: a panel a network, a line a scenario.
+
 
     Rounds go from left to right; the first rise is filled and has its round.
     """
@@ -167,6 +169,7 @@ def draw_plateaus(rows: Sequence[dict[str, str]]) -> Figure:
 
 
 def _draw_line(axes: Axes, line: Sequence[dict[str, str]], colour: str) -> None:
+    """Draw the rounds of one scenario, and its first rise."""
     above, temperature = ([float(row[key]) for row in line] for key in ("above_entropy", "temperature"))
     axes.plot(above, temperature, color=colour, marker="o", markerfacecolor="white")
     rise = find_first_rise(temperature)

@@ -1,4 +1,4 @@
-"""Local training and tests in bfloat16 over the same in float32.
+"""Compare local training and tests in bfloat16 with the same in float32.
 
     python -m benchmarks.precision [--quick]
 
@@ -42,7 +42,15 @@ SETTINGS = LocalTraining(local_epochs=1, batch_size=32, optimizer="sgd", learnin
 
 
 def build_works(model: str, shape: Shape, num_images: int, precision: Precision) -> tuple[Work, Work]:
-    """Return two functions: one trains the model for an epoch, the other tests it."""
+    """Build two functions: one trains the model for an epoch, the other tests it.
+
+
+    Args:
+       model: name of a model.
+       shape: channels, height and width of an image.
+       num_images: images of the client.
+       precision: of both.
+    """
 
     def wrap_module(module: nn.Module) -> nn.Module:
         return MixedPrecision(module, "cpu") if precision == BFLOAT16 else module
@@ -56,7 +64,7 @@ def build_works(model: str, shape: Shape, num_images: int, precision: Precision)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Time each case."""
+    """Time each case, the two precisions in turn."""
     parser = build_parser(__doc__, "the first case, once")
     quick: bool = parser.parse_args(arguments).quick
     print(f"bfloat16 on this processor: {this_machine('cpu')[BFLOAT16]}")

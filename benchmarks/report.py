@@ -1,5 +1,5 @@
-"""`fedgrid report` for a grid of 280 runs with 50 rounds: seconds, memory, and whether a repetition has the
-same bytes.
+"""Time `fedgrid report` for 280 runs of 50 rounds, and check that a second report has the same bytes.
+
 
 python -m benchmarks.report
 """
@@ -75,7 +75,7 @@ def make_grid(storage: Storage, num_rounds: int, scenario: Sequence[str]) -> tup
 
 
 def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table, pa.Table]:
-    """Return made-up records with all columns: clustering helps on one's own test, harms on the server's."""
+    """Make up records with all columns: clustering helps on one's own test, harms on the server's."""
     scenario = Scenario(run.dataset, run.split.kind, run.clients)
     truth_K = np.repeat(np.arange(NUM_GROUPS), sizes_of(scenario, NUM_GROUPS))
     num_rounds = run.training.rounds
@@ -132,7 +132,7 @@ def make_records(run: RunConfig, random: np.random.Generator) -> tuple[pa.Table,
 
 
 def hash_files(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield name and digest of each file."""
+    """Compute name and digest of each file in a folder."""
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             yield path.relative_to(folder).as_posix(), sha256(path.read_bytes()).hexdigest()

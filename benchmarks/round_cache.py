@@ -1,4 +1,4 @@
-"""The round cache: cost of a hit, cost of storing a round, and size on disk.
+"""Measure the round cache: the cost of a hit, the cost of storing a round, and the size on disk.
 
     python -m benchmarks.round_cache [--quick]
 
@@ -16,6 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+# Before torch is imported, which reads it once: one thread, so that processor time is comparable.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.options import build_parser
@@ -35,7 +36,7 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Seconds:
-    """Seconds of one round."""
+    """Seconds of one round, by what they count."""
 
     work: float
     """Wall-clock time of the round itself."""
@@ -46,7 +47,7 @@ class Seconds:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, and print the results."""
+    """Run the same rounds without a cache, into an empty one and from it, and print seconds and bytes."""
     parser = build_parser(__doc__, "a few digits in place of MNIST")
     quick: bool = parser.parse_args(arguments).quick
     rounds = ROUNDS
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def build_run(quick: bool, rounds: int) -> RunConfig:
-    """Return a BNC run, whose rounds all sessions have in common."""
+    """Build a BNC run, whose rounds all sessions have in common."""
     draws, server_images = (40, 50) if quick else (DRAWS, SERVER_IMAGES)
     values = {
         "dataset": "digits" if quick else "mnist",
@@ -75,17 +76,25 @@ def build_run(quick: bool, rounds: int) -> RunConfig:
 
 
 def open_session(run: RunConfig, storage: Storage, cache: CacheOptions | None) -> Session:
-    """Return a session with its own clients, ready for the run's first round."""
+    """Open a session with its own clients, ready for the run's first round."""
     session = Session(InProcessPool(), find_data_dir(), cache=cache)
     session.open(run, storage)
     return session
 
 
 def time_in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> list[list[Seconds]]:
-    """Run `rounds` rounds in every session; return the seconds of each, one list per session.
+    """Run `rounds` rounds in every session, and time each of them.
 
-    The order of the sessions alternates from round to round. A round with another number of trained clients
-    than `trained` is not the one to measure: RuntimeError.
+
+    The order of the sessions alternates from round to round.
+
+    Args:
+       sessions: open sessions of the same rounds.
+       rounds: how many to run.
+       trained: clients that each round trains; 0 if all come from the cache.
+
+    Raises:
+       RuntimeError: a round has trained another number of clients, and is not the one to measure.
     """
     seen: list[list[Seconds]] = [[] for _ in sessions]
     for number in range(rounds):
@@ -114,7 +123,7 @@ def print_seconds(plain: Sequence[Seconds], storing: Sequence[Seconds], reading:
 
 
 def print_disk(entries: Sequence[StoredFile], rounds: int, dataset: str) -> None:
-    """Print what a round of the shared prefix leaves."""
+    """Print how many bytes a round of the shared prefix leaves."""
     states = sum(entry.size for entry in entries if entry.is_state) / rounds
     others = sum(entry.size for entry in entries if not entry.is_state) / rounds
     model = ENTRY_BYTES * count_entries(dataset)

@@ -1,4 +1,4 @@
-"""Rounds of the Ray engine against those of a plain two-process PyTorch loop, in turns in the same minute.
+"""Compare rounds of the Ray engine with those of a plain two-process PyTorch loop, in turns.
 
     python -m benchmarks.rounds                         # training samples a second
     python -m benchmarks.rounds --precision bfloat16    # the engine; the loop stays in float32
@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+# Before torch is imported, which reads it once: two processes share two cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from benchmarks.engine import start_run
@@ -33,7 +34,7 @@ NEVER = 10**6
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds per round, one value per repetition."""
+    """Seconds per round of both sides, one value per repetition."""
 
     engine: list[float]
     plain: list[float]
@@ -47,12 +48,12 @@ class Timing:
 
 
 def find_data_dir() -> Path:
-    """Return the folder with MNIST: FEDGRID_DATA, or the shared folder next to this checkout."""
+    """Find the folder with MNIST: FEDGRID_DATA, or the shared folder next to this checkout."""
     return Path(os.environ.get("FEDGRID_DATA", SHARED_DATA)).absolute()
 
 
 def build_run(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
-    """Return 15 clients with about 0.7 x `draws` images each, never tested."""
+    """Build a run of 15 clients with about 0.7 x `draws` images each, which are never tested."""
     values = {
         "dataset": dataset,
         "algorithm": "fedavg",
@@ -64,7 +65,15 @@ def build_run(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
 
 
 def time_sides(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "float32") -> Timing:
-    """Time `rounds` rounds of each side, alternately, `repetitions` times; `precision` is the engine's."""
+    """Time `rounds` rounds of each side, alternately.
+
+
+    Args:
+       run: what both sides train.
+       rounds: rounds of a side in a turn.
+       repetitions: number of turns.
+       precision: of the engine alone.
+    """
     setup, _ = prepare(run, find_data_dir())
     training = run.training.model_copy(update={"precision": precision})
     run = run.model_copy(update={"training": training})
@@ -75,6 +84,7 @@ def time_sides(run: RunConfig, *, rounds: int, repetitions: int, precision: str 
         start_run(run, Path(storage), find_data_dir()) as next_round,
     ):
         sides: list[Callable[[], object]] = [next_round, plain.next_round]
+        # The first round of each starts processes and fills caches.
         for side in sides:
             side()
         times: list[list[float]] = [[], []]

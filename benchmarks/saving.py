@@ -1,4 +1,4 @@
-"""What saving the records of a round costs late in a long run.
+"""Measure what saving the records of a round costs late in a long run.
 
 python -m benchmarks.saving --rounds 1000 --clients 30
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def write_files(records: Records, folder: Path) -> int:
-    """Write the files of the last round; return their size in bytes."""
+    """Write the files of the last round, and count their bytes."""
     files = records.newest()
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -55,7 +55,7 @@ def write_files(records: Records, folder: Path) -> int:
 
 
 def make_rows(number: int, clients: int) -> Rows:
-    """Return the rows of a round in which every client was trained and tested."""
+    """Make up the rows of a round in which every client was trained and tested."""
     rng = np.random.default_rng(number)
     columns = schemas()
     tests = [f"{test}_{score}" for test in TESTS for score in SCORES]

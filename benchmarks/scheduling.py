@@ -1,4 +1,4 @@
-"""The overhead of a run beyond its rounds: many runs of one small round each, after a warm-up.
+"""Measure the overhead of a run beyond its rounds: many runs of one small round each, after a warm-up.
 
 python -m benchmarks.scheduling [--runs 280]
 """

@@ -1,12 +1,13 @@
-"""How many rounds of a finished grid its runs trained, and how few they could have with perfect sharing.
+"""Count the rounds that a finished grid's runs trained, and the fewest with perfect sharing.
 
-    python -m benchmarks.shared_rounds paper-digits --storage runs
+
+   python -m benchmarks.shared_rounds paper-digits --storage runs
 
 A client's training in a round is fixed by its shared prefix, the round and the model it starts from. That
 model is the mean over a cluster whose members each started from some model, and so on back to the first one.
 Two runs can share a training only if all of that history is equal; trainings with different histories have
 different bits. So the number of different histories is the least that any cache can do, whatever its keys.
-Every reply counts as usable and every client as asked in every round: other grids have no such bound here.
+Every reply counts as usable and every client as sampled in every round: other grids have no such bound here.
 """
 
 import argparse
@@ -31,7 +32,7 @@ COLUMNS = ["round", "client", "cluster"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the rounds asked, trained and needed."""
+    """Print the rounds requested, trained and needed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("grid")
     parser.add_argument("--storage", default="runs")
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def read_labels(storage: Storage, run: RunConfig) -> Labels:
-    """Return round by round the cluster of each client, as recorded."""
+    """Read round by round the cluster of each client, as recorded."""
     table = pq.read_table(folder_of(storage.root, run) / "clients.parquet", columns=COLUMNS)
     rounds: dict[int, dict[int, int]] = defaultdict(dict)
     for number, client, cluster in zip(*(table[name].to_pylist() for name in COLUMNS), strict=True):
@@ -56,7 +57,7 @@ def read_labels(storage: Storage, run: RunConfig) -> Labels:
 
 
 def count_needed_rounds(runs: Iterable[tuple[RunConfig, Labels]]) -> float:
-    """Return how many rounds of training the runs need; one training counts by its share of the clients."""
+    """Count the rounds of training that the runs need; a training counts as its share of the clients."""
     history_numbers: dict[object, int] = {}
     needed: dict[Training, float] = {}
     for run, rounds in runs:
@@ -65,7 +66,14 @@ def count_needed_rounds(runs: Iterable[tuple[RunConfig, Labels]]) -> float:
 
 
 def list_trainings(run: RunConfig, rounds: Labels, history_numbers: dict[object, int]) -> Iterator[Training]:
-    """Yield a run's trainings; `known` numbers the histories of models, by their clusters' members."""
+    """List a run's trainings, with the number of the history of each model.
+
+    Args:
+        run: the run.
+        rounds: its clusters, round by round.
+        history_numbers: round and members of a cluster, with the histories of their models -> number of the
+            history of its mean; shared by all runs and extended here.
+    """
     history = dict.fromkeys(range(run.clients), 0)
     for number, cluster in enumerate(rounds, 1):
         for client, model in history.items():

@@ -1,4 +1,4 @@
-"""Some images of a data set, drawn at random, as a file that `npz:PATH` reads.
+"""Draw some images of a data set at random, into a file that `npz:PATH` reads.
 
     python -m benchmarks.some_images mnist mnist-6000.npz --train 6000 --test 1150 --data DATA
     python -m benchmarks.some_images folder:cifar10 cifar10-6000.npz --train 6000 --test 1150
@@ -19,7 +19,7 @@ from fedgrid.engine.runtime.data.datasets import load_known
 
 
 def draw_images(images: ImageSet, count: int, part: str) -> dict[str, np.ndarray]:
-    """Return the arrays of `count` images, in their order in the data set."""
+    """Draw `count` images, in their order in the data set, and build the arrays of the file."""
     chosen = np.sort(generator(0, part).choice(len(images.labels), count, replace=False))
     channels_last = np.moveaxis(images.images[chosen], 1, -1)
     return {

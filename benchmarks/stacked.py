@@ -1,4 +1,4 @@
-"""Clients that train at once over the same clients one after the other.
+"""Compare clients that train at once with the same clients one after the other.
 
     python -m benchmarks.stacked [--quick]
 
@@ -41,7 +41,17 @@ def build_worker(
     training: LocalTraining,
     device: str = "cpu",
 ) -> ClientWorker:
-    """Return a worker of clients with the same random images."""
+    """Build a worker of clients with the same random images.
+
+
+    Args:
+       model: name of a model.
+       shape: channels, height and width of an image.
+       clients: number of clients.
+       images: number of images of each.
+       training: settings of the training; `stacked` clients train at once.
+       device: as torch names it, the CPU by default.
+    """
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (images, *shape), dtype=np.uint8)
     held = ImageSet(pixels, rng.integers(0, CLASSES, images))
@@ -58,7 +68,7 @@ def build_worker(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Time each case."""
+    """Time each case, the two ways in turn."""
     parser = build_parser(__doc__, "the first case, once")
     quick: bool = parser.parse_args(arguments).quick
     for model, shape, clients, images in CASES[:1] if quick else CASES:

@@ -1,4 +1,4 @@
-"""What the benchmarks of local training share: a client of random images, and functions timed in turns."""
+"""Common parts of the benchmarks of local training: random images, a model, functions timed in turns."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ Work = Callable[[], object]
 
 
 def make_images(shape: Shape, count: int, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    """Return `count` images, channels last in memory, and their labels; the same each time."""
+    """Make random images, channels last in memory, and their labels; the same each time."""
     channels, height, width = shape
     rng = np.random.default_rng(0)
     pixels = torch.from_numpy(rng.integers(0, 256, (count, height, width, channels), dtype=np.uint8))
@@ -30,14 +30,26 @@ def make_images(shape: Shape, count: int, device: str = "cpu") -> tuple[Tensor, 
 def build_flat_model(
     model: str, shape: Shape, wrap: Callable[[nn.Module], nn.Module], device: str = "cpu"
 ) -> tuple[FlatModule, np.ndarray]:
-    """Return a model, within what `wrap` makes of it, and the vector from which it starts."""
+    """Build a model, wrapped by `wrap`, and the vector from which it starts.
+
+
+    Args:
+       model: name of a model.
+       shape: channels, height and width of an image.
+       wrap: takes the module and returns the one that is trained.
+       device: as torch names it, the CPU by default.
+    """
     inputs = Inputs("pixels", shape)
     module = wrap(blank(model, inputs, CLASSES).to(device))
     return FlatModule(module), initial_vector(model, inputs, CLASSES, seed=0)
 
 
 def time_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
-    """Return processor seconds, a list for each work; the first turn of each is not counted."""
+    """Time functions in turns: a list of processor seconds for each.
+
+
+    The first turn is not counted: libraries choose their kernels in it.
+    """
     times: list[list[float]] = [[] for _ in works]
     with fixed_numerics(tf32=False):
         for turn in range(1 + repeats):
@@ -50,5 +62,5 @@ def time_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
 
 
 def compute_median_ratio(seconds: Sequence[float], other: Sequence[float]) -> float:
-    """Return the median over the turns of the first over the second."""
+    """Compute the median over the turns of the first seconds over the second."""
     return statistics.median(one / two for one, two in zip(seconds, other, strict=True))

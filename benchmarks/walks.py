@@ -1,4 +1,4 @@
-"""Through which modules a value passes, and in which forms.
+"""List the modules through which a value passes, and the forms in which it does.
 
     python -m benchmarks.walks [TREE]
 
@@ -35,7 +35,7 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("algorithms", "engine", "grids", "tracking")
 PLUGIN = "followed"
-"""The algorithm of the plugin, and the name of its file."""
+"""Name of the plugin's algorithm, and of its file."""
 PLUGIN_CODE = f"""
 from fedgrid import AlgorithmEntry, FedOpt, FedOptSettings
 
@@ -52,9 +52,9 @@ ALGORITHMS = [
 """
 Holds: TypeAlias = Callable[[Any], bool]
 MAX_DEPTH = 4
-"""Of lists, mappings and objects within one another that are searched."""
+"""Levels of lists, mappings and objects within one another that are searched."""
 MAX_ENTRIES = 500
-"""Entries of a list or mapping that is searched."""
+"""Entries of a list or mapping that is searched; a larger one is not."""
 WHOLE_RUN_CLASSES = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Study", "GridFolder"}
 """Names of classes, in this code or earlier, that hold all of a run, or of many."""
 UPDATE_CLASSES = {
@@ -67,15 +67,15 @@ UPDATE_FORMS = {
     *("Evaluations", "ModelTests", "TestScores", "RoundRecord"),
     *("Records", "Clustering", "PublishedClustering", "RunResult", "Measure", "Cell", "Row", "Table"),
 }
-"""Those on its way, in this code or earlier: for the forms."""
+"""Names of classes that carry an update on its way, in this code or earlier: for the forms."""
 FIRST_FORMS = {"run": "Sent", "report": "Arrow table"}
 """The first form of an update on its way to its row, and from there to Table 1; until then it is a model."""
 TEST_COLUMN = "personalised_accuracy"
 """The column that has an update's test."""
 SHARE = 0.4375
-"""Of clients: a value that nothing else in the run has."""
+"""Share of the clients that take part: a value that nothing else in the run has."""
 ARI = 0.5945945945945946
-"""Of the run after its last round."""
+"""Adjusted Rand index of the run after its last round."""
 RUN = {
     "dataset": "digits",
     "clients": 6,
@@ -92,7 +92,7 @@ class Case:
     name: str
     holds: Holds
     forms: Collection[str] = ()
-    """Names of the classes that count as forms; empty: all that hold the value."""
+    """Names of the classes that count as forms; empty: all classes that hold the value."""
     keys: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the run."""
     elsewhere: tuple[str, ...] = ()
@@ -116,7 +116,11 @@ class Walk:
 
 
 def match_value(value: float | str, classes: Collection[str] = ()) -> Holds:
-    """Return whether an object is, or holds, a value (also as text) or an object of one of some classes."""
+    """Build a function that checks whether an object is, or holds, a value.
+
+
+    As a number or within a text; an object of one of the classes counts as holding it.
+    """
 
     def is_holder(given: Any, depth: int = MAX_DEPTH) -> bool:
         name = type(given).__name__
@@ -136,6 +140,7 @@ def match_value(value: float | str, classes: Collection[str] = ()) -> Holds:
 
 
 def _list_parts(given: Any) -> Sequence[Any]:
+    """List the entries of a collection or a mapping, or the fields of a frozen dataclass."""
     if isinstance(given, Mapping):
         return [*given.keys(), *given.values()]
     if isinstance(given, list | tuple | set | frozenset):
@@ -147,7 +152,7 @@ def _list_parts(given: Any) -> Sequence[Any]:
 
 
 def name_form(given: Any, case: Case) -> str | None:
-    """Return the form in which an object carries the case's value, None if it does not."""
+    """Name the form in which an object carries the case's value, None if it does not."""
     name = type(given).__name__
     if type(given).__module__.startswith("pyarrow"):
         return "Arrow table" if case.forms and TEST_COLUMN in getattr(given, "column_names", ()) else None
@@ -173,7 +178,7 @@ def name_form(given: Any, case: Case) -> str | None:
 
 
 def build_walk(threads: Iterable[Sequence[str]]) -> Walk:
-    """Return the walk of a value that was in these modules, one after the other, in each of some threads."""
+    """Build the walk of a value that was in these modules, one after the other, in each of some threads."""
     lists = [list(modules) for modules in threads]
     steps = [pair for modules in lists for pair in zip(modules, modules[1:], strict=False)]
     passes = [(start, to) for start, to in steps if start != to]
@@ -186,14 +191,19 @@ def follow_value(
 ) -> Iterator[dict[int, list[str]]]:
     """Note, by thread, the modules of a tree that are given the value in the block, or get it back.
 
-    In `forms` note in which it was, in their order; an update's from `begins` on.
+
+    Args:
+       tree: the code that runs.
+       case: the value.
+       forms: here its forms are noted, in their order.
+       first_form: an update's forms are noted from this one on.
     """
     passed: dict[int, list[str]] = {}
     names: dict[str, str] = {}
     at_work = threading.local()
 
     def find_module(frame: FrameType | None) -> str:
-        """Return the module that a frame runs, empty if it is none of the packages'."""
+        """Find the module that a frame runs, empty if it is none of the packages'."""
         if frame is None:
             return ""
         file = frame.f_code.co_filename
@@ -207,7 +217,8 @@ def follow_value(
     def note_call(frame: FrameType, event: str, result: Any) -> None:
         if event not in ("call", "return") or not find_module(frame) or getattr(at_work, "now", False):
             return
-        at_work.now = True  # Properties that are looked at call functions, too.
+        # Reading a property calls a function, which must not be noted in turn.
+        at_work.now = True
         objects = [result] if event == "return" else [*frame.f_locals.values()]
         to = frame if event == "call" else frame.f_back
         while to is not None and not find_module(to):
@@ -251,7 +262,7 @@ CASES = (
 
 def measure_tree(tree: Path) -> None:
     """Print the walks in the code of a tree, which this process imports."""
-    # Else its import would be a process of its own.
+    # Imported before the walk begins: else its import would be noted as calls.
     import mlflow.tracking  # noqa: F401
 
     from fedgrid.grids.cli import main

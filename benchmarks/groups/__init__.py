@@ -1,1 +1,1 @@
-"""Which methods find the hidden groups of federations, and which cut up federations that have none."""
+"""Benchmarks of finding hidden groups, and of not splitting federations that have none."""

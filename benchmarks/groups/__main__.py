@@ -1,12 +1,13 @@
-"""Who finds the hidden groups exactly, and who cuts up where there are none?
+"""Count the federations whose hidden groups each method finds, and those without groups that it splits.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                   # development
-    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000.. --federations 40 --held-out
+
+   OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                   # development
+   OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000.. --federations 40 --held-out
 
 Trains what the folder lacks, then prints a row a family (`benchmarks.groups.families`): in how many
 federations the clusters of a method are the hidden groups; in a family without groups, how many it cuts up.
 All methods decide on the same rounds. *better / worse*: federations in which `evident-groups` is right and
-Ward's tree, told the number of groups, is not, and the reverse, with the p of the exact paired test. *at
+Ward's tree, given the number of groups, is not, and the reverse, with the p of the exact paired test. *at
 most*: the upper 95 % limit of the share that `evident-groups` cuts up (Clopper and Pearson, one-sided). *in
 round*: the rounds in which it clusters, median and greatest.
 """
@@ -27,7 +28,7 @@ from benchmarks.groups.decisions import is_same_partition, replay_decisions
 from benchmarks.groups.families import DEVELOPMENT, HELD_OUT, JUDGED, Settings, has_groups
 from benchmarks.groups.stored import DealingError, SharedPrefix, load_shared_prefix
 
-OURS, WARD, KMEANS = "evident-groups", "Ward, told", "OCFL-KM, told"
+OURS, WARD, KMEANS = "evident-groups", "Ward, number given", "OCFL-KM, number given"
 METHODS: Mapping[str, tuple[str, Callable[[int], Settings]]] = {
     OURS: ("evident-groups", lambda _: {}),
     WARD: ("ward-told", lambda groups: {"num_clusters": groups}),
@@ -36,13 +37,13 @@ METHODS: Mapping[str, tuple[str, Callable[[int], Settings]]] = {
     "HDBSCAN": ("ocfl-hdbscan", lambda _: {}),
     "BCL, round 3": ("briggs", lambda _: {"round": 3, "threshold": 0.4}),
 }
-"""Name -> algorithm, and its settings by the number of hidden groups, which those of `TOLD` depend on."""
+"""Name -> algorithm, and its settings by the number of hidden groups (`METHODS_GIVEN_COUNT`)."""
 METHODS_GIVEN_COUNT = (WARD, KMEANS)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method made of one federation."""
+    """What a method made of one federation, and when."""
 
     counts: bool
     """Whether it found exactly the groups; without groups, whether it cut the federation up."""
@@ -53,10 +54,20 @@ class Outcome:
 def compute_outcomes(
     case: Settings, grouped: bool, rounds: int, folder: Path, data_dir: Path
 ) -> dict[str, Outcome]:
-    """Return what each method makes of a federation; it is trained if the folder does not have it.
+    """Compute what each method makes of a federation; train it if the folder does not have it.
 
-    Nothing, if a seed deals a client no image to train on or to be tested on.
+
+    Args:
+       case: settings of the run.
+       grouped: whether the federation has groups to find.
+       rounds: rounds of training at least.
+       folder: where rounds are stored.
+       data_dir: folder with the images of data sets.
+
+    Returns:
+       Name of a method -> outcome; nothing if a client gets no image to train on or to be tested on.
     """
+    # One federation a process: more threads would compete with the other jobs.
     with threadpool_limits(1):
         try:
             shared_prefix = load_shared_prefix(case, rounds, folder, data_dir)
@@ -72,6 +83,7 @@ def compute_outcomes(
 def _compute_outcome(
     shared_prefix: SharedPrefix, grouped: bool, algorithm: str, settings: Callable[[int], Settings]
 ) -> Outcome:
+    """Replay one method on the stored rounds."""
     groups = len(set(shared_prefix.truth_K.tolist()))
     number, labels_K = list(replay_decisions(shared_prefix, algorithm, settings(groups)))[-1]
     several = len(set(labels_K.tolist())) > 1
@@ -80,7 +92,7 @@ def _compute_outcome(
 
 
 def format_row(family: str, outcomes: Sequence[Mapping[str, Outcome]]) -> str:
-    """Return a family's row of the table."""
+    """Format a family's row of the table."""
     counts = {name: sum(each[name].counts for each in outcomes) for name in METHODS if name in outcomes[0]}
     compared = (
         compare_methods(outcomes)
@@ -98,7 +110,7 @@ def format_row(family: str, outcomes: Sequence[Mapping[str, Outcome]]) -> str:
 
 
 def compare_methods(outcomes: Sequence[Mapping[str, Outcome]]) -> str:
-    """Return in how many federations one method alone is right, and the p of the sign test."""
+    """Count the federations in which one method alone is right, with the p of the sign test."""
     better = sum(each[OURS].counts > each[WARD].counts for each in outcomes)
     worse = sum(each[OURS].counts < each[WARD].counts for each in outcomes)
     p = binomtest(better, better + worse).pvalue if better + worse else 1.0
@@ -106,12 +118,12 @@ def compare_methods(outcomes: Sequence[Mapping[str, Outcome]]) -> str:
 
 
 def compute_upper_limit(count: int, total: int) -> float:
-    """Return the upper 95 % limit of a share that was counted."""
+    """Compute the upper 95 % limit of a share, counted in `total` federations (Clopper and Pearson)."""
     return 1.0 if count == total else float(beta.ppf(0.95, count + 1, total - count))
 
 
 def format_rounds(outcomes: Sequence[Mapping[str, Outcome]]) -> str:
-    """Return the median and the greatest round in which `evident-groups` clusters."""
+    """Format the median and the greatest round in which `evident-groups` clusters."""
     numbers = [number for each in outcomes if (number := each[OURS].round) is not None]
     return f"{np.median(numbers):g}, {max(numbers)}" if numbers else "–"
 
@@ -142,7 +154,7 @@ def print_table(given: argparse.Namespace, executor: Executor) -> None:
 
 
 def parse_seeds(text: str, count: int) -> range:
-    """Return the seeds of `500..507`, of `500` alone, or `count` of them from the first of `500..` on."""
+    """Parse `500..507`, `500` alone, or `500..` for `count` seeds from the first on."""
     first, dots, last = text.partition("..")
     end = int(last) + 1 if last else int(first) + (count if dots else 1)
     return range(int(first), end)

@@ -1,7 +1,8 @@
-"""What an algorithm decides about groups on stored rounds.
+"""Replay what an algorithm decides about groups, on stored rounds.
+
 
 Vectors with the same inner products stand for the updates. Products of standardised updates cannot be made
-from these; the stored ones are found where the round cache of a run has them.
+from these; the stored ones are taken from where the round cache of a run has them.
 
 Shapes: K clients of the federation, M of them in a round.
 """
@@ -31,10 +32,11 @@ class StoredRound(InMemory):
         self._statistics = {statistic_name(STANDARDISED, stored.clients): products.arrays()}
 
     def cached(self, names: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
-        """Return what is stored, and compute the rest.
+        """Read what is stored, and compute the rest.
+
 
         Raises:
-            KeyError: standardised products of other clients than all of the round.
+           KeyError: standardised products of other clients than all of the round.
         """
         return [
             self._statistics[name] if name.startswith(STANDARDISED) else compute([name])[0] for name in names
@@ -61,14 +63,15 @@ def replay_decisions(
 
 
 def make_stand_ins(gram_MM: Matrix, size: int) -> np.ndarray:
-    """Return vectors with these inner products, float32, shape (M, size)."""
+    """Make vectors with these inner products, float32, shape (M, size)."""
     values_M, vectors_MM = np.linalg.eigh(gram_MM)
     rows = np.zeros((len(gram_MM), size), np.float32)
+    # Rounding leaves eigenvalues slightly below zero, which have no root.
     rows[:, : len(gram_MM)] = vectors_MM * np.sqrt(np.maximum(values_M, 0.0))
     return rows
 
 
 def is_same_partition(labels_K: np.ndarray, truth_K: np.ndarray) -> bool:
-    """Return whether two partitions are the same but for the numbers of their clusters."""
+    """Check whether two partitions are the same but for the numbers of their clusters."""
     pairs = set(zip(labels_K.tolist(), truth_K.tolist(), strict=True))
     return len(pairs) == len(set(labels_K.tolist())) == len(set(truth_K.tolist()))

@@ -1,4 +1,4 @@
-"""Which of three factors finds groups: standardised updates, pooled rounds, or the number that is told?
+"""Compare three factors of finding groups: standardised updates, pooled rounds, the number of groups.
 
     python -m benchmarks.some_images mnist mnist-6000.npz --train 6000 --test 1150 --data DATA
     OMP_NUM_THREADS=1 python -m benchmarks.groups.factors FOLDER mnist-6000.npz --part 1 --jobs 2
@@ -42,8 +42,8 @@ DISTANCES = ("raw", "standardised")
 ROUNDS = ("one", "pooled")
 """The last round alone, or the mean of all up to it."""
 NUMBERS = ("told", "silhouette", "evidence")
-"""The number of groups: given; as `evident-groups` takes it from the tree; or that, and one group unless the
-groups are evident."""
+"""Ways to the number of groups: it is given (`told` in the rows); it is what `evident-groups` takes from the
+tree; or that, and one group unless the groups are evident."""
 NUM_ROUNDS = 5
 """The round in which `ward-told` clusters by default."""
 EVIDENCE = 6.0
@@ -81,7 +81,7 @@ CELLS: tuple[Cell, ...] = tuple(product(DISTANCES, ROUNDS, NUMBERS))
 
 
 class Federation(NamedTuple):
-    """What is trained once."""
+    """What is trained once: a family of a data set with a seed."""
 
     dataset: str
     family: str
@@ -121,13 +121,13 @@ FAMILIES = {family.name: family for family in list_families()}
 
 
 def list_federations(parts: Iterable[int] = PARTS) -> list[Federation]:
-    """Return the federations of these parts, by seed."""
+    """List the federations of these parts, by seed."""
     seeds = [seed for part in parts for seed in PARTS[part]]
     return [Federation(dataset, name, seed) for seed, dataset, name in product(seeds, DATASETS, FAMILIES)]
 
 
 def build_settings(federation: Federation, mnist: Path) -> dict[str, Any]:
-    """Return the settings of its run."""
+    """Build the settings of a federation's run."""
     dataset: dict[str, Any] = (
         {"dataset": f"npz:{mnist}", **LENET} if federation.dataset == "mnist" else {"dataset": "digits"}
     )
@@ -136,7 +136,7 @@ def build_settings(federation: Federation, mnist: Path) -> dict[str, Any]:
 
 
 def find_groups(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator[tuple[Cell, Groups]]:
-    """Yield the groups that each cell finds; without groups (0) there is no number to tell."""
+    """Yield the groups that each cell finds; without groups (0) the number cannot be given."""
     for distances, extent in product(DISTANCES, ROUNDS):
         part = rounds if extent == "pooled" else rounds[-1:]
         squares_KK = np.mean([_select_distances(each, distances) for each in part], axis=0)
@@ -151,13 +151,14 @@ def find_groups(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator
 
 
 def _select_distances(stored: Round, distances: str) -> Matrix:
+    """Select a round's distances: standardised, or of the updates as they are."""
     if distances == "standardised":
         return stored.standardised_MM
     return Products(stored.gram_MM, np.zeros(len(stored.clients)), 0.0).cosine_distances_KK
 
 
 def build_rows(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]:
-    """Return a row for each cell."""
+    """Build a row for each cell."""
     num_groups = FAMILIES[federation.family].num_groups
     truth_K = shared_prefix.truth_K if num_groups else np.zeros_like(shared_prefix.truth_K)
     rows = []
@@ -169,22 +170,31 @@ def build_rows(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]
 
 
 def compute_rows(federation: Federation, mnist: Path, folder: Path, data_dir: Path) -> list[Row]:
-    """Return the rows of a federation; it is trained if the folder does not have it."""
+    """Compute the rows of a federation; train it if the folder does not have it.
+
+
+    Args:
+       federation: which.
+       mnist: file of the images drawn from MNIST.
+       folder: where rounds are stored.
+       data_dir: folder with the images of data sets.
+    """
     with threadpool_limits(1):
         prefix = load_shared_prefix(build_settings(federation, mnist), NUM_ROUNDS, folder, data_dir)
         return build_rows(federation, prefix)
 
 
 def read_rows(path: Path = OUTCOMES) -> list[Row]:
-    """Return the rows of a file; none if there is no file."""
+    """Read the rows of a file; none if there is no file."""
     rows = csv_rows(path) if path.exists() else []
     types = Row.__annotations__
     return [Row(**{name: types[name](text) for name, text in row.items()}) for row in rows]
 
 
 def write_rows(rows: Iterable[Row], path: Path = OUTCOMES) -> None:
-    """Write the rows, sorted."""
+    """Write the rows, sorted, in place of the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Renamed when it is whole: an interrupted write would lose the rows of hours.
     unfinished = path.with_suffix(".part")
     with unfinished.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -194,7 +204,7 @@ def write_rows(rows: Iterable[Row], path: Path = OUTCOMES) -> None:
 
 
 def list_trained(rows: Iterable[Row]) -> set[Federation]:
-    """Return the federations that have rows."""
+    """List the federations that have rows."""
     return {Federation(row.dataset, row.family, row.seed) for row in rows}
 
 

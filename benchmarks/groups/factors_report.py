@@ -1,4 +1,7 @@
-"""The results in docs/evidence/factors.md: `python -m benchmarks.groups.factors_report` writes them.
+"""Write the results of `benchmarks.groups.factors` into docs/evidence/factors.md.
+
+
+   python -m benchmarks.groups.factors_report
 
 Nothing is compared before all parts are run. Seeds are averaged within a family, and families are the
 blocks of an exact signed-rank test; over both data sets a family is one block, the mean of the two. Holm's
@@ -30,11 +33,13 @@ FIGURE = Path("docs/evidence/factors/shares.png")
 BEGIN, END = "<!-- results: benchmarks.groups.factors_report writes them -->", "<!-- end of results -->"
 BOTH = "both"
 PAIRS = tuple(product(DISTANCES, ROUNDS))
+NUMBER_TITLES = {"told": "given", "silhouette": "silhouette", "evidence": "evidence"}
+"""Way to the number of groups, as rows have it -> as the page has it."""
 SCORES = {"right": "Exactly right", "ari": "ARI"}
 
 
 def weigh_difference(one: Iterable[Cell], other: Iterable[Cell]) -> dict[Cell, float]:
-    """Return the weights of a difference of two means of cells."""
+    """Compute the weights of cells whose sum is a difference of two means of cells."""
     first, second = list(one), list(other)
     return {cell: (cell in first) / len(first) - (cell in second) / len(second) for cell in CELLS}
 
@@ -44,21 +49,21 @@ PLAIN: Cell = ("raw", "one", "told")
 STANDARDISED, POOLED = ("standardised", "one", "told"), ("raw", "pooled", "told")
 BY_SILHOUETTE, BY_EVIDENCE = ("standardised", "pooled", "silhouette"), ("standardised", "pooled", "evidence")
 PLANNED: Mapping[str, Mapping[Cell, float]] = {
-    "told: both remedies - neither": weigh_difference([OURS], [PLAIN]),
-    "told, one round: standardised - raw": weigh_difference([STANDARDISED], [PLAIN]),
-    "told, pooled: standardised - raw": weigh_difference([OURS], [POOLED]),
-    "told, raw: pooled - one round": weigh_difference([POOLED], [PLAIN]),
-    "told, standardised: pooled - one round": weigh_difference([OURS], [STANDARDISED]),
-    "told: both remedies - sum of each": weigh_difference([OURS, PLAIN], [STANDARDISED, POOLED]),
+    "given: both remedies - neither": weigh_difference([OURS], [PLAIN]),
+    "given, one round: standardised - raw": weigh_difference([STANDARDISED], [PLAIN]),
+    "given, pooled: standardised - raw": weigh_difference([OURS], [POOLED]),
+    "given, raw: pooled - one round": weigh_difference([POOLED], [PLAIN]),
+    "given, standardised: pooled - one round": weigh_difference([OURS], [STANDARDISED]),
+    "given: both remedies - sum of each": weigh_difference([OURS, PLAIN], [STANDARDISED, POOLED]),
     "all cells: standardised - raw": weigh_difference(
         *([c for c in CELLS if c[0] == name] for name in DISTANCES[::-1])
     ),
     "all cells: pooled - one round": weigh_difference(
         *([c for c in CELLS if c[1] == name] for name in ROUNDS[::-1])
     ),
-    "both remedies: told - silhouette": weigh_difference([OURS], [BY_SILHOUETTE]),
+    "both remedies: given - silhouette": weigh_difference([OURS], [BY_SILHOUETTE]),
     "both remedies: silhouette - evidence": weigh_difference([BY_SILHOUETTE], [BY_EVIDENCE]),
-    "both remedies: told - evidence": weigh_difference([OURS], [BY_EVIDENCE]),
+    "both remedies: given - evidence": weigh_difference([OURS], [BY_EVIDENCE]),
 }
 """The first is the sentence. The sixth, the interaction, is half of what both do beyond the sum of each."""
 
@@ -84,7 +89,7 @@ class Comparison:
 
 
 def average_by_family(rows: Sequence[Row], dataset: str, score: str) -> dict[Cell, Matrix]:
-    """Return each cell's means over seeds, shape (S,), by family; `BOTH` is the mean over the data sets."""
+    """Average each cell over seeds, shape (S,), by family; `BOTH` is the mean over the data sets."""
     if dataset == BOTH:
         parts = [average_by_family(rows, each, score) for each in DATASETS]
         return {cell: np.mean([part[cell] for part in parts], axis=0) for cell in CELLS}
@@ -98,7 +103,7 @@ def average_by_family(rows: Sequence[Row], dataset: str, score: str) -> dict[Cel
 
 
 def compare_cells(scores: Mapping[Cell, Matrix]) -> dict[str, Comparison]:
-    """Return the planned comparisons."""
+    """Test the planned comparisons, with Holm's correction over them."""
     tests = {}
     for name, weights in PLANNED.items():
         differences_S = np.sum([weights[cell] * scores[cell] for cell in CELLS], axis=0)
@@ -108,7 +113,7 @@ def compare_cells(scores: Mapping[Cell, Matrix]) -> dict[str, Comparison]:
 
 
 def format_sentence(rows: Sequence[Row]) -> str:
-    """Return what the comparisons of exactly right federations allow to say."""
+    """Format what the comparisons of exactly right federations allow to say."""
     comparisons = {name: compare_cells(average_by_family(rows, name, "right")) for name in (*DATASETS, BOTH)}
     ours, plain = ([row.right for row in _select_rows(rows, *cell)] for cell in (OURS, PLAIN))
     first = next(iter(PLANNED))
@@ -121,14 +126,14 @@ def format_sentence(rows: Sequence[Row]) -> str:
         verdict = "The sentence holds over these families, and on each data set it has the same sign"
     shown = [f"{name} ({each.mean:+.3f})" for name, each in comparisons[BOTH].items() if each.p < ALPHA]
     return (
-        f"Told the number of groups, Ward's tree finds exactly the groups in {sum(ours)} of {len(ours)} "
+        f"Given the number of groups, Ward's tree finds exactly the groups in {sum(ours)} of {len(ours)} "
         f"federations on standardised distances of all rounds, in {sum(plain)} on raw ones of the last. "
         f"{verdict}. Shown on both data sets together: {'; '.join(shown) or 'nothing'}."
     )
 
 
 def format_results(rows: Sequence[Row]) -> str:
-    """Return what stands between the page's marks."""
+    """Format what stands between the page's marks."""
     missing = {
         part: set(factors.list_federations([part])) - factors.list_trained(rows) for part in factors.PARTS
     }
@@ -151,7 +156,10 @@ def draw_shares(rows: Sequence[Row]) -> Figure:
     """Draw the share exactly right: a panel a data set, a line a way to the number of groups."""
     with paper_style():
         colours = dict(zip(NUMBERS, HUES, strict=False))
-        legend = [Line2D([], [], color=colour, marker="o", label=name) for name, colour in colours.items()]
+        legend = [
+            Line2D([], [], color=colour, marker="o", label=NUMBER_TITLES[number])
+            for number, colour in colours.items()
+        ]
         figure, places = panels(len(DATASETS), 2, 1.4, margins=Margins(head=0.2, foot=0.45), legend=legend)
         for axes, dataset in zip(places, DATASETS, strict=True):
             scores = average_by_family(rows, dataset, "right")
@@ -167,7 +175,7 @@ def draw_shares(rows: Sequence[Row]) -> Figure:
 
 
 def insert_results(page: str, rows: Sequence[Row]) -> str:
-    """Return the page with these results between its marks."""
+    """Replace the results between the page's marks."""
     before, _, rest = page.partition(BEGIN)
     return f"{before}{BEGIN}\n{format_results(rows)}{END}{rest.partition(END)[2]}"
 
@@ -175,7 +183,7 @@ def insert_results(page: str, rows: Sequence[Row]) -> str:
 def _select_rows(
     rows: Sequence[Row], *cell: str, dataset: str | None = None, grouped: bool = True
 ) -> list[Row]:
-    """Return a cell's rows, of families with groups or without; of all data sets if none is named."""
+    """Select a cell's rows, of families with groups or without; of all data sets if none is named."""
     return [
         row
         for row in rows
@@ -186,7 +194,7 @@ def _select_rows(
 
 
 def _tabulate_pairs(rows: Sequence[Row], numbers: Sequence[str], *, grouped: bool) -> list[str]:
-    """Return a table: a line for distances and rounds, a column for each data set and number."""
+    """Tabulate by distances and rounds, with a column for each data set and way to the number."""
     body = []
     for pair in PAIRS:
         row_groups = [
@@ -200,7 +208,9 @@ def _tabulate_pairs(rows: Sequence[Row], numbers: Sequence[str], *, grouped: boo
                 *(_format_means(each) if grouped else _false_splits(each) for each in row_groups),
             ]
         )
-    return _format_table(["", *(f"{dataset}, {number}" for dataset in DATASETS for number in numbers)], body)
+    return _format_table(
+        ["", *(f"{dataset}, {NUMBER_TITLES[number]}" for dataset in DATASETS for number in numbers)], body
+    )
 
 
 def _format_means(rows: Sequence[Row]) -> str:

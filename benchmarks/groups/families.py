@@ -20,7 +20,7 @@ OVERLAPS = ("nonoverlapping", "overlapping")
 
 
 def build_shifted(kinds: Sequence[str], *sizes: Sequence[int], **split: Any) -> list[Settings]:
-    """Return federations whose groups differ by what is done to their images."""
+    """Build federations whose groups differ by what is done to their images."""
     return [
         {"clients": sum(each), "split": {"kind": kind, "sizes": list(each), **split}}
         for kind, each in product(kinds, sizes)
@@ -30,7 +30,15 @@ def build_shifted(kinds: Sequence[str], *sizes: Sequence[int], **split: Any) -> 
 def build_ocfl(
     groups: int, clients: Sequence[int], balances: Sequence[str] = BOTH, overlaps: Sequence[str] = OVERLAPS
 ) -> list[Settings]:
-    """Return federations of OCFL's splits with this many groups."""
+    """Build federations of OCFL's splits with this many groups.
+
+
+    Args:
+       groups: number of hidden groups.
+       clients: a federation for each of these numbers of clients.
+       balances: whether groups have equal sizes; both by default.
+       overlaps: whether groups share classes; both by default.
+    """
     return [
         {"clients": number, "split": {"kind": f"{overlap}-{balance}", "num_clusters": groups}}
         for overlap, balance, number in product(overlaps, balances, clients)
@@ -38,18 +46,18 @@ def build_ocfl(
 
 
 def build_ungrouped(clients: Sequence[int], *, classes: int | None = None, **split: Any) -> list[Settings]:
-    """Return federations without groups, `iid` if `split` names no other kind."""
+    """Build federations without groups, `iid` if `split` names no other kind."""
     of_classes = {} if classes is None else {"classes": classes}
     return [{"clients": number, "split": {"kind": "iid", **split}, **of_classes} for number in clients]
 
 
 def add_settings(federations: Sequence[Settings], **settings: Any) -> list[Settings]:
-    """Return federations with settings of the run that all share."""
+    """Add settings of the run to each federation."""
     return [{**given, **settings} for given in federations]
 
 
 def build_label_noise(clients: int, share: float) -> dict[str, Any]:
-    """Return faults of every third client, who has this share of its labels drawn anew."""
+    """Build the faults of every third client, whose labels are drawn again at this share."""
     return {"label_noise": {str(client): share for client in range(0, clients, 3)}}
 
 
@@ -200,5 +208,5 @@ JUDGED: Families = {
 
 
 def has_groups(family: str) -> bool:
-    """Return whether the federations of a family have groups to find."""
+    """Check whether the federations of a family have groups to find."""
     return not family.startswith("none")

@@ -1,4 +1,4 @@
-"""The digits of the first classes alone, as a file that `npz:PATH` reads."""
+"""Write the digits of the first classes alone into a file that `npz:PATH` reads."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,8 @@ from fedgrid.engine.runtime.data.datasets import load_known
 
 
 def select_classes(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:
-    """Return settings of a run whose data set has the first `classes` alone, if they say so.
+    """Replace `classes` in the settings of a run by a data set that has the first classes alone.
+
 
     The data set is digits by default; the model and the training are those of digits.
     """
@@ -28,6 +29,7 @@ def select_classes(given: Mapping[str, Any], folder: Path, data_dir: Path) -> di
 
 
 def _write_images(path: Path, count: int, data_dir: Path) -> None:
+    """Write the images of the first classes, and rename the file when it is whole."""
     pair, _ = load_known("digits", data_dir)
     arrays: dict[str, Any] = {}
     for name, held in zip(("train", "test"), pair, strict=True):

@@ -1,8 +1,9 @@
-"""Rounds of plain averaging, stored: on them every method decides about groups.
+"""Train federations by plain averaging and store their rounds, on which every method decides about groups.
+
 
 Until an algorithm clusters, its rounds are those of FedAvg, and what it sees of the updates are their inner
 products, as they are and standardised. So a federation is trained once, in this process, and these matrices
-are kept in a folder; to decide again takes milliseconds (`benchmarks.groups.decisions`).
+are stored in a folder; to decide again takes milliseconds (`benchmarks.groups.decisions`).
 
 Shapes: K clients of the federation, M of them in a round, L classes.
 """
@@ -38,7 +39,7 @@ from fedgrid.engine.runtime.run.prepare import prepare
 NEVER = 10**6
 """So many rounds that the last one, with its tests, is never reached."""
 SPARE_ROUNDS = 2
-"""Rounds after every two clients have met: two must agree."""
+"""Rounds after every two clients were in a round together: two rounds must agree."""
 
 
 class DealingError(Exception):
@@ -58,7 +59,7 @@ class Round:
     """Inner products over the whole state; None if all of it is parameters."""
     fit_M2: Matrix | None = None
     """Mean cross-entropy and accuracy of each client's last local epoch, as its model changes; None in files
-    written before these were kept."""
+    written before these were stored."""
 
 
 @dataclass(frozen=True)
@@ -70,26 +71,27 @@ class SharedPrefix:
     seed: int
     rounds: Sequence[Round]
     counts_KL: Matrix | None = None
-    """Training images by class; None in files written before these were kept."""
+    """Training images by class; None in files written before these were stored."""
 
 
 StopRule: TypeAlias = Callable[[Sequence[Round]], bool]
-"""Says whether the rounds so far are enough."""
+"""Checks whether the rounds so far are enough."""
 
 
 class Recorder(FedOpt):
-    """Plain averaging that keeps what a clusterer would see."""
+    """Plain averaging that records what a clusterer would see."""
 
     rounds: list[Round]
 
     def __init__(self) -> None:
         super().__init__(FedOptSettings())
+        # An algorithm refuses to be changed: its state belongs into `State`.
         vars(self).update(rounds=[])
 
     def recluster(
         self, state: State, round_index: int, updates: Updates, rng: np.random.Generator
     ) -> tuple[State, Diagnostics]:
-        """Note it."""
+        """Record the products of the round's updates, and leave the clusters as they are."""
         states_gram_MM = None
         if updates.layout.size > updates.layout.num_parameters:
             vectors = dict(zip(updates.clients, updates.vectors(), strict=True))
@@ -103,12 +105,20 @@ class Recorder(FedOpt):
 def load_shared_prefix(
     given: Mapping[str, Any], num_rounds: int, folder: Path, data_dir: Path
 ) -> SharedPrefix:
-    """Return the first rounds of a run with these settings; train them if the folder does not have them.
+    """Load the first rounds of a run with these settings; train them if the folder lacks them.
 
-    With partial participation they go on until every two clients have met, and `SPARE` rounds more.
+
+    With partial participation they go on until every two clients were in a round together, and `SPARE_ROUNDS`
+    rounds more.
+
+    Args:
+       given: settings of the run, with `classes` for the first classes alone.
+       num_rounds: rounds at least.
+       folder: where rounds are stored.
+       data_dir: folder with the images of data sets.
 
     Raises:
-        UndealtError: the images cannot be dealt out.
+       DealingError: the images cannot be dealt out.
     """
     config = complete(select_classes(given, folder, data_dir), data_dir)
 
@@ -120,10 +130,17 @@ def load_shared_prefix(
 
 
 def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_dir: Path) -> SharedPrefix:
-    """Return the rounds in a file; without it, train until they are enough, and write it.
+    """Load the rounds in a file; without it, train until they are enough, and write it.
+
+
+    Args:
+       config: a run of plain averaging.
+       is_enough: checks whether the rounds so far are enough.
+       path: of the file.
+       data_dir: folder with the images of data sets.
 
     Raises:
-        UndealtError: the images cannot be dealt out.
+       DealingError: the images cannot be dealt out.
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +167,11 @@ def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_d
 
 
 def find_pairing_round(num_clients: int, rounds: Sequence[Round]) -> int:
-    """Return the round, from 1, in which the last two clients have met; if they have not, the next one."""
+    """Find the first round, from 1, by which every two clients were in a round together.
+
+
+    If some were not, that is the round after the last.
+    """
     paired_KK = np.zeros((num_clients, num_clients), bool)
     for number, each in enumerate(rounds, 1):
         paired_KK[np.ix_(each.clients, each.clients)] = True
@@ -162,6 +183,7 @@ def find_pairing_round(num_clients: int, rounds: Sequence[Round]) -> int:
 def _train_rounds(
     config: RunConfig, setup: Setup, truth_K: Labels, is_enough: StopRule, data_dir: Path
 ) -> list[Round]:
+    """Train until the rounds are enough."""
     dataset = find(config.dataset, data_dir)
     model_arguments = config.model, dataset.inputs, dataset.num_classes
     recorder = Recorder()
@@ -186,7 +208,7 @@ def _train_rounds(
     while not is_enough(rounds):
         done = len(rounds)
         progress, record = next_round(federation, progress, pool)
-        # Without an update the round is not noted.
+        # A round without an update is not recorded: nothing was clustered in it.
         rounds[done:] = [
             replace(stored, fit_M2=_collect_fit(record, stored.clients)) for stored in rounds[done:]
         ]
@@ -194,11 +216,13 @@ def _train_rounds(
 
 
 def _collect_fit(record: RoundRecord, clients: Sequence[int]) -> Matrix:
+    """Collect loss and accuracy of these clients' training, shape (M, 2)."""
     rows = [record.clients[client] for client in clients]
     return np.array([(row["train_loss"], row["train_accuracy"]) for row in rows])
 
 
 def _write_rounds(path: Path, shared_prefix: SharedPrefix) -> None:
+    """Write the rounds, and rename the file when it is whole."""
     arrays: dict[str, Any] = {"truth": shared_prefix.truth_K, "counts": shared_prefix.counts_KL}
     for number, each in enumerate(shared_prefix.rounds):
         arrays[f"clients_{number}"] = np.array(each.clients)

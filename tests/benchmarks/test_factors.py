@@ -61,9 +61,9 @@ def test_planned_differences_of_made_rows():
     found = compare_cells(average_by_family(made_rows(helps=True), "digits", "right"))
     expected = [1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0]
     assert [each.mean for each in found.values()] == pytest.approx(expected)
-    assert found["told: both remedies - neither"].test.p == pytest.approx(2 / 2**32)
-    assert found["told: both remedies - neither"].agreement == 1
-    assert found["told, raw: pooled - one round"].p == 1
+    assert found["given: both remedies - neither"].test.p == pytest.approx(2 / 2**32)
+    assert found["given: both remedies - neither"].agreement == 1
+    assert found["given, raw: pooled - one round"].p == 1
     assert all(sum(weights.values()) == pytest.approx(0) for weights in PLANNED.values())
 
 
