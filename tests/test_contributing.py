@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.changed_code import Copy
+from tests.helpers.changed_code import CodeCopy
 
 MOST = 4
 """Files, with those of a test and of CHANGELOG."""
@@ -19,13 +19,13 @@ TEST_AND_CHANGELOG = 2
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory):
     """A copy of the tree with everything added that the tests below ask for, and what it says of itself."""
-    made = Copy(tmp_path_factory.mktemp("tree"))
+    made = CodeCopy(tmp_path_factory.mktemp("tree"))
     made.touched = {}
     for name, add in ADDITIONS.items():
         made.written.clear()
         add(made)
         made.touched[name] = {*made.written}
-    made.said = json.loads(made.python(WHAT_IS_THERE))
+    made.said = json.loads(made.run_python(WHAT_IS_THERE))
     return made
 
 

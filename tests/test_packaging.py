@@ -18,7 +18,7 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from fedgrid.engine.federation.format import FORMAT
-from tests.helpers.command_line import environment
+from tests.helpers.command_line import build_environment
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -27,7 +27,7 @@ IN_USE = ROOT / "tests" / "helpers" / "wheel_in_use.py"
 
 def ran(*command: object, folder: Path) -> str:
     """Run a command that must succeed, in `folder` and without this checkout on Python's path."""
-    settings = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    settings = {name: value for name, value in build_environment().items() if name != "PYTHONPATH"}
     ended = subprocess.run(
         list(map(str, command)),
         cwd=folder,

@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.grids.archive import explanation_records as archived
 from fedgrid.grids.explain.compute import records as explanations
 from fedgrid.record_columns import EVERY_COLUMN
-from tests.helpers.small_runs import NOWHERE, config, digits_of_two_writers, early, play
+from tests.helpers.small_runs import NOWHERE, build_early_run, config, digits_of_two_writers, play
 
 FEW = {"rounds": 1}
 RUNS = (
@@ -21,9 +21,9 @@ RUNS = (
         uplink=[{"clip": 1.0}, {"noise": 1.0}],
         faults={"sign_flip": [0]},
     ),
-    early("ifca", training=FEW),
-    early("embeddings", training=FEW),
-    early("flis-dc", training=FEW),
+    build_early_run("ifca", training=FEW),
+    build_early_run("embeddings", training=FEW),
+    build_early_run("flis-dc", training=FEW),
     complete({"clients": 1, "split": "centralised", "algorithm": "fedavg", "training": FEW}, NOWHERE),
 )
 """Together they have every column that some run has, but for natural groups and numbers to predict."""

@@ -11,7 +11,7 @@ from fedgrid.tracking.report.page import Page, Plate
 from fedgrid.tracking.scoring.measures import WORSE
 from fedgrid.tracking.scoring.run import AxisValue
 from fedgrid.tracking.tables.table import Table
-from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
 CURVES = (
     *("ari", "bytes", "temperature", "silhouette", "global_accuracy", "epsilon", "message_bytes"),
@@ -58,12 +58,12 @@ def pages() -> dict[str, str]:
 def _report(datasets: Iterable[str], clients: Iterable[int], axes: Iterable[tuple[AxisValue, ...]]) -> Page:
     results = []
     for dataset, number, algorithm, values in product(datasets, clients, ALGORITHMS, axes):
-        run = run_of(algorithm, dataset=dataset, clients=number, split="SPLIT")
+        run = make_run(algorithm, dataset=dataset, clients=number, split="SPLIT")
         labels, curve = ALGORITHMS[algorithm]
         run = replace(run, run_id=f"{run.run_id}{values}", axes=values)
-        result = result_of(run, labels, curves=dict.fromkeys(CURVES, curve))
+        result = make_result(run, labels, curves=dict.fromkeys(CURVES, curve))
         results.append(replace(result, scores={**result.scores, **dict.fromkeys(WORSE, 0.5)}))
-    return report_page(study_of(results, name="GRID"))
+    return report_page(make_study(results, name="GRID"))
 
 
 def _rows(items: Iterable[Plate | Table]) -> Iterator[tuple[str, str, str]]:

@@ -14,16 +14,16 @@ from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from tests.helpers.small_cases import (
     Federation,
+    build_orders,
+    build_replies,
     check_valid,
     clients,
+    copy_state,
     freeze,
     frozen,
-    orders_of,
+    has_same_bits,
     partition,
-    replies_of,
     rng,
-    same_bits,
-    saved,
     start,
     step,
 )
@@ -108,7 +108,7 @@ def test_algorithm_that_acts_later_is_fedopt_to_the_bit_until_then(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_algorithm_that_says_that_it_trains_plainly_sends_no_rule(name):
     algorithm = create(name, {})
-    orders = orders_of(algorithm, start(algorithm, 4), range(4)).values()
+    orders = build_orders(algorithm, start(algorithm, 4), range(4)).values()
     assert not algorithm.traits.trains_plainly or {order.rule for order in orders} == {PLAIN}
 
 
@@ -152,19 +152,19 @@ def test_a_step_is_a_function_that_leaves_its_arguments_alone(name):
     ):
         vectors = federation.vectors(round_index, before, algorithm)
         kept = {client: vector.tobytes() for client, vector in vectors.items()}
-        given, copy = freeze(before), saved(before)
+        given, copy = freeze(before), copy_state(before)
         (first, said), (second, said_again) = (
             one.step(
                 given,
                 round_index,
-                replies_of(one, given, round_index, vectors, federation.num_buffers),
+                build_replies(one, given, round_index, vectors, federation.num_buffers),
                 rng(round_index),
             )
             for one in (algorithm, acting(name))
         )
-        assert same_bits(first, second)
+        assert has_same_bits(first, second)
         assert said == said_again
-        assert same_bits(given, copy)
+        assert has_same_bits(given, copy)
         assert {client: vector.tobytes() for client, vector in vectors.items()} == kept
 
 
@@ -178,9 +178,9 @@ def test_run_resumed_after_any_round_continues_with_the_same_bits(name, server_o
     federation = Federation(participation=participation)
     whole = six_rounds(name, server_optimizer, participation)
     for done in range(1, 6):
-        algorithm, before = acting(name, server_optimizer=server_optimizer), saved(whole[done - 1][0])
+        algorithm, before = acting(name, server_optimizer=server_optimizer), copy_state(whole[done - 1][0])
         [(state, diagnostics)] = federation.play(algorithm, [done], before)
-        assert same_bits(state, whole[done][0])
+        assert has_same_bits(state, whole[done][0])
         assert diagnostics == whole[done][1]
 
 
@@ -283,7 +283,7 @@ def test_every_sampled_client_has_an_order_with_models_that_exist(name):
     algorithm = acting(name)
     for round_index, (state, _) in enumerate(six_rounds(name), start=1):
         for sampled in (range(12), (1, 5, 8)):
-            orders = orders_of(algorithm, state, sampled, round_index)
+            orders = build_orders(algorithm, state, sampled, round_index)
             assert set(orders) == set(sampled)
             for order in orders.values():
                 assert order.candidates

@@ -5,8 +5,8 @@ import numpy as np
 from fedgrid.algorithms.contract.orders import Traffic
 from fedgrid.algorithms.registry import ALGORITHMS, create, is_reference
 from fedgrid.engine.runtime.run.prepare import prepare
-from tests.helpers.small_cases import check_valid, clients, freeze, layout_of, orders_of, start, step
-from tests.helpers.small_runs import NOWHERE, config, contents, differing, play, rows, trained
+from tests.helpers.small_cases import build_layout, build_orders, check_valid, clients, freeze, start, step
+from tests.helpers.small_runs import NOWHERE, config, count_trained, find_differing, play, read_contents, rows
 
 GROUPS = np.array([2, 0, 0, 1, 2])
 
@@ -34,8 +34,8 @@ class TestSolo:
 
     def test_nothing_is_sent(self):
         solo = create("solo")
-        [order] = orders_of(solo, start(solo, 3), (1,)).values()
-        assert solo.traffic(order, layout_of(2)) == Traffic(down=0, up=0)
+        [order] = build_orders(solo, start(solo, 3), (1,)).values()
+        assert solo.traffic(order, build_layout(2)) == Traffic(down=0, up=0)
 
     def test_what_is_not_sent_is_not_clipped(self):
         uplink = [{"clip": 1e-3}]
@@ -70,7 +70,8 @@ class TestOracle:
     def test_with_one_hidden_group_it_has_the_bytes_of_fedavg(self, tmp_path):
         one = {"split": {"num_clusters": 1}}
         oracle, fedavg = (
-            contents(play(config(name, **one), tmp_path / name, cache=None)) for name in ("oracle", "fedavg")
+            read_contents(play(config(name, **one), tmp_path / name, cache=None))
+            for name in ("oracle", "fedavg")
         )
         assert oracle == fedavg
         assert {"rounds.parquet", "clients.parquet"} < fedavg.keys()
@@ -84,11 +85,11 @@ class TestSharedRounds:
         runs = {name: config(name) for name in names}
         for run in runs.values():
             play(run, tmp_path)
-        assert {name: trained(run, tmp_path)[0] for name, run in runs.items()} == {
+        assert {name: count_trained(run, tmp_path)[0] for name, run in runs.items()} == {
             name: 6 if name == "oracle" else 0 for name in names
         }
         for run in runs.values():
-            assert differing(run, tmp_path) == []
+            assert find_differing(run, tmp_path) == []
 
     def test_solo_fills_the_round_cache_with_no_means_of_single_clients(self, tmp_path):
         play(config("solo"), tmp_path)

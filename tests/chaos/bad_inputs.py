@@ -52,7 +52,7 @@ def check(bad: BadInput, folder: Path) -> tuple[float, str]:
             (f"exit code {done.returncode}", done.returncode != 2),
             (f"prints {done.stdout[:100]!r}", done.stdout != ""),
             (f"{len(done.stderr.splitlines())} lines", len(done.stderr.splitlines()) != 1),
-            (f"does not say {bad.says!r}: {done.stderr[:200]!r}", bad.says not in done.stderr),
+            (f"does not say {bad.message!r}: {done.stderr[:200]!r}", bad.message not in done.stderr),
             ("leaves files", sorted(folder.rglob("*")) != before),
         )
         if is_wrong

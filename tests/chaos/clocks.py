@@ -15,8 +15,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
-from tests.helpers.stored_runs import check, contents
+from tests.helpers.command_line import fedgrid, new_storage, start_command, stop_command, wait_for_round
+from tests.helpers.stored_runs import check, read_files
 
 GRID = (
     "--clients",
@@ -37,15 +37,15 @@ def handed_on(storage: Path, library: Path, first: int, second: int) -> None:
     """Kill a driver with one clock; finish with another."""
     command = ("run", *GRID, "--storage", storage)
     clocks = [{"LD_PRELOAD": str(library), "SHIFT": str(seconds)} for seconds in (first, second)]
-    with started(*command, **clocks[0]) as driver:
+    with start_command(*command, **clocks[0]) as driver:
         wait_for_round(driver, 1)
         # So that it does not finish meanwhile; its lease lasts for a minute.
         driver.send_signal(signal.SIGSTOP)
-        with started(*command, **clocks[1]) as refused:
+        with start_command(*command, **clocks[1]) as refused:
             said = refused.communicate(timeout=120)[1].strip()
             check(refused.returncode == 2 and "in use" in said, f"{first:+} s drives, {second:+} s: {said}")
-        check(stop(driver, signal.SIGKILL)[0] == -signal.SIGKILL, f"{first:+} s is killed")
-    with started(*command, **clocks[1]) as driver:
+        check(stop_command(driver, signal.SIGKILL)[0] == -signal.SIGKILL, f"{first:+} s is killed")
+    with start_command(*command, **clocks[1]) as driver:
         _, err = driver.communicate(timeout=300)
         check((driver.returncode, err) == (0, ""), f"{second:+} s goes on and finishes")
 
@@ -53,14 +53,14 @@ def handed_on(storage: Path, library: Path, first: int, second: int) -> None:
 def set_back(storage: Path, library: Path) -> None:
     """Set the clock of a driver back by an hour while it works."""
     clock = {"LD_PRELOAD": str(library), "SHIFT": str(-HOUR), "AFTER": str(SET_BACK_AFTER)}
-    with started("run", *GRID, "--storage", storage, **clock) as driver:
+    with start_command("run", *GRID, "--storage", storage, **clock) as driver:
         _, err = driver.communicate(timeout=300)
         check((driver.returncode, err) == (0, ""), "the clock of a driver is set back by an hour")
 
 
 def compare(storage: Path, expected: dict[str, bytes]) -> None:
     """Compare the files with the undisturbed ones, and look at the times in MLflow."""
-    found = contents(storage)
+    found = read_files(storage)
     differing = [path for path in expected | found if expected.get(path) != found.get(path)]
     check(not differing, f"{len(differing)} of {len(expected)} files differ")
     with closing(sqlite3.connect(storage / "mlflow.db")) as database:
@@ -77,7 +77,7 @@ def main() -> None:
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         whole = new_storage(folder / "undisturbed")
         check(fedgrid("run", *GRID, "--storage", whole).code == 0, "undisturbed")
-        expected = contents(whole)
+        expected = read_files(whole)
         for first in (-MINUTES, MINUTES):
             storage = new_storage(folder / f"from{first}")
             handed_on(storage, library, first, -first)

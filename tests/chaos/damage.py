@@ -36,7 +36,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from fedgrid.tracking.tables.comparison import compare
 from tests.helpers.command_line import Result, fedgrid, new_storage
-from tests.helpers.time import pauses_skipped
+from tests.helpers.time import skip_pauses
 from tests.kept.make import interrupted
 
 SMALL = """
@@ -266,7 +266,7 @@ def main() -> int:
     given = parser.parse_args()
     ends: Counter[str] = Counter()
     num_wrong = 0
-    with tempfile.TemporaryDirectory() as place, pauses_skipped():
+    with tempfile.TemporaryDirectory() as place, skip_pauses():
         folder = Path(place)
         if given.interrupted:
             records.SEGMENT_ROWS = SEGMENT_ROWS

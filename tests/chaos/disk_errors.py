@@ -33,7 +33,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tests.helpers.stored_runs import contents
+from tests.helpers.stored_runs import read_files
 
 Launch: TypeAlias = Callable[[Path, int, int, str], Any]
 """From a storage, the first write that fails, how many do and the error, to the command's result."""
@@ -131,7 +131,7 @@ def undisturbed(storages: Path, launch: Launch) -> tuple[list[str], dict[str, by
 
     places, *modules = json.loads(forked(run))
     import_all(modules)
-    return places, contents(storages / "undisturbed")
+    return places, read_files(storages / "undisturbed")
 
 
 def place_of(name: bytes) -> str:
@@ -181,7 +181,7 @@ def case(storages: Path, launch: Launch, call: int, name: str, way: str, expecte
         if result.code:
             return f"it does not go on: {result.err[-300:]}"
     # Where even a deletion fails, half a file is left, which a launch deletes a quarter of an hour later.
-    found = {path: data for path, data in contents(storage).items() if PARTIAL not in path}
+    found = {path: data for path, data in read_files(storage).items() if PARTIAL not in path}
     differing = sorted(path for path in expected | found if expected.get(path) != found.get(path))
     return f"{len(differing)} files differ: {differing[:3]}" if differing else ""
 

@@ -18,10 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.helpers.changed_code import changed_code
-from tests.helpers.command_line import environment, new_storage, strict_json
-from tests.helpers.processes import of_kind, processes, wait_until_ended
-from tests.helpers.stored_runs import check, contents
+from tests.helpers.changed_code import copy_with_changes
+from tests.helpers.command_line import build_environment, new_storage, strict_json
+from tests.helpers.processes import list_processes, select_kind, wait_until_ended
+from tests.helpers.stored_runs import check, read_files
 
 CASES = ("client", "server", "write")
 LEAST = 20.0
@@ -45,7 +45,7 @@ def launched(
         command,
         # Ray's workers import from the driver's folder first: not from the checkout, but from the copy.
         cwd=grid.parent,
-        env=environment(**settings),
+        env=build_environment(**settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -59,9 +59,9 @@ def launched(
         if event["event"] == "retry":
             causes.append(str(event["cause"]))
         if event["event"] == "round":
-            seen |= set(found := processes(driver.pid))
+            seen |= set(found := list_processes(driver.pid))
             if stopped:
-                pids = of_kind(stopped, found)
+                pids = select_kind(stopped, found)
                 assert pids, f"no {stopped} among {sorted(found.values())}"
                 os.kill(pids[0], signal.SIGSTOP)
                 stopped = ""
@@ -93,12 +93,14 @@ def main() -> None:
         source = Path(__file__).with_name("hanging_write.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         code = {
-            "PYTHONPATH": str(changed_code(folder / "code", "engine/runtime/storage/clock.py", DEADLINES))
+            "PYTHONPATH": str(
+                copy_with_changes(folder / "code", "engine/runtime/storage/clock.py", DEADLINES)
+            )
         }
         write = {"LD_PRELOAD": str(library), "HANGING_NAME": "-000003-", "HANGING_ONCE": str(once)}
         whole = new_storage(folder / "undisturbed")
         launched(grid, whole, "--in-process", **code)
-        expected = contents(whole)
+        expected = read_files(whole)
         for case in chosen:
             settings = {"client": {}, "server": {**write, "HANGING_STOPS": "1"}, "write": write}[case]
             stopped = case if case == "client" else ""
@@ -107,7 +109,7 @@ def main() -> None:
             causes, silence = launched(grid, storage, *ON_RAY, stopped=stopped, **code, **settings)
             expect_replacement(case, causes, silence)
             check(once.exists() == (case == "client"), f"{case} hangs: it has come to that")
-            found = contents(storage)
+            found = read_files(storage)
             differing = [path for path in expected | found if expected.get(path) != found.get(path)]
             check(not differing, f"{case} hangs: {len(differing)} of {len(expected)} files differ")
 

@@ -27,9 +27,9 @@ from pathlib import Path
 
 from mlflow.tracking import MlflowClient
 
-from tests.helpers.manifests import finished_in
-from tests.helpers.processes import TITLES, of_kind, processes
-from tests.helpers.stored_runs import contents
+from tests.helpers.manifests import list_finished
+from tests.helpers.processes import TITLES, list_processes, select_kind
+from tests.helpers.stored_runs import read_files
 
 ROOT = Path(__file__).parents[2]
 VICTIMS = ("driver", "server", "client", "raylet", "tree", "interrupt", "interrupt twice", "driver and state")
@@ -104,13 +104,13 @@ def follow(driver: "subprocess.Popen[str]", seen: Seen, rounds: int) -> bool:
 def kill(victim: str, driver: "subprocess.Popen[str]", runs: Sequence[Path], rng: random.Random) -> None:
     """Kill, interrupt or damage one of `runs`; returns when the driver is gone, unless it is to survive."""
     if victim in TITLES:
-        found = of_kind(victim, processes(driver.pid))
+        found = select_kind(victim, list_processes(driver.pid))
         if found:
             send(rng.choice(found), signal.SIGKILL)
         else:
             print(f"  there is no {victim} to be killed", flush=True)
     elif victim == "tree":
-        for pid in [*processes(driver.pid), driver.pid]:
+        for pid in [*list_processes(driver.pid), driver.pid]:
             send(pid, signal.SIGKILL)
     elif victim.startswith("interrupt"):
         driver.send_signal(signal.SIGINT)
@@ -134,7 +134,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 def truncate_a_state(runs: Sequence[Path], rng: random.Random) -> None:
     """Cut the newest state of a run that is under way in half; its only one would have the run refused."""
-    under_way = [run for run in runs if run.exists() and run not in finished_in(run.parent)]
+    under_way = [run for run in runs if run.exists() and run not in list_finished(run.parent)]
     states = [sorted(run.glob("state-*.safetensors")) for run in under_way]
     newest = [of_run[-1] for of_run in states if len(of_run) > 1]
     if newest:
@@ -145,7 +145,7 @@ def truncate_a_state(runs: Sequence[Path], rng: random.Random) -> None:
 
 def undamaged(storage: Path) -> dict[str, bytes]:
     """Return file -> bytes of all runs, without what was set aside as damaged."""
-    return {name: data for name, data in contents(storage).items() if "/damaged-" not in name}
+    return {name: data for name, data in read_files(storage).items() if "/damaged-" not in name}
 
 
 def mlflow_faults(storage: Path, grid: str, rounds: int) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.chaos.s3_server import Content, serving
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.stored_runs import CLOCKS, contents
+from tests.helpers.stored_runs import CLOCKS, read_files
 
 GRID = ("--clients", "3", "--algorithm", "fedavg", "--algorithm", "ocfl-kmeans", "training.rounds=4")
 SILENCES, OUTAGE_AT, OUTAGE_SECONDS = 3, 150, 40.0
@@ -66,7 +66,7 @@ def main() -> None:
         folder = Path(name)
         whole = new_storage(folder / "undisturbed")
         assert fedgrid("run", *GRID, "--in-process", "--storage", whole).code == 0
-        expected = contents(whole)
+        expected = read_files(whole)
         content = Content(fault=Faults(random.Random(given.seed), given.share))
         tracking = new_storage(folder / "tracking")
         settings = {

@@ -29,8 +29,8 @@ from mlflow.tracking import MlflowClient
 from fedgrid.engine.runtime.leases.scratch import HOLDER
 from fedgrid.engine.runtime.storage.atomic import PARTIAL
 from tests.chaos.kills import WITHOUT_RAY, Seen, command, kill, start, undamaged
-from tests.helpers.manifests import finished_in
-from tests.helpers.processes import processes
+from tests.helpers.manifests import list_finished
+from tests.helpers.processes import list_processes
 
 ROOT = Path(__file__).parents[2]
 
@@ -146,7 +146,13 @@ def sample(driver: int, launch: int, runs: int, temporary: Path) -> Sample:
     kilobytes = int(status[status.index("VmRSS:") + 1])
     open_files = len(list(Path(f"/proc/{driver}/fd").iterdir()))
     return Sample(
-        launch, runs, kilobytes / 1e3, open_files, len(processes(driver)), size_mb(temporary), shared_mb()
+        launch,
+        runs,
+        kilobytes / 1e3,
+        open_files,
+        len(list_processes(driver)),
+        size_mb(temporary),
+        shared_mb(),
     )
 
 
@@ -269,7 +275,7 @@ def faults(soak: Soak, runs: int, began: float) -> list[str]:
     for what, (value, bound) in measured.items():
         print(f"{value:.1f} {what}, bound {bound:g}")
     wrong = [f"{what}: {value:.1f}" for what, (value, bound) in measured.items() if value > bound]
-    done = len(finished_in(soak.storage, "digits-*"))
+    done = len(list_finished(soak.storage, "digits-*"))
     wrong += [f"{done} of {runs} runs are finished"] if done != runs else []
     wrong += left_in_temporary_folder(soak.temporary)
     wrong += [f"{path} is left" for path in soak.storage.rglob("*.writing-*")]

@@ -17,9 +17,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.helpers.command_line import fedgrid, new_storage, started, wait_for_round
-from tests.helpers.processes import of_kind, processes
-from tests.helpers.stored_runs import check, contents
+from tests.helpers.command_line import fedgrid, new_storage, start_command, wait_for_round
+from tests.helpers.processes import list_processes, select_kind
+from tests.helpers.stored_runs import check, read_files
 
 EXPIRED = 62.0
 """Seconds; a lease lasts for 60."""
@@ -32,7 +32,7 @@ def stopped_driver(grid: Path, folder: Path) -> dict[str, bytes]:
     """Stop a driver, and return the files that its successor leaves."""
     storage = new_storage(folder / "driver")
     command = ("run", grid, "--in-process", "--json", "--storage", storage)
-    with started(*command) as first:
+    with start_command(*command) as first:
         wait_for_round(first, 1)
         first.send_signal(signal.SIGSTOP)
         since = time.monotonic()
@@ -41,29 +41,29 @@ def stopped_driver(grid: Path, folder: Path) -> dict[str, bytes]:
         time.sleep(since + EXPIRED - time.monotonic())
         taken = fedgrid(*command)
         check((taken.code, taken.err) == (0, ""), "after a minute the same command finishes the grid")
-        found = contents(storage)
+        found = read_files(storage)
         first.send_signal(signal.SIGCONT)
         _, err = first.communicate(timeout=120)
         said = err.strip().splitlines()[-1:]
         check(first.returncode == 1 and "taken over" in err, f"the first driver wakes, ends with 1: {said}")
-        check(contents(storage) == found, "and has changed no file")
+        check(read_files(storage) == found, "and has changed no file")
     return found
 
 
 def stopped_actors(grid: Path, folder: Path) -> dict[str, bytes]:
     """Stop a server and a client actor for a while; return the files of the grid."""
     storage = new_storage(folder / "actors")
-    with started("run", grid, "--json", "--clients-per-actor", "2", "--storage", storage) as driver:
+    with start_command("run", grid, "--json", "--clients-per-actor", "2", "--storage", storage) as driver:
         wait_for_round(driver, 1)
         for kind in ("server", "client"):
-            pids = of_kind(kind, processes(driver.pid))
+            pids = select_kind(kind, list_processes(driver.pid))
             send(pids[:1], signal.SIGSTOP)
             check(bool(pids), f"{kind} stopped for {STOPPED:g} s")
             time.sleep(STOPPED)
             send(pids[:1], signal.SIGCONT)
         _, err = driver.communicate(timeout=600)
         check((driver.returncode, err) == (0, ""), f"the grid finishes {err.strip()}")
-    return contents(storage)
+    return read_files(storage)
 
 
 def send(pids: list[int], number: signal.Signals) -> None:
@@ -87,7 +87,7 @@ def main() -> None:
         grid.write_text(GRID)
         whole = new_storage(folder / "undisturbed")
         check(fedgrid("run", grid, "--in-process", "--storage", whole).code == 0, "undisturbed")
-        expected = contents(whole)
+        expected = read_files(whole)
         for name in chosen:
             found = cases[name](grid, folder)
             differing = [path for path in expected | found if expected.get(path) != found.get(path)]

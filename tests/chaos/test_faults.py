@@ -11,7 +11,7 @@ import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.chaos.s3_server import Content, serving
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ def test_grid_on_a_full_disk_says_so_and_goes_on_to_the_same_bytes():
 
 def test_storage_behind_an_s3_server_that_fails_every_third_request_is_the_same_bytes(tmp_path, monkeypatch):
     """503s, and connections that break in the middle; a minute of silence and an outage: s3_faults.py."""
-    rng, time = random.Random(0), Time()
+    rng, time = random.Random(0), FakeTime()
     content = Content(fault=lambda number, method: rng.choice(["", "", "503", "", "", "truncated"]))
     files = {
         f"run/{name}": rng.randbytes(size) for name, size in (("small", 10), ("large", 300_000), ("empty", 0))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.kills import command, mlflow_faults, start, undamaged
-from tests.helpers.command_line import environment, fedgrid, wait_for_round
-from tests.helpers.processes import LOOPBACK, listeners, of_kind, processes
+from tests.helpers.command_line import build_environment, fedgrid, wait_for_round
+from tests.helpers.processes import LOOPBACK, list_listeners, list_processes, select_kind
 
 ROUNDS = 10
 GRID = f"""
@@ -27,12 +27,12 @@ SECRET = "s3cr3t-W0rd-of-S3"
 
 def check_that_ray_is_private(driver: int) -> None:
     """Check that all listens on loopback only, and that no log of Ray's has a key of the storage."""
-    found = processes(driver)
-    addresses = listeners([driver, *found])
+    found = list_processes(driver)
+    addresses = list_listeners([driver, *found])
     # GCS, raylet and agents; how many idle workers listen beside them differs from moment to moment.
     assert len(addresses) >= 4
     assert set(addresses) <= set(LOOPBACK)
-    [raylet] = of_kind("raylet", found)
+    [raylet] = select_kind("raylet", found)
     session = Path(re.search(r"--session[_-]dir=(\S+)", found[raylet])[1])
     files = [path for path in session.rglob("*") if path.is_file()]
     assert len(files) >= 10
@@ -60,7 +60,7 @@ def test_grid_killed_in_a_folder_with_packages_of_our_names_ends_with_the_same_b
         check_that_ray_is_private(driver.pid)
         driver.kill()
 
-    tracked = environment(FEDGRID_TRACK="mlflow")
+    tracked = build_environment(FEDGRID_TRACK="mlflow")
     again = subprocess.run(
         [*RUN, *ONE_ACTOR, "--storage", "runs"], cwd=tmp_path, env=tracked, capture_output=True, text=True
     )

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.helpers.changed_code import changed_code
+from tests.helpers.changed_code import copy_with_changes
 
 GRID = """
 dataset: npz:{images}
@@ -63,7 +63,7 @@ class Place:
         """Write the images, the grid and the newer code."""
         self.write_images(seed=0)
         (self.folder / "exp.yaml").write_text(GRID.format(images=self.images))
-        changed_code(self.newer, "engine/federation/format.py", {"FORMAT": "2"})
+        copy_with_changes(self.newer, "engine/federation/format.py", {"FORMAT": "2"})
 
     def write_images(self, seed: int) -> None:
         """Write two classes, forty images to draw from and ten at the server."""

@@ -18,7 +18,7 @@ from PIL import Image
 from fedgrid.engine.runtime.plugins import active
 from tests.docs.test_pages import DOCS, ROOT, WRITTEN, commands
 from tests.helpers.command_line import fedgrid
-from tests.helpers.undrawn import undrawn
+from tests.helpers.undrawn import skip_drawing
 
 pytestmark = pytest.mark.slow
 
@@ -158,7 +158,7 @@ def test_command_of_a_how_to_runs(
     active.use()  # As in a new process.
     [run, *_] = sorted((folder / "runs").glob("digits-15-*-fedavg-s0-*"))
     # One report is drawn; test_day.py draws another.
-    with nullcontext() if "own_report.py" in words else undrawn():
+    with nullcontext() if "own_report.py" in words else skip_drawing():
         result = fedgrid(*(run.name.rpartition("-")[2] if word == "RUN" else word for word in words))
     assert result.code == 0, result.err
     active.use()

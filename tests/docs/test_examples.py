@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.plugins.algorithm_of import own_columns
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.search.definition import load_search
 from fedgrid.tracking.scoring.run import Run
-from tests.helpers.studies import finished, study_of
+from tests.helpers.studies import make_finished, make_study
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -65,7 +65,7 @@ def test_search_of_the_docs_loads(tmp_path: Path) -> None:
 
 def test_notebook_example_of_a_how_to_runs(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     curves = {"ari": (0.0, 1.0), "published_gf1": (0.1, 0.2), "published_pf1": (0.5, 0.6)}
-    monkeypatch.setattr(fedgrid, "load", lambda grid, storage: study_of([finished(curves=curves)]))
+    monkeypatch.setattr(fedgrid, "load", lambda grid, storage: make_study([make_finished(curves=curves)]))
     clients = pa.table({"round": [1, 2], "client": [3, 3], "personalised_accuracy": [0.1, 0.2]})
     monkeypatch.setattr(Run, "table", lambda run, name: clients)
     python = [

@@ -6,7 +6,7 @@ import pytest
 
 import fedgrid
 from tests.helpers.notebook import run_cells
-from tests.helpers.studies import finished, study_of
+from tests.helpers.studies import make_finished, make_study
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
 PNG = b"\x89PNG"
@@ -14,7 +14,7 @@ PNG = b"\x89PNG"
 
 def test_notebook_runs_and_its_values_show_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     curves = {"ari": (0.0, 1.0), "personalised_accuracy": (0.5, 0.75), "temperature": (0.5, 0.25)}
-    of = study_of([finished(curves=curves)])
+    of = make_study([make_finished(curves=curves)])
     monkeypatch.setattr(fedgrid, "load", lambda grid: of)
     shown = run_cells(NOTEBOOK)
     assert shown[0] is of

@@ -9,7 +9,7 @@ import pytest
 
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.run.prepare import held_in
-from tests.helpers.partitions import by_client
+from tests.helpers.partitions import list_held
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 LABELS = np.tile([0, 1], 6)
@@ -35,7 +35,7 @@ def deal(name, folder):
     """Return training and test positions of each client of digits in two files."""
     given = {"dataset": f"npz:{name}.npz", "model": "digitnet"}
     config = complete({**given, "split": {"kind": "file", "path": f"{name}.csv"}}, folder)
-    return [(part.train.tolist(), part.test.tolist()) for part in by_client(held_in(config, folder, 0))]
+    return [(part.train.tolist(), part.test.tolist()) for part in list_held(held_in(config, folder, 0))]
 
 
 def test_flowers_partitions_are_the_clients(tmp_path):

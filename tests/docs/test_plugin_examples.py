@@ -26,7 +26,7 @@ from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.command_line import fedgrid
 from tests.helpers.small_runs import NOWHERE, config, play, rows
-from tests.helpers.torch_by_hand import RATE, WHOLE, descend, network, tensors
+from tests.helpers.torch_by_hand import RATE, WHOLE, build_network, descend, read_tensors
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 SEVERAL = {**WHOLE, "local_epochs": 3}
@@ -67,10 +67,10 @@ def test_fedrep_is_algorithm_1_of_the_paper(participation, tmp_path):
             if row["round"] != number or row["train_loss"] is None:
                 continue
             client = row["client"]
-            module = network(np.concatenate([body, heads[client]]))
+            module = build_network(np.concatenate([body, heads[client]]))
             *lower, kernel, bias = module.parameters()
             for parameters in ([kernel, bias], [kernel, bias], lower):
-                images, labels = tensors(setup.clients[client].train)
+                images, labels = read_tensors(setup.clients[client].train)
                 descend(cross_entropy(module(images), labels), parameters)
             trained = read_vector(module)
             heads[client] = trained[-HEAD:]
@@ -162,9 +162,9 @@ def test_falling_rate_is_gradient_descent_by_hand(tmp_path):
     model = checkpoint.load(play(run, tmp_path), 1).state.models[0]
     setup, _ = prepare(run, NOWHERE)
     for row in rows(run, tmp_path, "clients"):
-        module = network(model)
+        module = build_network(model)
         for left in (4, 3, 2, 1):
-            images, labels = tensors(setup.clients[row["client"]].train)
+            images, labels = read_tensors(setup.clients[row["client"]].train)
             loss = cross_entropy(module(images), labels)
             descend(loss, list(module.parameters()), RATE * left / 4)
         assert row["personalised_loss"] == pytest.approx(

@@ -16,8 +16,8 @@ from fedgrid.engine.runtime.plugins import active
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.plugin_files import DROPOUT
-from tests.helpers.small_runs import NOWHERE, config, differing, files, numbers, play, rows
-from tests.helpers.torch_by_hand import WHOLE, descend, network, tensors
+from tests.helpers.small_runs import NOWHERE, config, files, find_differing, play, read_numbers, rows
+from tests.helpers.torch_by_hand import WHOLE, build_network, descend, read_tensors
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -31,7 +31,7 @@ def examples() -> Iterator[None]:
 
 def stepped(model: np.ndarray, loss_of) -> np.ndarray:
     """Return a model after one step of gradient descent."""
-    module = network(model)
+    module = build_network(model)
     descend(loss_of(module), list(module.parameters()))
     return read_vector(module)
 
@@ -40,7 +40,7 @@ def stepped(model: np.ndarray, loss_of) -> np.ndarray:
 def losses_of(models: list[np.ndarray], images: Tensor, labels: Tensor) -> Tensor:
     """Return the loss of each model (columns) on each image (rows)."""
     return torch.stack(
-        [cross_entropy(network(model)(images), labels, reduction="none") for model in models], 1
+        [cross_entropy(build_network(model)(images), labels, reduction="none") for model in models], 1
     )
 
 
@@ -75,7 +75,7 @@ def test_fedem_is_algorithm_1_of_the_paper(num_models, tmp_path):
             if row["part"] != "trained":
                 continue
             client = row["client"]
-            images, labels = tensors(setup.clients[client].train)
+            images, labels = read_tensors(setup.clients[client].train)
             losses = losses_of(models, images, labels)
             ranges.append(float(np.ptp(losses.mean(0).numpy())))
             parts = parts_of(mixtures.get(client, even), losses)
@@ -91,8 +91,8 @@ def test_fedem_is_algorithm_1_of_the_paper(num_models, tmp_path):
             data = setup.clients[row["client"]]
             mixture = mixtures.get(row["client"])
             if mixture is None:
-                mixture = parts_of(even, losses_of(models, *tensors(data.train))).mean(0)
-            images, labels = tensors(data.test)
+                mixture = parts_of(even, losses_of(models, *read_tensors(data.train))).mean(0)
+            images, labels = read_tensors(data.test)
             chances = torch.exp(-losses_of(models, images, labels)) @ mixture
             assert row["personalised_loss"] == pytest.approx(-chances.log().mean().item(), rel=1e-4)
         [record] = [row for row in rows(run, tmp_path, "rounds") if row["round"] == number]
@@ -122,8 +122,8 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
     for _ in range(2):
         means = []
         for client, model in models.items():
-            images, labels = tensors(setup.clients[client].train)
-            features = network(model)[:-1](images).detach()
+            images, labels = read_tensors(setup.clients[client].train)
+            features = build_network(model)[:-1](images).detach()
             means.append({label: features[labels == label].mean(0) for label in labels.unique().tolist()})
             models[client] = stepped(model, lambda module, on=(images, labels): loss_of(module, *on))
         for label in range(10):
@@ -135,8 +135,8 @@ def test_fedproto_is_algorithm_1_of_the_paper(tmp_path):
     for row in rows(run, tmp_path, "clients")[run.clients :]:
         data, model = setup.clients[row["client"]], models[row["client"]]
         np.testing.assert_allclose(stored.memories[row["client"]]["personal"], model, atol=1e-5)
-        images, labels = tensors(data.test)
-        features = network(model)[:-1](images).detach()
+        images, labels = read_tensors(data.test)
+        features = build_network(model)[:-1](images).detach()
         own = torch.from_numpy(np.unique(data.train.labels))
         nearest = own[torch.cdist(features, prototypes[own]).argmin(1)]
         assert row["personalised_accuracy"] == pytest.approx((nearest == labels).float().mean().item())
@@ -159,8 +159,8 @@ def test_focal_loss_trains_and_its_mean_is_a_number_of_the_round(tmp_path):
         return ((1 - torch.exp(-entropy_N)) ** 2 * entropy_N).mean()
 
     for client, row in enumerate(rows(run, tmp_path, "clients")):
-        images, labels = tensors(setup.clients[client].train)
-        losses.append(focal(network(initial), images, labels).item())
+        images, labels = read_tensors(setup.clients[client].train)
+        losses.append(focal(build_network(initial), images, labels).item())
         models.append(stepped(initial, lambda module, on=(images, labels): focal(module, *on)))
         assert row["train_loss"] == pytest.approx(losses_of([initial], images, labels).mean().item())
     assert [row["focal_loss"] for row in rows(run, tmp_path, "rounds")] == [pytest.approx(np.mean(losses))]
@@ -188,7 +188,7 @@ def test_rules_train_models_that_draw_whatever_was_drawn_before(algorithm, tmp_p
     folders = []
     for seed in range(2):
         torch.manual_seed(seed)
-        folders.append(numbers(play(run, tmp_path / str(seed))))
+        folders.append(read_numbers(play(run, tmp_path / str(seed))))
     assert folders[0] == folders[1]
 
 
@@ -199,4 +199,4 @@ def test_rounds_that_no_other_run_shares_are_not_in_the_cache(name, num_entries,
     play(run, tmp_path)
     assert len(files(tmp_path, "*-reports")) == num_entries
     assert bool(files(tmp_path)) == bool(num_entries)
-    assert differing(run, tmp_path) == []
+    assert find_differing(run, tmp_path) == []

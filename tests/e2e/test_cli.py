@@ -12,7 +12,7 @@ from PIL import Image
 from fedgrid.engine.federation.data.made_by_code import MADE_BY_CODE
 from fedgrid.grids.display import blueprint
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
-from tests.helpers.manifests import finished_in
+from tests.helpers.manifests import list_finished
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
@@ -141,7 +141,7 @@ def test_run_without_a_reachable_mlflow_server_warns_and_finishes(tmp_path):
     assert "`fedgrid sync runs --storage " in second
     assert f" {storage} " in result.out
     assert f"  fedgrid ui runs --storage '{storage}'\n" in result.out
-    assert len(finished_in(storage)) == 1
+    assert len(list_finished(storage)) == 1
 
 
 def test_ui_on_a_port_in_use_is_one_line(storage):

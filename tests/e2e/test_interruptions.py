@@ -8,8 +8,8 @@ import pytest
 from mlflow.tracking import MlflowClient
 
 from fedgrid.grids.trackers.mlflow.view import TOTALS
-from tests.helpers.command_line import fedgrid, new_storage, started, stop, wait_for_round
-from tests.helpers.manifests import finished_in
+from tests.helpers.command_line import fedgrid, new_storage, start_command, stop_command, wait_for_round
+from tests.helpers.manifests import list_finished
 from tests.helpers.stored_runs import CLOCKS
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
@@ -88,9 +88,9 @@ def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of
     of either. It is not known how far it is when the first one is killed.
     """
     command = (*RUN, "--in-process", "--storage", storage)
-    with started(*OTHER, "--in-process", "--storage", storage) as other:
+    with start_command(*OTHER, "--in-process", "--storage", storage) as other:
         wait_for_round(other, 1)
-        with started(*command) as process:
+        with start_command(*command) as process:
             wait_for_round(process, 1)
             process.send_signal(signal.SIGSTOP)
             for second in (command, (*command, "--fresh"), (*command, "--name", "copy")):
@@ -104,8 +104,8 @@ def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of
                 )
                 assert refused.err.count("\n") == 1
             # As it is, stopped: awake it may finish before it is killed.
-            assert stop(process, signal.SIGKILL)[0] == -signal.SIGKILL
-        assert finished_in(storage, "*kmeans*") == []
+            assert stop_command(process, signal.SIGKILL)[0] == -signal.SIGKILL
+        assert list_finished(storage, "*kmeans*") == []
         again = fedgrid(*command)
         assert (again.code, again.err) == (0, "")
         assert again.events[0]["event"] == "start"
@@ -125,9 +125,9 @@ def test_killed_run_resumes_beside_another_driver_and_both_end_with_the_bytes_of
 def test_interrupted_run_exits_with_130_and_resumes(undisturbed, storage):
     """What MLflow has of it then: grids/following/test_follow.py."""
     command = (*RUN, "--in-process", "--storage", storage)
-    with started(*command, FEDGRID_TRACK="none") as process:
+    with start_command(*command, FEDGRID_TRACK="none") as process:
         wait_for_round(process, 1)
-        code, err = stop(process, signal.SIGINT)
+        code, err = stop_command(process, signal.SIGINT)
     assert (code, err.count("\n")) == (130, 1)
     assert "interrupted; the same command continues" in err
     assert fedgrid(*command, FEDGRID_TRACK="none").code == 0

@@ -12,7 +12,7 @@ import pytest
 from fedgrid.grids.trackers.mlflow import ui
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, config_of, new_session, record
+from tests.helpers.logged_runs import ROUNDS, build_config, new_session, write_run
 from tests.helpers.processes import wait_until_served
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -33,8 +33,8 @@ def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         pytest.skip(f"no browser to open the view with: none of {', '.join(BROWSERS)} is installed")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     storage = new_storage(tmp_path / "runs")
-    uri, artifacts, config = default_uri(storage), storage / "mlartifacts", config_of(0)
-    record(storage, config, ROUNDS)
+    uri, artifacts, config = default_uri(storage), storage / "mlartifacts", build_config(0)
+    write_run(storage, config, ROUNDS)
     new_session(storage).update(config)
     with socket.socket() as probe:
         probe.bind((ui.HOST, 0))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fedgrid.tracking.report.write import write
-from tests.helpers.demo_page import demo_page
+from tests.helpers.demo_page import make_demo_page
 
 CHECKS = Path(__file__).with_name("report_checks.html")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -34,7 +34,7 @@ def browser() -> str:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    write(demo_page("mnist"), folder)
+    write(make_demo_page("mnist"), folder)
     return folder / "index.html"
 
 

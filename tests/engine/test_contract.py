@@ -38,8 +38,8 @@ from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from tests.engine.federation.clients import test_worker as worker_tests
 from tests.engine.federation.clients.test_worker import CLASSES, SEED, SHAPE, image_set
-from tests.helpers.client_actors import client_actors
-from tests.helpers.small_cases import same_bits
+from tests.helpers.client_actors import start_client_actors
+from tests.helpers.small_cases import has_same_bits
 
 CLIENTS = len(worker_tests.CLIENTS)
 LAYOUT = layout_of(blank("digitnet", pixels(*SHAPE), CLASSES))
@@ -561,7 +561,7 @@ class TestPayloadAndOutputs:
 
         reference = image_set(5, 7)
         expected = play(federation(Everything()), in_process(reference_set=reference), 2)
-        with client_actors(2) as pool:
+        with start_client_actors(2) as pool:
             pool.prepare(setup(reference_set=reference))
             sent, put = [], ray.put
             monkeypatch.setattr(ray_pool.ray, "put", lambda value: sent.append(value) or put(value))
@@ -569,7 +569,7 @@ class TestPayloadAndOutputs:
         shift = expected[0][0].state.arrays["shift"]
         assert [value.tobytes() for value in sent].count(shift.tobytes()) == 2, "once a round"
         for (progress, record), (other, again) in zip(expected, found, strict=True):
-            assert same_bits(other.state, progress.state)
+            assert has_same_bits(other.state, progress.state)
             assert repr(other.memories) == repr(progress.memories)
             assert again.round == record.round
             assert repr(again.clients) == repr(record.clients)

@@ -18,8 +18,8 @@ from fedgrid.engine.runtime.run.prepare import prepare
 from fedgrid.engine.runtime.run.run_folder import folder_of
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
-from tests.helpers.client_actors import client_actors, pids
-from tests.helpers.small_runs import NOWHERE, numbers, play
+from tests.helpers.client_actors import list_pids, start_client_actors
+from tests.helpers.small_runs import NOWHERE, play, read_numbers
 
 pytestmark = pytest.mark.ray
 
@@ -100,14 +100,14 @@ def pool(ray_session, folder):
     """Two client actors with three clients each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_pool, "Client", mortal(folder))
-        with client_actors(2) as found:
+        with start_client_actors(2) as found:
             yield found
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
     """What the run leaves behind, undisturbed in this process."""
-    return numbers(play(RUN, tmp_path_factory.mktemp("undisturbed"), cache=None))
+    return read_numbers(play(RUN, tmp_path_factory.mktemp("undisturbed"), cache=None))
 
 
 def begin(pool, storage):
@@ -122,15 +122,15 @@ def finish(session, storage):
     """Return the files of the run after its other rounds."""
     for _ in range(3):
         session.next_round()
-    return numbers(folder_of(storage, RUN))
+    return read_numbers(folder_of(storage, RUN))
 
 
 def test_an_actor_killed_between_rounds_is_replaced(tmp_path, pool, expected):
     session = begin(pool, tmp_path)
-    before = pids(pool)
+    before = list_pids(pool)
     os.kill(before[0], signal.SIGKILL)
     assert finish(session, tmp_path) == expected
-    after = pids(pool)
+    after = list_pids(pool)
     assert after[0] != before[0]
     assert after[1] == before[1]
 
@@ -168,9 +168,9 @@ def test_an_error_in_a_clients_training_names_client_round_and_cause(pool):
     """The clients are sent a model of three entries; the actors live on."""
     setup, _ = prepare(RUN, NOWHERE)
     pool.prepare(setup)
-    before = pids(pool)
+    before = list_pids(pool)
     tasks = [TrainTask(Order(client, (0,)), 2, evaluate=False) for client in range(6)]
     with pytest.raises(RunError, match=r"^client \d, round 3: ValueError: .* shape \(3,\)") as error:
         pool.train(tasks, [np.zeros(3, np.float32)], {})
     assert "\n" not in str(error.value)
-    assert pids(pool) == before
+    assert list_pids(pool) == before

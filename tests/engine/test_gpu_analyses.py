@@ -24,7 +24,14 @@ from fedgrid.grids.attack.settings import ATTACK_KINDS, Attacking
 from fedgrid.grids.explain.compute.explained_run import Explainer, explain_run, mean_colour
 from fedgrid.grids.explain.compute.settings import Explaining
 from tests.helpers import small_runs
-from tests.helpers.gpu_cases import Case, descendants, setup_of, start_of, uncovered, worker_of
+from tests.helpers.gpu_cases import (
+    Case,
+    build_setup,
+    build_start,
+    build_worker,
+    find_subclasses,
+    find_uncovered,
+)
 from tests.helpers.gpu_stand_in import StandIn
 
 SHAPE = (1, 8, 8)
@@ -71,7 +78,7 @@ class TestMessages:
         encoder = encoder_of("dense") if isinstance(message, ClassMeans) else None
 
         def described(device):
-            worker = worker_of(Case(images=9, clients=2), device)
+            worker = build_worker(Case(images=9, clients=2), device)
             return [
                 {name: array.tobytes() for name, array in each.payload.items()}
                 for each in worker.describe([0, 1], message, encoder)
@@ -81,9 +88,9 @@ class TestMessages:
         assert one == other
 
     def test_every_message_has_a_case_with_all_its_choices(self):
-        assert {type(message) for message in MESSAGES} == descendants(Message) - {Message, PrivateMessage}
+        assert {type(message) for message in MESSAGES} == find_subclasses(Message) - {Message, PrivateMessage}
         for kind in (ClassMeans, Styles):
-            assert uncovered([message for message in MESSAGES if type(message) is kind]) == []
+            assert find_uncovered([message for message in MESSAGES if type(message) is kind]) == []
 
 
 @pytest.mark.parametrize("batch_statistics", [False, True])
@@ -110,7 +117,7 @@ class TestExplanations:
     )
     def test_every_model_is_explained_there(self, model, precision):
         case = Case(model=model, training={"precision": precision, "normalise": "dataset"}, images=2)
-        setup, start = setup_of(case), start_of(case)
+        setup, start = build_setup(case), build_start(case)
 
         def explained(device):
             worker = ServingWorker(setup, device)
@@ -137,7 +144,7 @@ class TestExplanations:
         assert one.equals(other)
 
     def test_every_choice_has_a_case(self):
-        assert uncovered(EXPLAININGS) == []
+        assert find_uncovered(EXPLAININGS) == []
 
 
 @pytest.fixture(scope="module")

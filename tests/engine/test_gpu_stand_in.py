@@ -27,14 +27,14 @@ from tests.helpers.gpu_cases import (
     SETTINGS,
     TRAININGS,
     Case,
-    descendants,
-    play,
-    setup_of,
-    start_of,
-    steps_wait,
-    uncovered,
-    waits,
-    worker_of,
+    build_setup,
+    build_start,
+    build_worker,
+    count_waits,
+    find_step_waits,
+    find_subclasses,
+    find_uncovered,
+    run_case,
 )
 from tests.helpers.gpu_stand_in import StandIn
 
@@ -106,22 +106,22 @@ class TestStandIn:
 class TestRules:
     @pytest.mark.parametrize("name", RULES)
     def test_a_rule_mixes_no_devices_and_waits_in_no_step(self, name):
-        assert steps_wait(RULES[name]) == {}
+        assert find_step_waits(RULES[name]) == {}
 
     def test_every_rule_has_a_case_with_all_its_choices(self):
         used = [rule for case in RULES.values() for rule in (case.rule, case.adapts_by) if rule is not None]
-        assert {type(rule) for rule in used} == descendants(LocalRule)
-        for kind in descendants(LocalRule):
-            assert uncovered([rule for rule in used if type(rule) is kind]) == []
+        assert {type(rule) for rule in used} == find_subclasses(LocalRule)
+        for kind in find_subclasses(LocalRule):
+            assert find_uncovered([rule for rule in used if type(rule) is kind]) == []
 
     def test_a_rule_without_a_case_would_be_found(self):
         class Another(LocalRule):
             pass
 
         Another.__module__ = "fedgrid.algorithms.another"
-        assert Another in descendants(LocalRule)
+        assert Another in find_subclasses(LocalRule)
         Another.__module__ = __name__
-        assert Another not in descendants(LocalRule)
+        assert Another not in find_subclasses(LocalRule)
 
 
 class Faulty(LocalRule):
@@ -140,9 +140,9 @@ class Faulty(LocalRule):
 
 
 def test_a_fault_in_a_rule_is_found():
-    assert steps_wait(Case(Faulty(is_mixed=False))).total() > 0
+    assert find_step_waits(Case(Faulty(is_mixed=False))).total() > 0
     with pytest.raises(RunError, match="same device"):
-        waits(Case(Faulty(is_mixed=True)))
+        count_waits(Case(Faulty(is_mixed=True)))
 
 
 class TestSettings:
@@ -150,29 +150,29 @@ class TestSettings:
     def test_a_setting_mixes_no_devices_and_waits_in_no_step(self, name, monkeypatch):
         for model, entry in OWN_MODELS.items():
             monkeypatch.setitem(MODELS, model, entry)
-        assert steps_wait(TRAININGS[name]) == {}
+        assert find_step_waits(TRAININGS[name]) == {}
 
     def test_every_setting_has_cases_with_all_its_choices_or_two_values(self):
-        assert uncovered([SETTINGS, *(case.settings for case in TRAININGS.values())], others=2) == []
+        assert find_uncovered([SETTINGS, *(case.settings for case in TRAININGS.values())], others=2) == []
 
     def test_a_setting_without_a_case_would_be_found(self):
-        assert set(uncovered([SETTINGS], others=2)) == set(type(SETTINGS).model_fields)
+        assert set(find_uncovered([SETTINGS], others=2)) == set(type(SETTINGS).model_fields)
 
     @pytest.mark.parametrize("choose_on", get_args(ChooseOn))
     def test_clients_choose_their_model_on_the_device(self, choose_on):
-        waits(Case(choose_on=choose_on))
+        count_waits(Case(choose_on=choose_on))
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_every_model_trains_and_is_tested_there(model):
     with StandIn() as gpu:
-        play("cuda", Case(model=model, images=2, rounds=1, choose_on=None))
+        run_case("cuda", Case(model=model, images=2, rounds=1, choose_on=None))
     assert gpu.peak > 0
 
 
 @pytest.mark.parametrize("model", sorted(AUTOENCODERS))
 def test_every_autoencoder_trains_there(model):
-    assert steps_wait(Case(Reconstruction(), {"optimizer": "adam"}, model)) == {}
+    assert find_step_waits(Case(Reconstruction(), {"optimizer": "adam"}, model)) == {}
 
 
 LARGE = (3, 96, 96)
@@ -184,9 +184,9 @@ def peak(images, **training):
     """Return the bytes on the device in the training of clients with this many large images, at most."""
     case = Case(training={"batch_size": 16, **training}, images=images, clients=2, shape=LARGE)
     with StandIn() as gpu:
-        worker = worker_of(case, "cuda")
+        worker = build_worker(case, "cuda")
         tasks = [TrainTask(Order(client, (0,)), 0, evaluate=False) for client in range(case.clients)]
-        worker.train(tasks, [start_of(case)], {})
+        worker.train(tasks, [build_start(case)], {})
     return gpu.peak
 
 
@@ -208,7 +208,7 @@ class TestReferenceImages:
 
         def taken(count):
             """Bytes beside the images, at most."""
-            setup = replace(setup_of(Case(shape=LARGE)), reference_set=blank_images(count))
+            setup = replace(build_setup(Case(shape=LARGE)), reference_set=blank_images(count))
             with StandIn() as gpu:
                 worker = ClientWorker(setup, "cuda")
                 reference = worker._holdings.reference
@@ -217,7 +217,7 @@ class TestReferenceImages:
                 )
                 gpu.forget()
                 before = gpu.live
-                found = worker._infer(start_of(Case(shape=LARGE))) if by != "a rule" else local.predict()
+                found = worker._infer(build_start(Case(shape=LARGE))) if by != "a rule" else local.predict()
                 assert found.shape == (count, CLASSES)
             return gpu.peak - before
 
@@ -225,7 +225,7 @@ class TestReferenceImages:
         assert taken(400) - taken(8) <= 392 * CLASSES * 4 * 4
 
     def test_predictions_have_the_bytes_of_all_converted_at_once(self):
-        worker = worker_of(Case(), "cpu")
+        worker = build_worker(Case(), "cpu")
         images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (300, 8, 8, 1), np.uint8))
         images = images.permute(0, 3, 1, 2)
         module = worker._flat.module
@@ -242,7 +242,7 @@ def test_clients_of_a_new_run_take_the_place_of_those_before_on_the_device():
     """Without the garbage collector, which a client actor calls seldom."""
     actor = Client.__ray_metadata__.modified_class(0.0)
     actor._device = "cuda"
-    setup = setup_of(Case(images=50, model="tinyvgg"))
+    setup = build_setup(Case(images=50, model="tinyvgg"))
     gc.disable()
     try:
         for prepare in (

@@ -22,9 +22,9 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.engine.federation.clients.test_worker import comparable, initial, setup, task
 from tests.helpers import module_zoo
-from tests.helpers.client_actors import client_actors
+from tests.helpers.client_actors import start_client_actors
 from tests.helpers.plugin_files import DROPOUT
-from tests.helpers.small_runs import NOWHERE, numbers
+from tests.helpers.small_runs import NOWHERE, read_numbers
 
 pytestmark = pytest.mark.ray
 
@@ -74,7 +74,7 @@ RUNS = {
 @pytest.fixture(scope="module")
 def actors(ray_session):
     """Two actors with two clients each and two with one, of this process."""
-    with client_actors(ACTORS) as pool:
+    with start_client_actors(ACTORS) as pool:
         yield pool
 
 
@@ -93,7 +93,7 @@ def finish(run, storage, *pools, cache=None):
         until = run.training.rounds if number == len(pools) else number
         for _ in range(done, until):
             session.next_round()
-    return numbers(folder_of(storage, run))
+    return read_numbers(folder_of(storage, run))
 
 
 @pytest.fixture(scope="module", params=RUNS)

@@ -24,50 +24,50 @@ class BadInput:
 
     name: str
     arguments: tuple[str, ...]
-    says: str
+    message: str
     write: Callable[[Path], None] = lambda folder: None
 
 
-def yaml(name: str, text: str | bytes, says: str) -> BadInput:
+def yaml(name: str, text: str | bytes, message: str) -> BadInput:
     """Return a grid's file with this content."""
     data = text if isinstance(text, bytes) else text.encode()
-    return BadInput(name, FILE, says, lambda folder: _write(folder / "mine.yaml", data))
+    return BadInput(name, FILE, message, lambda folder: _write(folder / "mine.yaml", data))
 
 
-def npz(name: str, says: str, **changes: bytes | None) -> BadInput:
+def npz(name: str, message: str, **changes: bytes | None) -> BadInput:
     """Return an npz file with changed members: bytes, or None to leave it out."""
-    return BadInput(name, MINE, says, lambda folder: write_npz(folder / "mine.npz", changes))
+    return BadInput(name, MINE, message, lambda folder: write_npz(folder / "mine.npz", changes))
 
 
-def images(name: str, says: str, write: Callable[[Path], None]) -> BadInput:
+def images(name: str, message: str, write: Callable[[Path], None]) -> BadInput:
     """Return an image folder of two classes; `write` changes something in it."""
 
     def build(folder: Path) -> None:
         write_images(folder / "images")
         write(folder / "images")
 
-    return BadInput(name, IMAGES, says, build)
+    return BadInput(name, IMAGES, message, build)
 
 
-def raw(name: str, data: bytes, says: str) -> BadInput:
+def raw(name: str, data: bytes, message: str) -> BadInput:
     """Return an npz file of these bytes."""
-    return BadInput(name, MINE, says, lambda folder: _write(folder / "mine.npz", data))
+    return BadInput(name, MINE, message, lambda folder: _write(folder / "mine.npz", data))
 
 
-def plugin(name: str, data: bytes, says: str) -> BadInput:
+def plugin(name: str, data: bytes, message: str) -> BadInput:
     """Return a plugin with this content."""
-    return BadInput(name, PLUGIN, says, lambda folder: _write(folder / "mine.py", data))
+    return BadInput(name, PLUGIN, message, lambda folder: _write(folder / "mine.py", data))
 
 
-def cluster(name: str, text: str, says: str) -> BadInput:
+def cluster(name: str, text: str, message: str) -> BadInput:
     """Return a cluster's file with this content."""
     arguments = ("submit", "quickstart", "--cluster", "c.yaml")
-    return BadInput(name, arguments, says, lambda folder: _write(folder / "c.yaml", text.encode()))
+    return BadInput(name, arguments, message, lambda folder: _write(folder / "c.yaml", text.encode()))
 
 
-def options(name: str, *arguments: str, says: str) -> BadInput:
+def options(name: str, *arguments: str, message: str) -> BadInput:
     """Return a command line without files."""
-    return BadInput(name, arguments, says)
+    return BadInput(name, arguments, message)
 
 
 def header(shape: str, dtype: str = "|u1") -> bytes:
@@ -130,7 +130,7 @@ def _png(width: int, height: int) -> bytes:
     )
 
 
-def _saved(kind: str) -> bytes:
+def _encode_image(kind: str) -> bytes:
     file = io.BytesIO()
     mode = "RGB" if kind == "EPS" else "P" if kind == "BLP" else "L"
     Image.new(mode, (8, 8)).save(file, kind)
@@ -142,15 +142,15 @@ def _huge_images(folder: Path) -> None:
         _image(f"{number}.png", _png(13_000, 13_000))(folder)
 
 
-def _archive(folder: Path) -> None:
+def _make_archive(folder: Path) -> None:
     for name in ("experiments", "temperature_experiments", "datasets"):
         (folder / "archive" / name).mkdir(parents=True)
 
 
-LAUGHS = "".join(
+ALIAS_BOMB = "".join(
     f"l{level}: &l{level} [{', '.join([f'*l{level - 1}' if level else 'x'] * 10)}]\n" for level in range(9)
 )
-MERGES = "l0: &l0 {a: 1}\n" + "".join(
+MERGE_BOMB = "l0: &l0 {a: 1}\n" + "".join(
     f"l{level}: &l{level} {{<<: [{', '.join([f'*l{level - 1}'] * 10)}]}}\n" for level in range(1, 9)
 )
 DEEP = "[" * 2000 + "]" * 2000
@@ -163,8 +163,8 @@ BAD_INPUTS = (
     yaml("nested keys", DEEP_KEYS, "too deeply"),
     yaml("nested mappings", "clients: " + "{a: " * 2000 + "1" + "}" * 2000, "too deeply"),
     yaml("nested list as the whole file", DEEP, "too deeply"),
-    yaml("aliases of aliases", LAUGHS, "100000"),
-    yaml("merges of merges", MERGES, "100000"),
+    yaml("aliases of aliases", ALIAS_BOMB, "100000"),
+    yaml("merges of merges", MERGE_BOMB, "100000"),
     yaml("list that contains itself", "clients: &a [*a]", "contain themselves"),
     yaml("mapping that contains itself", "training: &a {rounds: *a}", "contain themselves"),
     yaml("two megabytes", b"# " + b"x" * (2 << 20), "larger than 1 MiB"),
@@ -262,10 +262,10 @@ BAD_INPUTS = (
     images("image of no width", "0.png", _image("0.png", _png(0, 8))),
     images("image cut after its header", "damaged", _image("0.png", _png(8, 8)[:60])),
     images("image of too little data", "damaged", _image("0.png", _png(8, 8))),
-    images("BLP image", "known: PNG", _image("0.blp", _saved("BLP"))),
+    images("BLP image", "known: PNG", _image("0.blp", _encode_image("BLP"))),
     images("DDS image", "known: PNG", _image("0.dds", b"DDS " + bytes(124))),
-    images("EPS image", "known: PNG", _image("0.eps", _saved("EPS"))),
-    images("EPS image under another name", "known: PNG", _image("0.png", _saved("EPS"))),
+    images("EPS image", "known: PNG", _image("0.eps", _encode_image("EPS"))),
+    images("EPS image under another name", "known: PNG", _image("0.png", _encode_image("EPS"))),
     images("ICO image", "known: PNG", _image("0.ico", b"\0\0\1\0" + bytes(60))),
     images("text among images", "known: PNG", _image("0.txt", b"hello")),
     images("empty image", "known: PNG", _image("0.png", b"")),
@@ -289,7 +289,7 @@ BAD_INPUTS = (
         lambda folder: os.mkfifo(folder / "mine.py"),
     ),
     cluster("cluster of deep YAML", DEEP, "too deeply"),
-    cluster("cluster of aliases", LAUGHS, "100000"),
+    cluster("cluster of aliases", ALIAS_BOMB, "100000"),
     cluster("cluster without provider", "cluster_name: x", "provider"),
     BadInput(
         "cluster that is a pipe",
@@ -297,25 +297,35 @@ BAD_INPUTS = (
         "not a file",
         lambda folder: os.mkfifo(folder / "c.yaml"),
     ),
-    options("seed of 5,000 digits", "run", "--seed", HUGE, says="--seed"),
-    options("seeds of 5,000 digits", "run", "quickstart", "--seeds", HUGE, says="--seeds"),
-    options("seeds up to 5,000 digits", "run", "quickstart", "--seeds", f"0..{HUGE}", says="--seeds"),
-    options("clients of 5,000 digits", "run", "--clients", HUGE, says="--clients"),
-    options("rounds of 5,000 digits", *ONE_RUN, f"training.rounds={HUGE}", says="training.rounds"),
+    options("seed of 5,000 digits", "run", "--seed", HUGE, message="--seed"),
+    options("seeds of 5,000 digits", "run", "quickstart", "--seeds", HUGE, message="--seeds"),
+    options("seeds up to 5,000 digits", "run", "quickstart", "--seeds", f"0..{HUGE}", message="--seeds"),
+    options("clients of 5,000 digits", "run", "--clients", HUGE, message="--clients"),
+    options("rounds of 5,000 digits", *ONE_RUN, f"training.rounds={HUGE}", message="training.rounds"),
     options(
-        "clients per actor of 5,000 digits", "run", "--clients-per-actor", HUGE, says="--clients-per-actor"
+        "clients per actor of 5,000 digits", "run", "--clients-per-actor", HUGE, message="--clients-per-actor"
     ),
-    options("cache limit of 5,000 digits", "run", "quickstart", "--cache-limit", HUGE, says="--cache-limit"),
-    options("deep override", *ONE_RUN, f"clients={DEEP}", says="too deeply"),
-    options("storage with a long name", *ONE_RUN, "--storage", "x" * 5000, says="--storage"),
-    options("storage with a secret", *ONE_RUN, "--storage", "nowhere://me:hidden@x", says="nowhere://***@x"),
     options(
-        "storage of an unknown host", *ONE_RUN, "--storage", "file://elsewhere/x", says="file://elsewhere/x"
+        "cache limit of 5,000 digits", "run", "quickstart", "--cache-limit", HUGE, message="--cache-limit"
     ),
-    options("data set with a long name", "run", "--dataset", "x" * 5000, says="unknown dataset"),
-    options("data set with escapes", "run", "--dataset", "\x1b[2J", says="unknown dataset '\\x1b[2J'"),
-    options("data set in a long path", "run", "--dataset", f"npz:{'x' * 5000}", says="name another path"),
-    options("grid with a long name", "run", "x" * 5000, says="unknown preset"),
-    options("archive that is not there", "import", "gone", "--name", "mine", says="gone"),
-    BadInput("archive without runs", ("import", "archive", "--name", "mine"), "no run in them", _archive),
+    options("deep override", *ONE_RUN, f"clients={DEEP}", message="too deeply"),
+    options("storage with a long name", *ONE_RUN, "--storage", "x" * 5000, message="--storage"),
+    options(
+        "storage with a secret", *ONE_RUN, "--storage", "nowhere://me:hidden@x", message="nowhere://***@x"
+    ),
+    options(
+        "storage of an unknown host",
+        *ONE_RUN,
+        "--storage",
+        "file://elsewhere/x",
+        message="file://elsewhere/x",
+    ),
+    options("data set with a long name", "run", "--dataset", "x" * 5000, message="unknown dataset"),
+    options("data set with escapes", "run", "--dataset", "\x1b[2J", message="unknown dataset '\\x1b[2J'"),
+    options("data set in a long path", "run", "--dataset", f"npz:{'x' * 5000}", message="name another path"),
+    options("grid with a long name", "run", "x" * 5000, message="unknown preset"),
+    options("archive that is not there", "import", "gone", "--name", "mine", message="gone"),
+    BadInput(
+        "archive without runs", ("import", "archive", "--name", "mine"), "no run in them", _make_archive
+    ),
 )

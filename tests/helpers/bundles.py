@@ -18,7 +18,7 @@ from fedgrid.sealed_json import seal
 from tests.helpers.command_line import fedgrid
 from tests.helpers.manifests import edit_table
 from tests.helpers.plugin_files import ALGORITHM
-from tests.helpers.undrawn import undrawn
+from tests.helpers.undrawn import skip_drawing
 
 GRID = """
 dataset: [digits, "csv:{home}/sites.csv#label=ill,client=site"]
@@ -48,14 +48,14 @@ def make_grid(home: Path) -> Path:
 
 def make_bundle(storage: Path, target: Path, *options: object) -> Path:
     """Write the bundle of the grid `mine`."""
-    with undrawn():
+    with skip_drawing():
         result = fedgrid("bundle", "make", "mine", "-o", target, "--storage", storage, *options)
     assert result.code == 0, result.err
     return target
 
 
 @contextmanager
-def changed(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[Path]:
+def edit_bundle(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[Path]:
     """Yield a folder with the files of a bundle; what they are at the end makes another bundle.
 
     Its list is that of before unless `listed`.
@@ -72,7 +72,7 @@ def changed(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[Path
         pack(folder, target)
 
 
-def run_in(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunConfig, Path]:
+def find_run(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunConfig, Path]:
     """Return one of the runs in the folder of a bundle, and its own folder."""
     storage = Storage.of(folder / STORAGE)
     for run in GridFolder(storage, list_grids(storage)[0]).runs():
@@ -81,6 +81,6 @@ def run_in(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunCo
     raise LookupError(f"no run of {dataset}, {algorithm}, seed {seed}")
 
 
-def forge(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
+def forge_table(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
     """Change a table of a run's records, and write the run's manifest anew."""
     edit_table(folder, table, change)

@@ -13,19 +13,19 @@ TREE = ("fedgrid", "tests", "benchmarks")
 FILES = ("pyproject.toml", "CHANGELOG.md")
 
 
-def changed_code(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
+def copy_with_changes(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
     """Copy the code to `folder` and set constants of a file, by name; return what PYTHONPATH must say."""
     _copy("fedgrid", folder)
     path = folder / "fedgrid" / file
     text = path.read_text()
     for name, value in changes.items():
-        text, found = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.M)
-        assert found == 1, f"{file} has {found} lines {name} = ..."
+        text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.M)
+        assert count == 1, f"{file} has {count} lines {name} = ..."
     path.write_text(text)
     return folder
 
 
-class Copy:
+class CodeCopy:
     """A copy of the tree, to which a contributor adds something."""
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class Copy:
         assert old.count(at) == 1, f"{file} has {old.count(at)} times {at!r}"
         self._write(file, old.replace(at, text + at if before else at + text))
 
-    def begin(self, file: str, text: str) -> None:
+    def prepend(self, file: str, text: str) -> None:
         """Add text before the first line of a file that is not a docstring's or a comment's."""
         old = (self.folder / file).read_text()
         first = re.search(r"^(from|import|- ) ?", old, flags=re.M)
@@ -61,7 +61,7 @@ class Copy:
         (self.folder / file).write_text(text)
         self.written.append(file)
 
-    def python(self, code: str) -> str:
+    def run_python(self, code: str) -> str:
         """Return what code prints that imports this copy."""
         here = {**os.environ, "PYTHONPATH": str(self.folder)}
         done = subprocess.run(

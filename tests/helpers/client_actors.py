@@ -14,7 +14,7 @@ CPUS = 0.1
 
 
 @contextmanager
-def client_actors(num_actors: int) -> Iterator[RayPool]:
+def start_client_actors(num_actors: int) -> Iterator[RayPool]:
     """Reserve a placement group and yield a pool of `num_actors` actors in it."""
     placement = Placement(num_actors, CPUS, 0.0)
     group = ray.util.placement_group(placement.bundles(), strategy="PACK")
@@ -25,6 +25,6 @@ def client_actors(num_actors: int) -> Iterator[RayPool]:
         ray.util.remove_placement_group(group)
 
 
-def pids(pool: RayPool) -> list[int]:
+def list_pids(pool: RayPool) -> list[int]:
     """Return the process ids of a pool's actors."""
     return ray.get([actor.__ray_call__.remote(lambda _: os.getpid()) for actor in pool._actors])

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import typer
 
 from fedgrid.grids.trackers.mlflow.own_store import make_empty
-from tests.helpers.processes import of_kind, processes, wait_until_ended
+from tests.helpers.processes import list_processes, select_kind, wait_until_ended
 
 if TYPE_CHECKING:
     from fedgrid.grids.planning.estimate import Speed
@@ -30,7 +30,7 @@ SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS",
 END_SECONDS = 60
 TEST_RUN_FOLDER = "TEST_RUN_FOLDER"
 """Names the folder that all processes of a test run share."""
-_MADE_ONCE = cache(typer.main.get_command)
+_CACHED_COMMAND = cache(typer.main.get_command)
 """Typer makes the commands of their functions for each call, which takes 15 ms."""
 
 
@@ -70,26 +70,26 @@ def _empty_store() -> bytes:
     shared = os.environ.get(TEST_RUN_FOLDER)
     if shared is None:
         with TemporaryDirectory() as folder:
-            return _made_store(Path(folder))
+            return _load_store(Path(folder))
     with (Path(shared) / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _made_store(Path(shared))
+        return _load_store(Path(shared))
 
 
-def _made_store(folder: Path) -> bytes:
+def _load_store(folder: Path) -> bytes:
     store = folder / "mlflow.db"
     if not store.exists():
         make_empty(store)
     return store.read_bytes()
 
 
-def environment(**changes: str) -> dict[str, str]:
+def build_environment(**changes: str) -> dict[str, str]:
     """Return this environment without the user's settings, with a Ray of its own and with `changes`."""
     own = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     return {**own, "RAY_ADDRESS": "local", **changes}
 
 
-def unmeasured(load: "Workload", device: str) -> "Speed":
+def assume_speed(load: "Workload", device: str) -> "Speed":
     """Return the same speed of each workload: stands for `time_training`."""
     from fedgrid.grids.planning.estimate import Speed
 
@@ -108,9 +108,9 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
     command = ["fedgrid", *map(str, arguments)]
     with (
         patch.object(sys, "argv", command),
-        patch.object(typer.main, "get_command", _MADE_ONCE),
-        patch.dict(os.environ, environment(**settings), clear=True),
-        patch.object(estimate, "time_training", unmeasured),
+        patch.object(typer.main, "get_command", _CACHED_COMMAND),
+        patch.dict(os.environ, build_environment(**settings), clear=True),
+        patch.object(estimate, "time_training", assume_speed),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
@@ -123,12 +123,12 @@ def fedgrid(*arguments: object, **settings: str) -> Result:
 
 
 @contextmanager
-def started(*arguments: object, **settings: str) -> Iterator["subprocess.Popen[str]"]:
+def start_command(*arguments: object, **settings: str) -> Iterator["subprocess.Popen[str]"]:
     """Run a command in a process of its own, which is gone at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", *map(str, arguments)],
         cwd=Path(__file__).parents[2],
-        env=environment(**settings),
+        env=build_environment(**settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -152,13 +152,13 @@ def wait_for_round(process: "subprocess.Popen[str]", number: int) -> None:
     raise AssertionError(f"the command ended before round {number}: {process.stderr.read()}")
 
 
-def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str]:
+def stop_command(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str]:
     """Send a signal to the process alone; return its exit code and what it still said on stderr.
 
     A killed driver's actors end a little later: until then its servers may still write.
     """
-    started_by = processes(process.pid) if number == signal.SIGKILL else {}
-    actors = of_kind("server", started_by) + of_kind("client", started_by)
+    started_by = list_processes(process.pid) if number == signal.SIGKILL else {}
+    actors = select_kind("server", started_by) + select_kind("client", started_by)
     process.send_signal(number)
     _, err = process.communicate(timeout=END_SECONDS)
     wait_until_ended(actors)

@@ -18,7 +18,7 @@ WORST_NAME = "<b>K & \"L\"</b> </script> 'é'"
 """What a careless writer of HTML would trip over."""
 
 
-def curve(slope: float, width: float = 5.2) -> Figure:
+def draw_curve(slope: float, width: float = 5.2) -> Figure:
     """Draw one line."""
     figure = Figure(figsize=(width, 2.6))
     axes = figure.subplots()
@@ -27,13 +27,13 @@ def curve(slope: float, width: float = 5.2) -> Figure:
     return figure
 
 
-def plate(name: str, slope: float = 1.0, width: float = 5.2) -> Plate:
+def make_plate(name: str, slope: float = 1.0, width: float = 5.2) -> Plate:
     """Return a figure of one line."""
     caption = f"A line of slope {slope} by round, once; the band is the standard deviation over splits."
-    return Plate(name, f"A line: {name}", caption, partial(curve, slope, width))
+    return Plate(name, f"A line: {name}", caption, partial(draw_curve, slope, width))
 
 
-def wide_table(name: str, *, digits: int = 2) -> Table:
+def make_wide_table(name: str, *, digits: int = 2) -> Table:
     """Return a table like the papers' first: seven algorithms, four splits of three scores."""
 
     def cell(row: int, column: int) -> Cell:
@@ -71,7 +71,7 @@ def wide_table(name: str, *, digits: int = 2) -> Table:
     )
 
 
-def small_table(name: str) -> Table:
+def make_small_table(name: str) -> Table:
     """Return a table of two parts with means and deviations, one of the columns words."""
     rows = [
         ("fedavg", 0.432, 0.012, "ten", "15 clients"),
@@ -92,7 +92,7 @@ def small_table(name: str) -> Table:
     )
 
 
-def dataset(name: str) -> PageSection:
+def make_section(name: str) -> PageSection:
     """Return a section of a data set."""
     return PageSection(
         name,
@@ -101,8 +101,8 @@ def dataset(name: str) -> PageSection:
         (
             Choice(
                 (
-                    ("as published", wide_table(f"table1-{name}-published")),
-                    ("all rounds", wide_table(f"table1-{name}", digits=3)),
+                    ("as published", make_wide_table(f"table1-{name}-published")),
+                    ("all rounds", make_wide_table(f"table1-{name}", digits=3)),
                 )
             ),
         ),
@@ -111,22 +111,27 @@ def dataset(name: str) -> PageSection:
                 f"{name}-figures",
                 "Figures",
                 items=(
-                    plate(f"temperature-{name}", 1.0, 4.2),
-                    plate(f"ari-{name}", 1.2, 4.2),
+                    make_plate(f"temperature-{name}", 1.0, 4.2),
+                    make_plate(f"ari-{name}", 1.2, 4.2),
                     Choice(
-                        (("normalised", plate(f"raw-{name}", 1.5, 7.0)), ("raw", plate(f"norm-{name}", 0.4)))
+                        (
+                            ("normalised", make_plate(f"raw-{name}", 1.5, 7.0)),
+                            ("raw", make_plate(f"norm-{name}", 0.4)),
+                        )
                     ),
                 ),
             ),
             PageSection(
-                f"{name}-personalisation", "Personalisation", items=(small_table(f"personal-{name}"),)
+                f"{name}-personalisation", "Personalisation", items=(make_small_table(f"personal-{name}"),)
             ),
         ),
     )
 
 
-def demo_page(*datasets: str) -> Page:
+def make_demo_page(*datasets: str) -> Page:
     """Return the page, with a section a data set."""
     facts = (("grid", "paper"), ("runs", "278 of 280"), ("rounds", "18,480"), ("commit", "19c274f"))
-    summary = PageSection("summary", "Summary", "What came out.", (small_table("summary"), plate("ranks")))
-    return Page("Clustering <federated> clients: 'paper'", facts, (summary, *map(dataset, datasets)))
+    summary = PageSection(
+        "summary", "Summary", "What came out.", (make_small_table("summary"), make_plate("ranks"))
+    )
+    return Page("Clustering <federated> clients: 'paper'", facts, (summary, *map(make_section, datasets)))

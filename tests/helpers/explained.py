@@ -14,7 +14,7 @@ RUNS = tuple(config(1, algorithm=name, training=CLUSTERING) for name in ("fedavg
 UNFINISHED = config(2, training=CLUSTERING)
 
 
-def finished_grid(root):
+def run_grid(root):
     """Run both runs, and name a third one that is not started; return the storage."""
     storage = Storage(root)
     for run in RUNS:
@@ -24,7 +24,7 @@ def finished_grid(root):
     return storage
 
 
-def explanations(root):
+def read_explanations(root):
     """Return the bytes of all files of explanations."""
     paths = sorted(root.glob("*/explanations/*"))
     return {str(path.relative_to(root)): path.read_bytes() for path in paths if "mlflow" not in path.name}

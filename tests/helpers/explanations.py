@@ -9,7 +9,7 @@ from tests.helpers.studies import IDS
 
 
 @cache
-def theirs() -> tuple[Explained, ...]:
+def load_published() -> tuple[Explained, ...]:
     """The published scores of runs, as if each run had one model."""
     return tuple(
         Explained(scenario, IDS[algorithm], algorithm, on, *scores)
@@ -17,7 +17,7 @@ def theirs() -> tuple[Explained, ...]:
     )
 
 
-def explained(
+def make_explained(
     algorithm: str,
     insertion: float,
     deletion: float,

@@ -31,7 +31,7 @@ IMPORTED = (
 )
 SOCKET = "TEST_FORKED_WORKERS"
 """Names the socket to ask at for a fork."""
-LONGEST = 1 << 20
+MAX_MESSAGE_BYTES = 1 << 20
 """Bytes of what is asked."""
 
 
@@ -57,7 +57,7 @@ def forked_workers() -> Iterator[None]:
                 yield
 
 
-def serve(place: str) -> None:
+def serve_forks(place: str) -> None:
     """Fork a worker for each message at the socket, until the standard input ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
@@ -65,21 +65,21 @@ def serve(place: str) -> None:
         listening.listen()
         print(flush=True)
         while sys.stdin not in select([listening, sys.stdin], [], [])[0]:
-            asked, _ = listening.accept()
-            text, streams, *_ = socket.recv_fds(asked, LONGEST, 3)
+            connection, _ = listening.accept()
+            text, streams, *_ = socket.recv_fds(connection, MAX_MESSAGE_BYTES, 3)
             arguments, environment, folder = json.loads(text)
             # Once imported, Ray knows its job, which the environment of all workers names.
             os.environ.update(environment)
             for module in IMPORTED:
                 import_module(module)
             if os.fork() == 0:
-                become(arguments, environment, folder, streams)
+                run_worker(arguments, environment, folder, streams)
             for stream in streams:
                 os.close(stream)
-            asked.close()
+            connection.close()
 
 
-def become(arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> None:
+def run_worker(arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> None:
     """Run a worker's program in this fork, as if it had been started with these."""
     # When a worker has died, Ray kills its group.
     os.setpgrp()
@@ -94,7 +94,7 @@ def become(arguments: list[str], environment: dict[str, str], folder: str, strea
     sys.exit()
 
 
-def ask() -> None:
+def request_fork() -> None:
     """Ask for a fork with this process's folder and streams, and with what Ray gives it."""
     given = ArgumentParser(allow_abbrev=False)
     given.add_argument("--serialized-runtime-env-context", type=json.loads, default={}, dest="context")
@@ -102,13 +102,13 @@ def ask() -> None:
     own, arguments = given.parse_known_args()
     environment = {**os.environ, **own.context.get("env_vars", {})}
     text = json.dumps([arguments, environment, os.getcwd()])
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
-        asking.connect(os.environ[SOCKET])
-        socket.send_fds(asking, [text.encode()], [0, 1, 2])
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(os.environ[SOCKET])
+        socket.send_fds(connection, [text.encode()], [0, 1, 2])
 
 
 if __name__ == "__main__":
     if Path(sys.argv[1]).suffix == ".py":
-        ask()
+        request_fork()
     else:
-        serve(sys.argv[1])
+        serve_forks(sys.argv[1])

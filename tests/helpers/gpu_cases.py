@@ -59,7 +59,7 @@ class Case:
         return LocalTraining(**{**SETTINGS.model_dump(), **self.training})
 
 
-def _normed(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
+def _build_normed(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
     """Return a small model with BatchNorm."""
     return nn.Sequential(
         *(nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
@@ -67,7 +67,7 @@ def _normed(channels: int, height: int, width: int, num_classes: int) -> nn.Modu
     )
 
 
-OWN_MODELS = {"normed": ModelEntry("normed", "for tests", "ours", _normed)}
+OWN_MODELS = {"normed": ModelEntry("normed", "for tests", "ours", _build_normed)}
 """To be put into `MODELS` while a case of them is played."""
 RULES = {
     "plain": Case(),
@@ -114,19 +114,19 @@ TRAININGS = {
 """All values of the settings of training."""
 
 
-def play(device: str, case: Case) -> dict[str, bytes]:
+def run_case(device: str, case: Case) -> dict[str, bytes]:
     """Train the clients, then adapt and test them; return the bytes of all that comes out."""
-    worker, start = worker_of(case, device), start_of(case)
+    worker, start = build_worker(case, device), build_start(case)
     is_encoder = case.model in AUTOENCODERS
     candidates = (0,) if is_encoder or case.choose_on is None else (0, 1)
     choose_on = case.choose_on or "train"
     payload = {}
     if VARIATE in case.rule.remembers:
-        width = layout_of(blank(case.model, inputs_of(case), CLASSES)).num_parameters
+        width = layout_of(blank(case.model, choose_inputs(case), CLASSES)).num_parameters
         payload = {VARIATE: np.full(width, 1e-4, np.float32)}
     models = [start, start * np.float32(0.9)] if len(candidates) > 1 else [start]
     memories: dict[int, Mapping[str, NDArray[Any]]] = {}
-    found: dict[str, bytes] = {}
+    results: dict[str, bytes] = {}
     for round_index in range(case.rounds):
         orders = [
             Order(client, candidates, choose_on, rule=case.rule, payload=payload, infer=not is_encoder)
@@ -137,45 +137,47 @@ def play(device: str, case: Case) -> dict[str, bytes]:
             client = reply.report.client
             memories[client] = reply.memory
             arrays = {"update": reply.update, **reply.outputs, **reply.memory}
-            found |= {f"{round_index} {client} {name}": np.asarray(arrays[name]).tobytes() for name in arrays}
-            found[f"{round_index} {client} loss"] = repr(reply.report.train_loss).encode()
+            results |= {
+                f"{round_index} {client} {name}": np.asarray(arrays[name]).tobytes() for name in arrays
+            }
+            results[f"{round_index} {client} loss"] = repr(reply.report.train_loss).encode()
     if not is_encoder:
         adaptation = None if case.adapts_by is None else Adaptation(case.adapts_by, steps=2)
         tests = [EvaluateTask(client, 0, adaptation) for client in range(case.clients)]
         reports = worker.evaluate(tests, models, memories)
-        found |= {f"{report.client} test": repr(report).encode() for report in reports}
-    return found
+        results |= {f"{report.client} test": repr(report).encode() for report in reports}
+    return results
 
 
-def waits(case: Case) -> Counter[str]:
+def count_waits(case: Case) -> Counter[str]:
     """Play a case on the stand-in; return its waits, by what waited."""
     with StandIn() as gpu:
-        on_device = play("cuda", case)
+        on_device = run_case("cuda", case)
     # On the CPU inside a stand-in too: torch takes other kernels for some operations while it is watched.
     with StandIn() as nothing:
-        assert on_device == play("cpu", case), "the numbers are the CPU's"
+        assert on_device == run_case("cpu", case), "the numbers are the CPU's"
     assert nothing.peak == 0
     return gpu.waits
 
 
-def steps_wait(case: Case) -> Counter[str]:
+def find_step_waits(case: Case) -> Counter[str]:
     """Return what waits more often if clients take more steps."""
     with StandIn() as gpu:
-        play("cuda", replace(case, images=case.settings.batch_size))
-    return waits(replace(case, images=4 * case.settings.batch_size)) - gpu.waits
+        run_case("cuda", replace(case, images=case.settings.batch_size))
+    return count_waits(replace(case, images=4 * case.settings.batch_size)) - gpu.waits
 
 
-def worker_of(case: Case, device: str) -> ClientWorker:
+def build_worker(case: Case, device: str) -> ClientWorker:
     """Return a worker whose clients hold random images."""
-    return ClientWorker(setup_of(case), device)
+    return ClientWorker(build_setup(case), device)
 
 
-def setup_of(case: Case) -> Setup:
+def build_setup(case: Case) -> Setup:
     """Return the setup of a case; each client holds other images."""
-    inputs, rng = inputs_of(case), np.random.default_rng(0)
+    inputs, rng = choose_inputs(case), np.random.default_rng(0)
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
 
-    def some(count: int) -> ImageSet:
+    def make_images(count: int) -> ImageSet:
         images = random_examples(inputs, count, rng)
         return ImageSet(images, rng.integers(0, num_classes, count), vocabulary=inputs.vocabulary)
 
@@ -185,22 +187,24 @@ def setup_of(case: Case) -> Setup:
         num_classes=num_classes,
         training=case.settings,
         seed=0,
-        clients=tuple(ClientData(client, some(case.images), some(TESTS)) for client in range(case.clients)),
-        server_set=some(TESTS),
+        clients=tuple(
+            ClientData(client, make_images(case.images), make_images(TESTS)) for client in range(case.clients)
+        ),
+        server_set=make_images(TESTS),
         server_parts=dict.fromkeys(range(case.clients), slice(1, TESTS)),
-        reference_set=some(TESTS),
+        reference_set=make_images(TESTS),
         probabilities=case.probabilities,
         normalised_by=ChannelStatistics((0.5,), (0.2,)) if is_normalised else None,
     )
 
 
-def start_of(case: Case) -> NDArray[np.float32]:
+def build_start(case: Case) -> NDArray[np.float32]:
     """Return the initial model of a case."""
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
-    return initial_vector(case.model, inputs_of(case), num_classes, 0)
+    return initial_vector(case.model, choose_inputs(case), num_classes, 0)
 
 
-def inputs_of(case: Case) -> Inputs:
+def choose_inputs(case: Case) -> Inputs:
     """Return what an example is: a small image where the model takes one."""
     entry = MODELS.get(case.model) or AUTOENCODERS[case.model]
     side = max(8, entry.minimum_side)
@@ -209,20 +213,20 @@ def inputs_of(case: Case) -> Inputs:
     return pixels(*case.shape) if case.shape else first
 
 
-def descendants(kind: type) -> set[type]:
+def find_subclasses(kind: type) -> set[type]:
     """Return the classes of algorithms and engine that derive from `kind`, itself included."""
     for package in ("fedgrid.algorithms", "fedgrid.engine"):
         for module in walk_packages(import_module(package).__path__, f"{package}."):
             import_module(module.name)
-    found: set[type] = set()
+    classes: set[type] = set()
     new: set[type] = {kind}
     while new:
-        found |= new
-        new = set[type]().union(*(type.__subclasses__(each) for each in new)) - found
-    return {each for each in found if each.__module__.startswith("fedgrid.")}
+        classes |= new
+        new = set[type]().union(*(type.__subclasses__(each) for each in new)) - classes
+    return {each for each in classes if each.__module__.startswith("fedgrid.")}
 
 
-def uncovered(cases: Sequence[Section], others: int = 1) -> list[str]:
+def find_uncovered(cases: Sequence[Section], others: int = 1) -> list[str]:
     """Return the fields of settings of one class that have a value which no case has.
 
     Of choices and of true and false all values count, of other fields `others` values.
@@ -231,19 +235,19 @@ def uncovered(cases: Sequence[Section], others: int = 1) -> list[str]:
     lacking = []
     for name, about in fields.items():
         seen: set[Any] = {getattr(case, name) for case in cases}
-        choices = set(_choices(about.annotation))
+        choices = set(_list_choices(about.annotation))
         members = {member for value in seen for member in (value if isinstance(value, tuple) else (value,))}
         if not choices <= members or (not choices and len(seen) < others):
             lacking.append(name)
     return lacking
 
 
-def _choices(annotation: Any) -> Iterable[Any]:
+def _list_choices(annotation: Any) -> Iterable[Any]:
     """Return the values of a choice, of several ones too, or of a bool; none of another type."""
     if annotation is bool:
         return (True, False)
     if get_origin(annotation) is Literal:
         return get_args(annotation)
     if get_origin(annotation) in (tuple, Union, UnionType):
-        return [choice for part in get_args(annotation) for choice in _choices(part)]
+        return [choice for part in get_args(annotation) for choice in _list_choices(part)]
     return ()

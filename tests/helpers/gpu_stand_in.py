@@ -37,7 +37,7 @@ REAL: Mapping[str, Any] = {
 }
 
 
-def on_gpu(tensor: Tensor) -> bool:
+def is_on_gpu(tensor: Tensor) -> bool:
     """Return whether a tensor is on the stand-in."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
@@ -75,24 +75,24 @@ class StandIn(TorchDispatchMode):
     ) -> Any:
         given, kind = dict(kwargs or {}), func.overloadpacket
         tensors = [*_tensors(args), *_tensors(given.values())]
-        is_here = any(map(on_gpu, tensors))
+        is_here = any(map(is_on_gpu, tensors))
         is_made_here = given.get("device") is not None and torch.device(given["device"]).type == "cuda"
         if is_made_here:
             given["device"] = CPU
-        is_copy_out = kind is aten.copy_ and not on_gpu(args[0])
+        is_copy_out = kind is aten.copy_ and not is_on_gpu(args[0])
         if is_here:
             self._check(func, args, tensors)
             if kind in WAITS or is_copy_out:
-                self._wait(str(func))
+                self._count_wait(str(func))
         elif kind is aten._to_copy and is_made_here and not given.get("non_blocking"):
-            self._wait("to the GPU")
+            self._count_wait("to the GPU")
         if given.get("generator") is not None and (is_here or is_made_here):
             raise RuntimeError(f"{func}: expected a generator on cuda, but found one on the CPU")
-        found = func(*args, **given)
+        result = func(*args, **given)
         if is_made_here or (is_here and not self._is_leaving and not is_copy_out):
-            for each in _tensors((found,)):
-                self._put(each)
-        return found
+            for each in _tensors((result,)):
+                self._mark_storage(each)
+        return result
 
     def _check(self, func: Any, args: Sequence[Any], tensors: Sequence[Tensor]) -> None:
         """Raise where CUDA would; tensors without a dimension may come from the CPU."""
@@ -101,31 +101,31 @@ class StandIn(TorchDispatchMode):
             return
         if kind is aten.copy_:
             is_blocking = not (len(args) > 2 and args[2])
-            if on_gpu(args[0]) and not on_gpu(args[1]) and args[1].dim() and is_blocking:
-                self._wait("to the GPU")
+            if is_on_gpu(args[0]) and not is_on_gpu(args[1]) and args[1].dim() and is_blocking:
+                self._count_wait("to the GPU")
             return
         if kind in INDEXED:
             # Positions may come from the CPU, which takes a wait; so does a mask, whose size is not known.
             places = [each for each in args[1] if each is not None]
             tensors = [each for each in tensors if not any(each is place for place in places)]
-            if not all(map(on_gpu, places)) or any(place.dtype == torch.bool for place in places):
-                self._wait(str(func))
-        if any(each.dim() and not on_gpu(each) for each in tensors):
+            if not all(map(is_on_gpu, places)) or any(place.dtype == torch.bool for place in places):
+                self._count_wait(str(func))
+        if any(each.dim() and not is_on_gpu(each) for each in tensors):
             shapes = ", ".join(f"{tuple(each.shape)} on {each.device}" for each in tensors)
             raise RuntimeError(f"{func}: expected all tensors to be on the same device, but found {shapes}")
 
-    def _put(self, tensor: Tensor) -> None:
+    def _mark_storage(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         if not getattr(storage, "on_gpu", False):
             storage.on_gpu = True  # type: ignore[attr-defined]
             self.live += storage.nbytes()
             self.peak = max(self.peak, self.live)
-            weakref.finalize(storage, self._freed, storage.nbytes())
+            weakref.finalize(storage, self._release_bytes, storage.nbytes())
 
-    def _freed(self, num_bytes: int) -> None:
+    def _release_bytes(self, num_bytes: int) -> None:
         self.live -= num_bytes
 
-    def _wait(self, what: str) -> None:
+    def _count_wait(self, what: str) -> None:
         frame = sys._getframe(1)
         while frame.f_back and not any(part in frame.f_code.co_filename for part in OURS):
             frame = frame.f_back
@@ -136,15 +136,15 @@ class StandIn(TorchDispatchMode):
         if args and isinstance(args[0], Tensor):
             args = (args[0].device, args[0].dtype, *args[1:])
         device, dtype, non_blocking, layout = torch._C._nn._parse_to(*args, **kwargs)
-        if device is None or (device.type == "cuda") == on_gpu(tensor):
-            kept = {} if layout is None else {"memory_format": layout}
-            moved: Tensor = REAL["to"](tensor, dtype=dtype or tensor.dtype, copy=is_copy, **kept)
+        if device is None or (device.type == "cuda") == is_on_gpu(tensor):
+            options = {} if layout is None else {"memory_format": layout}
+            moved: Tensor = REAL["to"](tensor, dtype=dtype or tensor.dtype, copy=is_copy, **options)
         elif device.type == "cuda":
             moved = aten._to_copy.default(
                 tensor, dtype=dtype, device=GPU, non_blocking=non_blocking, memory_format=layout
             )
         else:
-            self._wait("to the CPU")
+            self._count_wait("to the CPU")
             self._is_leaving = True
             try:
                 moved = aten._to_copy.default(tensor, dtype=dtype, device=device)
@@ -157,13 +157,13 @@ class StandIn(TorchDispatchMode):
         return made if device is None else self._to(made, device)
 
     def _numpy(self, tensor: Tensor, **given: Any) -> Any:
-        if on_gpu(tensor):
+        if is_on_gpu(tensor):
             raise TypeError("can't convert cuda:0 device type tensor to numpy; use Tensor.cpu() first")
         return REAL["numpy"](tensor, **given)
 
     def _tolist(self, tensor: Tensor) -> Any:
-        if on_gpu(tensor):
-            self._wait("tolist")
+        if is_on_gpu(tensor):
+            self._count_wait("tolist")
         return REAL["tolist"](tensor)
 
     def __enter__(self) -> Self:
@@ -194,4 +194,4 @@ def _method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _device(tensor: Tensor) -> torch.device:
-    return GPU if on_gpu(tensor) else REAL["device"].__get__(tensor)
+    return GPU if is_on_gpu(tensor) else REAL["device"].__get__(tensor)

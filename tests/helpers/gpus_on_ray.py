@@ -37,7 +37,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @contextmanager
-def cluster() -> Iterator[None]:
+def start_cluster() -> Iterator[None]:
     """Start Ray on two nodes and connect to it."""
     each: dict[str, Any] = {"num_cpus": 1, "memory": 4 * GB}
     first = {"num_gpus": 2, "env_vars": {VISIBLE: "5,3"}, "include_dashboard": False}
@@ -54,26 +54,26 @@ def cluster() -> Iterator[None]:
 
 
 @contextmanager
-def reserved(bundles: list[dict[str, float]]) -> Iterator[dict[str, float]]:
+def reserve_bundles(bundles: list[dict[str, float]]) -> Iterator[dict[str, float]]:
     """Reserve resources, which Ray tells a little later; yield how much less is free; free them again."""
     bundle = bundles[-1]
-    before = free(bundle)
+    before = read_free(bundle)
     group = ray.util.placement_group(bundles)
-    until(lambda: free(bundle) != before)
+    wait_until(lambda: read_free(bundle) != before)
     try:
-        yield {name: before[name] - left for name, left in free(bundle).items()}
+        yield {name: before[name] - left for name, left in read_free(bundle).items()}
     finally:
         ray.util.remove_placement_group(group)
-        until(lambda: free(bundle) == before)
+        wait_until(lambda: read_free(bundle) == before)
 
 
-def free(names: Iterable[str]) -> dict[str, float]:
+def read_free(names: Iterable[str]) -> dict[str, float]:
     """Return what of some resources is not reserved."""
     has = ray.available_resources()
     return {name: has.get(name, 0.0) for name in names}
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def wait_until(is_so: Callable[[], bool]) -> None:
     """Ask again and again, for at most a minute."""
     end = monotonic() + WAIT
     while not is_so():
@@ -81,12 +81,12 @@ def until(is_so: Callable[[], bool]) -> None:
             raise TimeoutError("Ray does not reserve, or does not free")
 
 
-def memory_of_names(number: int) -> float:
+def assume_memory(number: int) -> float:
     """Return as many GB as the smallest number by which the environment names this node's first GPUs."""
     return GB * min(map(float, os.environ[VISIBLE].split(",")[:number]))
 
 
-def jobs_done_on() -> dict[str, Any]:
+def list_job_gpus() -> dict[str, Any]:
     """Return process -> the GPUs on which it has done jobs, and how often."""
     run = complete({"algorithm": "fedavg"}, Path("nowhere"))
     jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
@@ -96,22 +96,22 @@ def jobs_done_on() -> dict[str, Any]:
         at_work.mkdir()
         context = Context(Storage(storage), at_work, {})
         run_on_ray(WhereAmI(), jobs, context, "token", lambda: None, ended.append)
-    found: dict[str, list[str]] = defaultdict(list)
+    gpus: dict[str, list[str]] = defaultdict(list)
     for each in ended:
         process, gpu, device = str(each.cause).split()
         assert device == "cuda"
-        found[process].append(gpu)
-    return found
+        gpus[process].append(gpu)
+    return gpus
 
 
 def main() -> None:
     """Print what was found."""
-    found: dict[str, Any] = {}
-    with cluster():
-        with reserved([{"CPU": 1}] * 2), patch.object(nodes, "smallest_gpu", memory_of_names):
-            found["memory of GPUs"] = sorted((node.gpus, node.gpu_memory) for node in nodes.cluster_nodes())
+    results: dict[str, Any] = {}
+    with start_cluster():
+        with reserve_bundles([{"CPU": 1}] * 2), patch.object(nodes, "smallest_gpu", assume_memory):
+            results["memory of GPUs"] = sorted((node.gpus, node.gpu_memory) for node in nodes.cluster_nodes())
         nodes._gpu_memory.cache_clear()
-        with reserved(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
-            found["a client actor reserves"] = taken
-        found["jobs"] = jobs_done_on()
-    print(json.dumps(found))
+        with reserve_bundles(Placement(1, 0.5, 0.25, 1e9).bundles()) as taken:
+            results["a client actor reserves"] = taken
+        results["jobs"] = list_job_gpus()
+    print(json.dumps(results))

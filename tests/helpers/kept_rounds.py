@@ -7,7 +7,7 @@ from fedgrid.engine.runtime.round_cache.files import CacheEntry, CacheOptions, R
 STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 
 
-def keep(storage, *runs):
+def store_rounds(storage, *runs):
     """Keep a state and a statistic of each run's shared prefix."""
     for run in runs:
         files = RoundCache(storage, run.shared_prefix, run.run_id, CacheOptions())
@@ -15,11 +15,11 @@ def keep(storage, *runs):
             files.write(name, CacheEntry({"x": np.zeros(count, np.float32)}, run.run_id, 1.0, 1.0))
 
 
-def shared_prefixes_with_states(storage):
+def list_prefixes_with_states(storage):
     """Return the shared prefixes that still have a state."""
     return {entry.shared_prefix for entry in kept(storage) if entry.is_state}
 
 
-def shared_prefixes_with_statistics(storage):
+def list_prefixes_with_statistics(storage):
     """Return the shared prefixes that still have a statistic."""
     return {entry.shared_prefix for entry in kept(storage) if not entry.is_state}

@@ -26,7 +26,7 @@ TRUTH = [0, 0, 1, 1]
 LABELS = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
 
 
-def config_of(seed: int) -> RunConfig:
+def build_config(seed: int) -> RunConfig:
     """A run of four clients and four rounds."""
     given = {"clients": 4, "training": {"rounds": ROUNDS}, "algorithm": "fedavg", "seed": seed}
     return complete(given, Path("unused"))
@@ -40,7 +40,7 @@ def new_session(storage: Path, tracker: type[Tracker] = MlflowTracker, **grid: A
 STARTED_MS = 1_700_000_000_000
 
 
-def record(storage: Path, config: RunConfig, rounds: int) -> None:
+def write_run(storage: Path, config: RunConfig, rounds: int) -> None:
     """Write the run's records as after `rounds` rounds of half a second."""
     folder = folder_of(storage, config)
     write_records(folder, LABELS[:rounds], TRUTH, temperature_R=[0.4, 0.3, 0.2, 0.1])
@@ -59,7 +59,7 @@ def record(storage: Path, config: RunConfig, rounds: int) -> None:
     os.utime(folder)  # As when a file is replaced whole.
 
 
-def unpacked(tag: str) -> Mapping[str, Any]:
+def unpack_tag(tag: str) -> Mapping[str, Any]:
     """The state of MLflow's page that a tag has."""
     state = json.loads(zlib.decompress(b64decode(tag.removeprefix("deflate;"))))
     assert isinstance(state, dict)
@@ -76,10 +76,10 @@ class Store:
     def runs(self) -> dict[str, Any]:
         """MLflow's runs by name."""
         experiment = self.client.get_experiment_by_name("mine")
-        found = [] if experiment is None else self.client.search_runs([experiment.experiment_id])
-        names = [run.info.run_name for run in found]
+        matches = [] if experiment is None else self.client.search_runs([experiment.experiment_id])
+        names = [run.info.run_name for run in matches]
         assert len(set(names)) == len(names), "a run is there twice"
-        return dict(zip(names, found, strict=True))
+        return dict(zip(names, matches, strict=True))
 
     def status(self, config: RunConfig) -> str:
         """The run's status."""

@@ -34,13 +34,13 @@ def list_files(folder: Path, **changes: Any) -> Manifest:
     files = {name: FileEntry.of((folder / name).read_bytes()) for name in sorted(names)}
     if before is not None:
         manifest = replace(before, **changes)
-        of_states = {name for names in manifest.states.values() for name in names}
-        gone = {name: entry for name, entry in before.files.items() if name in of_states}
+        state_files = {name for names in manifest.states.values() for name in names}
+        gone = {name: entry for name, entry in before.files.items() if name in state_files}
         manifest = replace(manifest, files=gone | files)
     else:
         rounds = pq.read_metadata(folder / "rounds.parquet").num_rows if "rounds.parquet" in files else 0
-        known = {"rounds": rounds, "rounds_done": rounds, **changes}
-        manifest = Manifest(run_id_of(folder), files=files, **known)
+        fields = {"rounds": rounds, "rounds_done": rounds, **changes}
+        manifest = Manifest(run_id_of(folder), files=files, **fields)
     for name in (MANIFEST, BEFORE):
         if name == MANIFEST or (folder / name).exists():
             (folder / name).write_text(manifest.text())
@@ -54,7 +54,7 @@ def edit_table(folder: Path, table: str, change: Callable[[pa.Table], pa.Table])
     list_files(folder)
 
 
-def finished_in(storage: Path, runs: str = "*") -> list[Path]:
+def list_finished(storage: Path, runs: str = "*") -> list[Path]:
     """Return the folders of the finished runs of a storage whose names match."""
     folders = sorted(path.parent for path in storage.glob(f"{runs}/{MANIFEST}"))
     return [folder for folder in folders if read_manifest(folder).is_finished]

@@ -97,7 +97,7 @@ class Tied(nn.Module):
         return self.last(self.two(self.one(images.flatten(1)).relu()).relu())
 
 
-class Of(nn.Module):
+class OtherMatrix(nn.Module):
     """A parametrisation: another layer's matrix, whatever is given."""
 
     def __init__(self, other):
@@ -205,7 +205,7 @@ def centred(self, values):
     return values - self.mean
 
 
-def centred_anew(self, values):
+def centred_in_new_buffer(self, values):
     if self.training:
         self.mean = 0.9 * self.mean + 0.1 * values.detach().mean(0)
     return values - self.mean
@@ -246,7 +246,7 @@ def tied_module(self):
 
 
 def tied_parametrisation(self):
-    parametrize.register_parametrization(self.two, "weight", Of(self.one))
+    parametrize.register_parametrization(self.two, "weight", OtherMatrix(self.one))
 
 
 TRAINS = {
@@ -279,7 +279,7 @@ TRAINS = {
     "embedding-of-most-norm": lambda: Tokens(nn.Embedding(16, WIDTH, max_norm=1.0)),
     "constants": lambda: Hidden(lambda self, x: self.more(x[:, self.order]) + self.table, constants),
     "mean-in-a-buffer": lambda: Hidden(centred, buffered),
-    "mean-in-a-new-buffer": lambda: Hidden(centred_anew, buffered),
+    "mean-in-a-new-buffer": lambda: Hidden(centred_in_new_buffer, buffered),
     "queue-in-buffers": lambda: Hidden(queued, queue),
     "calls-counted": lambda: Hidden(counted, counter),
     "features-at-hand": lambda: Hidden(stashed),
@@ -296,8 +296,8 @@ def hidden_teacher(self):
     self.others = [deepcopy(self.first).requires_grad_(False)]
 
 
-def taught(self, values, of=lambda self: self.teacher):
-    copy = of(self)
+def taught(self, values, find_teacher=lambda self: self.teacher):
+    copy = find_teacher(self)
     if self.training:
         with torch.no_grad():
             for own, theirs in zip(copy.parameters(), self.first.parameters(), strict=True):
@@ -357,7 +357,7 @@ def unsent_mean(self):
     self.register_buffer("mean", torch.zeros(WIDTH), persistent=False)
 
 
-def drawn_anew(self, values):
+def drawn_unseeded(self, values):
     self.features = values.detach()
     return values * float(np.random.Generator(np.random.PCG64()).random()) if self.training else values
 
@@ -411,7 +411,7 @@ def view(self):
 REFUSED = {
     "teacher": (lambda: Hidden(taught, teacher), "teacher.weight changes in training"),
     "teacher-in-a-list": (
-        lambda: Hidden(partial(taught, of=lambda self: self.others[0]), hidden_teacher),
+        lambda: Hidden(partial(taught, find_teacher=lambda self: self.others[0]), hidden_teacher),
         "others[0].weight changes in training",
     ),
     "average-of-its-own": (lambda: Hidden(averaged, average), "average changes in training"),
@@ -436,7 +436,7 @@ REFUSED = {
         lambda: Hidden(own_numpy, lambda self: setattr(self, "own", np.random.default_rng(0))),
         "own changes in training",
     ),
-    "seeded-by-nothing": (lambda: Hidden(drawn_anew), "its training gives other numbers each time"),
+    "seeded-by-nothing": (lambda: Hidden(drawn_unseeded), "its training gives other numbers each time"),
     "unfrozen-later": (
         lambda: Hidden(unfrozen, half_way),
         "more.weight changes its requires_grad in training",

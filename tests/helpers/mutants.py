@@ -176,10 +176,10 @@ def count_kills(folder: Path, tests: Sequence[str], mutants: Sequence[Mutant]) -
     killed = []
     for mutant in mutants:
         path = folder / mutant.file
-        whole = path.read_text()
+        original = path.read_text()
         path.write_text(mutant.text)
         killed.append(not run_tests(folder, tests, seconds))
-        path.write_text(whole)
+        path.write_text(original)
     return killed
 
 

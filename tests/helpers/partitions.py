@@ -24,7 +24,7 @@ class Held(NamedTuple):
         return np.sort(np.concatenate([self.train, self.test]))
 
 
-def by_client(partition):
+def list_held(partition):
     """Return what each client holds; of tests in the official test set the positions there."""
     clients = zip(partition.group_K, partition.train_K, partition.test_K, strict=True)
     return [Held(client, *held) for client, held in enumerate(clients)]
@@ -35,7 +35,7 @@ def deal_labels(labels, kind, clients, *, dataset="digits", seed=0, of_pool=None
     pool = ImageSet(np.empty((0, 1, 8, 8), np.uint8), labels, **(of_pool or {}))
     scenario = scenario_of(dataset, kind, clients)
     split = Split(kind=kind, **options)
-    return by_client(splits.split_pool(pool, int(labels.max()) + 1, scenario, split, seed))
+    return list_held(splits.split_pool(pool, int(labels.max()) + 1, scenario, split, seed))
 
 
 def find_leakage(parts):

@@ -68,7 +68,7 @@ MODELS = [
 """
 
 
-def renamed(text: str) -> str:
+def change_digest(text: str) -> str:
     """Return the same plugin with the same names and another digest."""
     return text + "# changed\n"
 

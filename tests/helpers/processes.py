@@ -22,7 +22,7 @@ TITLES = {
 """Kind of process -> what its command line has. A server at work has the name of a class of Tune's."""
 
 
-def processes(driver: int) -> dict[int, str]:
+def list_processes(driver: int) -> dict[int, str]:
     """Return pid -> command line of everything that descends from the driver."""
     parents, titles = {}, {}
     for path in Path("/proc").glob("[0-9]*"):
@@ -33,22 +33,22 @@ def processes(driver: int) -> dict[int, str]:
             continue
         parents[int(path.name)] = int(stat[1])
 
-    def descends(pid: int) -> bool:
+    def is_descendant(pid: int) -> bool:
         while pid in parents and pid != driver:
             pid = parents[pid]
         return pid == driver
 
-    return {pid: title for pid, title in titles.items() if pid != driver and descends(pid)}
+    return {pid: title for pid, title in titles.items() if pid != driver and is_descendant(pid)}
 
 
-def of_kind(kind: str, found: Mapping[int, str]) -> list[int]:
+def select_kind(kind: str, titles: Mapping[int, str]) -> list[int]:
     """Return those of `processes` that are of a kind of `TITLES`."""
-    return sorted(pid for pid, title in found.items() if any(mark in title for mark in TITLES[kind]))
+    return sorted(pid for pid, title in titles.items() if any(mark in title for mark in TITLES[kind]))
 
 
-def listeners(pids: Iterable[int]) -> list[str]:
+def list_listeners(pids: Iterable[int]) -> list[str]:
     """Return the addresses, in the kernel's hexadecimal, on which these processes accept TCP connections."""
-    held = {inode for pid in pids for inode in _sockets(pid)}
+    held = {inode for pid in pids for inode in _list_sockets(pid)}
     rows = [
         line.split()
         for table in ("tcp", "tcp6")
@@ -57,13 +57,13 @@ def listeners(pids: Iterable[int]) -> list[str]:
     return [row[1].partition(":")[0] for row in rows if row[3] == LISTENS and row[9] in held]
 
 
-def _sockets(pid: int) -> Iterator[str]:
+def _list_sockets(pid: int) -> Iterator[str]:
     """Yield the inodes of a process's sockets."""
     for path in Path(f"/proc/{pid}/fd").glob("*"):
         with suppress(FileNotFoundError):
-            found = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(path))
-            if found:
-                yield found[1]
+            match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(path))
+            if match:
+                yield match[1]
 
 
 def wait_until_ended(pids: Iterable[int]) -> None:

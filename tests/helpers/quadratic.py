@@ -50,15 +50,15 @@ class QuadraticSource:
     def fetch(self, clients, output="update"):
         return [self.replies[client][output] for client in clients]
 
-    def cached(self, wanted, compute):
-        return compute(list(wanted))
+    def cached(self, names, compute):
+        return compute(list(names))
 
 
-def layout(size: int) -> Layout:
+def build_quadratic_layout(size: int) -> Layout:
     return Layout(("weight",), ((size,),), size)
 
 
-def train(order, model, curvature, target, rate, steps, memory):
+def train_quadratic(order, model, curvature, target, rate, steps, memory):
     """Return (reply by output name, memory) of one client's `steps` gradient steps under the order's rule."""
     local = QuadraticModel(torch.tensor(np.array(model)), rate, dict(order.payload), dict(memory))
     hooks = order.rule.start(local)

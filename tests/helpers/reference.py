@@ -32,70 +32,70 @@ SIZES = {
 OVERLAPS = {"overlaping": "overlapping", "nonoverlaping": "nonoverlapping"}
 """The archive's spelling -> ours."""
 
-Run = tuple[str, ...]
+RunKey = tuple[str, ...]
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def published() -> list[dict[str, str]]:
+def read_published() -> list[dict[str, str]]:
     """Rows of Tables 1 and 2 of MNIST and CIFAR10."""
-    rows = rows_of(REFERENCE / "published_clustering.csv")
+    rows = read_rows(REFERENCE / "published_clustering.csv")
     return [row for row in rows if row["dataset"] in ("MNIST", "CIFAR10")]
 
 
-def published_explanations(**parts: str) -> list[dict[str, str]]:
+def read_published_explanations(**parts: str) -> list[dict[str, str]]:
     """Rows of `published_xai.csv`, which lies beside the archive, with these values."""
-    rows = rows_of(ARCHIVE.parent / "published_xai.csv")
+    rows = read_rows(ARCHIVE.parent / "published_xai.csv")
     return [row for row in rows if all(row[key] == value for key, value in parts.items())]
 
 
-def run_of(row: Mapping[str, str]) -> Run:
+def build_key(row: Mapping[str, str]) -> RunKey:
     return tuple(row[key] for key in ("dataset", "overlap", "balance", "n", "algorithm"))
 
 
-def name_of(row: Mapping[str, str]) -> str:
-    return "-".join(run_of(row))
+def format_key(row: Mapping[str, str]) -> str:
+    return "-".join(build_key(row))
 
 
-def labels_of(row: Mapping[str, str]) -> np.ndarray:
+def read_labels(row: Mapping[str, str]) -> np.ndarray:
     """Cluster names of a run, shape (rounds, clients)."""
-    return _partitions()[run_of(row)]
+    return _read_partitions()[build_key(row)]
 
 
-def temperatures_of(row: Mapping[str, str]) -> list[float]:
+def read_temperatures(row: Mapping[str, str]) -> list[float]:
     """Temperature of each round of an OCFL run, up to its clustering round."""
-    rows = rows_of(REFERENCE / "archive_temperatures.csv")
-    return [float(line["temperature"]) for line in rows if run_of(line) == run_of(row)]
+    rows = read_rows(REFERENCE / "archive_temperatures.csv")
+    return [float(line["temperature"]) for line in rows if build_key(line) == build_key(row)]
 
 
-def results_in_archive(row: Mapping[str, str]) -> Path:
-    *scenario, algorithm = run_of(row)
+def find_archived_results(row: Mapping[str, str]) -> Path:
+    *scenario, algorithm = build_key(row)
     name = "_".join([FOLDERS[algorithm], *scenario])
     return ARCHIVE.joinpath("experiments", *scenario, name, "results")
 
 
-def labels_in_archive(row: Mapping[str, str]) -> np.ndarray:
+def read_archived_labels(row: Mapping[str, str]) -> np.ndarray:
     """Four CIFAR10 files of Briggs have an index column that the header lacks: clients come last."""
     num_clients = int(row["n"])
-    with (results_in_archive(row) / "cluster_id_mapping.csv").open(newline="") as file:
+    with (find_archived_results(row) / "cluster_id_mapping.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == [str(client) for client in range(num_clients)]
     return np.array([row[-num_clients:] for row in rows])
 
 
-def four_digits(value: float) -> float:
+def round_twice(value: float) -> float:
     """The published file was rounded to five digits and then to four (0.509855 -> 0.50985 -> 0.5098)."""
     return float(np.round(np.round(value, 5), 4))
 
 
 @cache
-def _partitions() -> dict[Run, np.ndarray]:
-    rounds: dict[Run, list[list[str]]] = {}
-    for row in rows_of(REFERENCE / "archive_partitions.csv"):
-        of_run = rounds.setdefault(run_of(row), [])
-        assert int(row["first_round"]) == len(of_run) + 1
-        of_run.extend([row["clusters"].split()] * (int(row["last_round"]) - len(of_run)))
+def _read_partitions() -> dict[RunKey, np.ndarray]:
+    rounds: dict[RunKey, list[list[str]]] = {}
+    for row in read_rows(REFERENCE / "archive_partitions.csv"):
+        labels = rounds.setdefault(build_key(row), [])
+        assert int(row["first_round"]) == len(labels) + 1
+        labels.extend([row["clusters"].split()] * (int(row["last_round"]) - len(labels)))
     return {run: np.array(labels) for run, labels in rounds.items()}

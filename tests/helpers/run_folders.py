@@ -33,7 +33,7 @@ def open_folder(root, rounds=ROUNDS):
     return folder, folder.open()
 
 
-def progress(number):
+def make_progress(number):
     labels_K = np.arange(NUM_CLIENTS) % 2
     return RunState(number, State((np.full(4, number, np.float32),) * 2, labels_K), {})
 
@@ -66,7 +66,7 @@ def record(number):
                 "excluded": client == 2,
                 "train_images": 7,
                 "test_images": 3,
-                **numbers_of_training(client, number),
+                **make_training_numbers(client, number),
                 **{f"{test}_{name}": result[name] if tested else None for test in TESTS for name in SCORES},
             }
             for client in range(NUM_CLIENTS)
@@ -85,7 +85,7 @@ def record(number):
     )
 
 
-def numbers_of_training(client, number):
+def make_training_numbers(client, number):
     usable = client != 2
     return {
         "train_loss": 1 / number if usable else np.nan,
@@ -94,33 +94,33 @@ def numbers_of_training(client, number):
     }
 
 
-def save(folder, *numbers):
+def save_rounds(folder, *numbers):
     for number in numbers:
-        folder.save([(record(number), progress(number))])
+        folder.save([(record(number), make_progress(number))])
 
 
-def content(path):
+def read_content(path):
     """Return the bytes of every file that the manifest of a run lists, and what else the manifest says.
 
     Files of a run that is not finished are there by the table and their last round.
     """
     manifest = read_manifest(path)
-    files = {short(name): (path / name).read_bytes() for name in manifest.files}
+    files = {strip_checksum(name): (path / name).read_bytes() for name in manifest.files}
     return files | {
         "manifest": (manifest.rounds_done, manifest.is_finished, sorted(manifest.states), manifest.made_with)
     }
 
 
-def short(name):
+def strip_checksum(name):
     """Return the name of a file of records without its checksum."""
     return re.sub(r"-[0-9a-f]{8}\.parquet", ".parquet", name)
 
 
-def records_in(path):
+def find_records(path):
     """Return table -> its newest file."""
     return {table: path / read_manifest(path).segments(table)[-1] for table in schemas()}
 
 
-def aside(path):
+def list_damaged(path):
     """Return the names of the damaged files that were set aside."""
-    return sorted(kept.name for kept in path.glob("damaged-*/*"))
+    return sorted(damaged.name for damaged in path.glob("damaged-*/*"))

@@ -18,43 +18,43 @@ TITLES = [
 ]
 
 
-def results(archive: Path, algorithm: str, names: Names = SCENARIO) -> Path:
+def find_results(archive: Path, algorithm: str, names: Names = SCENARIO) -> Path:
     """Return where a run's csv files are."""
     return archive.joinpath("experiments", *names, "_".join([algorithm, *names]), "results")
 
 
 def write_run(archive: Path, algorithm: str, names: Names = SCENARIO, sizes: Sequence[int] = SIZES) -> Path:
     """Write a run's mapping, and its temperature if it is one of OCFL's; return its folder."""
-    folder = results(archive, algorithm, names)
+    folder = find_results(archive, algorithm, names)
     folder.mkdir(parents=True)
     clusters = [name for name, size in zip(("AB", "AA", "AC"), sizes, strict=True) for _ in range(size)]
     titles = [str(client) for client in range(sum(sizes))]
     after = ["A"] * len(titles) if algorithm == "baseline" else clusters
-    write(folder / "cluster_id_mapping.csv", [titles, ["A"] * len(titles), after, after])
+    write_csv(folder / "cluster_id_mapping.csv", [titles, ["A"] * len(titles), after, after])
     if algorithm not in ("baseline", "sattler", "briggs"):
-        write(folder / "clusters_temperature.csv", [["0", "A", "0.5"], ["1", "A", "0.625"]])
+        write_csv(folder / "clusters_temperature.csv", [["0", "A", "0.5"], ["1", "A", "0.625"]])
     return folder
 
 
 def write_metrics(folder: Path) -> None:
     """Write what the clients of `SCENARIO` measured, in another order each round."""
-    write(folder / "training_metrics.csv", training())
+    write_csv(folder / "training_metrics.csv", list_training())
     for name in METRICS:
-        write(folder / f"{name}.csv", tested(name))
+        write_csv(folder / f"{name}.csv", list_tests(name))
 
 
-def training() -> Iterator[list[str]]:
+def list_training() -> Iterator[list[str]]:
     """Yield loss 1 / (round + 1) and accuracy client / 16."""
     yield ["iteration", "node_id", "loss", "accuracy", "full_loss", "full_accuracy"]
-    for number, client in order():
+    for number, client in list_order():
         loss, accuracy = str(1 / (number + 1)), str(client / 16)
         yield [str(number), str(client), loss, accuracy, f"[2, {loss}]", f"[0, {accuracy}]"]
 
 
-def tested(name: str) -> Iterator[list[str]]:
+def list_tests(name: str) -> Iterator[list[str]]:
     """Yield loss 2 + round, accuracy client / 16, F1 half of that; recall 0, 1/16 ... where classes are."""
     yield TITLES
-    for number, client in order():
+    for number, client in list_order():
         classes = range(10) if name == METRICS[1] else CLASSES[client // 5]
         recalls = {label: str(index / 16) for index, label in enumerate(classes)}
         yield [
@@ -64,7 +64,7 @@ def tested(name: str) -> Iterator[list[str]]:
         ]
 
 
-def order() -> Iterator[tuple[int, int]]:
+def list_order() -> Iterator[tuple[int, int]]:
     """Yield round and client, from 0; the clients backwards, then forwards."""
     for number in range(ROUNDS):
         yield from ((number, client) for client in (range(15) if number % 2 else range(14, -1, -1)))
@@ -80,10 +80,10 @@ def write_centralised(archive: Path, dataset: str = "MNIST", inner: str = "") ->
     scored = ["iteration", "test_loss", "accuracy", "f1score", "precision", "recall", "accuracy_per_0"]
     tested = [["0", "0.5", "0.75", "0.625", "1", "1", "1"], ["1", "0.25", "0.875", "0.8125", "1", "1", "1"]]
     norms = [["0", "1.5", "9", "100"], ["1", "0.5", "8", "106.5"]]
-    write(folder / "training_loss.csv", [["iteration", "loss", "gradients_norm", "weights_norm"], *norms])
-    write(folder / "validation_results.csv", [scored, *tested])
+    write_csv(folder / "training_loss.csv", [["iteration", "loss", "gradients_norm", "weights_norm"], *norms])
+    write_csv(folder / "validation_results.csv", [scored, *tested])
     epoch = "" if inner else "1"
-    write(folder / "final_test.csv", [scored, [epoch, "0.375", "0.9375", "0.5", "1", "1", "1"]])
+    write_csv(folder / "final_test.csv", [scored, [epoch, "0.375", "0.9375", "0.5", "1", "1", "1"]])
     return folder
 
 
@@ -101,7 +101,7 @@ def write_explanations(archive: Path, algorithm: str, rows: Sequence[tuple[str, 
 def write_scores(path: Path, key: str, rows: Sequence[tuple[str, float, float]]) -> Path:
     """Write scores of explanations by cluster, or by `iteration`."""
     lines = [[name, *[str(one)] * len(STATISTICS), *[str(two)] * len(STATISTICS)] for name, one, two in rows]
-    write(path, [[key, *SCORED], *lines])
+    write_csv(path, [[key, *SCORED], *lines])
     return path
 
 
@@ -116,17 +116,17 @@ def write_blueprint(archive: Path, strange: int | None = None) -> Path:
         for part, each in (("train_set", client + 1), ("test_set", 2)):
             counts = [each if label in held else 0 for label in range(10)]
             rows.append([str(client), part, str(sum(counts)), *map(str, counts)])
-    write(path, rows)
+    write_csv(path, rows)
     return path
 
 
-def write(path: Path, rows: Iterator[list[str]] | list[list[str]]) -> None:
+def write_csv(path: Path, rows: Iterator[list[str]] | list[list[str]]) -> None:
     """Write a csv file; what has a comma in it is quoted."""
     lines = (",".join(f'"{cell}"' if "," in cell else cell for cell in row) for row in rows)
     path.write_text("".join(f"{line}\n" for line in lines))
 
 
-def replace(path: Path, line: int, old: str, new: str) -> None:
+def replace_text(path: Path, line: int, old: str, new: str) -> None:
     """Replace the first `old` in a line, counted from 1."""
     lines = path.read_text().splitlines(keepends=True)
     assert old in lines[line - 1]
@@ -134,6 +134,6 @@ def replace(path: Path, line: int, old: str, new: str) -> None:
     path.write_text("".join(lines))
 
 
-def cut(path: Path, lines: int) -> None:
+def truncate_file(path: Path, lines: int) -> None:
     """Cut a file off after this many lines."""
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:lines]))

@@ -39,16 +39,16 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def layout_of(num_parameters: int, num_buffers: int = 0) -> Layout:
+def build_layout(num_parameters: int, num_buffers: int = 0) -> Layout:
     shapes = ((num_parameters,), (num_buffers,)) if num_buffers else ((num_parameters,),)
     return Layout(("weight", "counter")[: len(shapes)], shapes, num_parameters)
 
 
-def updates_of(vectors: Vectors, num_buffers: int = 0, **options: Any) -> Updates:
+def build_updates(vectors: Vectors, num_buffers: int = 0, **options: Any) -> Updates:
     """Return the view of these updates; the last `num_buffers` entries are buffers."""
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     size = len(next(iter(arrays.values())))
-    return Updates(arrays, layout_of(size - num_buffers, num_buffers), **options)
+    return Updates(arrays, build_layout(size - num_buffers, num_buffers), **options)
 
 
 def clients(*vectors: ArrayLike, first: int = 0) -> dict[int, ArrayLike]:
@@ -61,7 +61,7 @@ def start(
 ) -> State:
     """Return the state before the first round; initial models but the first are `model` and noise."""
     initial = frozen(model)
-    layout = layout_of(len(initial) - num_buffers, num_buffers)
+    layout = build_layout(len(initial) - num_buffers, num_buffers)
 
     def fresh(number: int) -> NDArray[np.float32]:
         noise = np.zeros(len(initial))
@@ -71,7 +71,7 @@ def start(
     return freeze(algorithm.init(layout, num_clients, fresh, rng()))
 
 
-def orders_of(
+def build_orders(
     algorithm: Algorithm, state: State, sampled: Iterable[int], round_index: int = 0
 ) -> dict[int, Order]:
     """Return the order of each client in a round in which `sampled` are drawn of all."""
@@ -90,11 +90,11 @@ def step(
     chosen: Mapping[int, int] | None = None,
 ) -> tuple[State, Diagnostics]:
     """Take one step with the generator of that round, from a read-only state."""
-    view = replies_of(algorithm, state, round_index, vectors, num_buffers, absent, chosen)
+    view = build_replies(algorithm, state, round_index, vectors, num_buffers, absent, chosen)
     return algorithm.step(freeze(state), round_index, view, rng(round_index))
 
 
-def replies_of(
+def build_replies(
     algorithm: Algorithm,
     state: State,
     round_index: int,
@@ -111,7 +111,7 @@ def replies_of(
     """
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     width = len(next(iter(arrays.values()))) - num_buffers
-    orders = orders_of(algorithm, state, arrays, round_index)
+    orders = build_orders(algorithm, state, arrays, round_index)
     outputs: dict[str, dict[int, NDArray[np.float32]]] = {}
     chosen = {client: (chosen or {}).get(client, orders[client].candidates[0]) for client in arrays}
     for client in arrays:
@@ -121,10 +121,10 @@ def replies_of(
             outputs.setdefault(name, {})[client] = frozen(steps if name == "normaliser" else -update)
         if orders[client].infer:
             local = (state.models[chosen[client]] + arrays[client])[:width]
-            outputs.setdefault(PREDICTIONS, {})[client] = predictions_of(local)
+            outputs.setdefault(PREDICTIONS, {})[client] = predict_images(local)
     return Updates(
         InMemory(arrays, outputs),
-        layout_of(width, num_buffers),
+        build_layout(width, num_buffers),
         similarity_over=algorithm.settings.similarity_over,
         absent=absent,
         clients=arrays,
@@ -132,7 +132,7 @@ def replies_of(
     )
 
 
-def predictions_of(model: NDArray[np.float32]) -> NDArray[np.float32]:
+def predict_images(model: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the class probabilities, of two, of 40 random images by a linear model, shape (40, 2)."""
     images = rng(40).standard_normal((40, len(model)))
     scores = np.clip(images @ model.astype(np.float64), -30, 30)
@@ -156,21 +156,21 @@ def rounds_clustered(history: Iterable[tuple[State, Diagnostics]]) -> list[int]:
     return [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
 
 
-def groups_of(labels: Iterable[int]) -> set[frozenset[int]]:
+def group_labels(labels: Iterable[int]) -> set[frozenset[int]]:
     """Return the partition that these labels describe, whatever the labels are called."""
     labels = [int(label) for label in labels]
     return {frozenset(index for index, other in enumerate(labels) if other == label) for label in set(labels)}
 
 
 def partition(state: State) -> set[frozenset[int]]:
-    return groups_of(state.labels_K)
+    return group_labels(state.labels_K)
 
 
 def sets(*groups: Iterable[int]) -> set[frozenset[int]]:
     return {frozenset(group) for group in groups}
 
 
-def model_of(state: State, client: int) -> list[float]:
+def read_model(state: State, client: int) -> list[float]:
     """Return the cluster model of `client`."""
     return [float(entry) for entry in state.models[state.labels_K[client]]]
 
@@ -197,20 +197,20 @@ def check_valid(state: State, num_clients: int) -> None:
         assert not name.startswith("cluster_") or len(array) == len(state.models)
 
 
-def saved(state: State) -> State:
+def copy_state(state: State) -> State:
     """Return `state` after a round trip through bytes, as a checkpoint makes one."""
 
-    def copied(array: NDArray[Any]) -> NDArray[Any]:
+    def copy_array(array: NDArray[Any]) -> NDArray[Any]:
         return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape).copy()
 
     return State(
-        tuple(copied(model) for model in state.models),
-        copied(state.labels_K),
-        {name: copied(array) for name, array in state.arrays.items()},
+        tuple(copy_array(model) for model in state.models),
+        copy_array(state.labels_K),
+        {name: copy_array(array) for name, array in state.arrays.items()},
     )
 
 
-def same_bits(one: State, other: State) -> bool:
+def has_same_bits(one: State, other: State) -> bool:
     return (
         [model.tobytes() for model in one.models] == [model.tobytes() for model in other.models]
         and one.labels_K.tobytes() == other.labels_K.tobytes()
@@ -219,7 +219,7 @@ def same_bits(one: State, other: State) -> bool:
     )
 
 
-def block_distances(
+def make_block_distances(
     sizes: Sequence[int], *, inside: float = 0.1, jitter: float = 0.01, seed: int = 0
 ) -> tuple[NDArray[np.float64], list[int]]:
     """Return distances of three groups, 1, 0.8 and 0.6 apart, and the true labels."""
@@ -278,7 +278,7 @@ class Federation:
             target = targets[(self.order[client] if self.order else client) % 3]
             return float(((state.models[candidate][: self.num_parameters] - target) ** 2).sum())
 
-        orders = orders_of(algorithm, state, present, round_index)
+        orders = build_orders(algorithm, state, present, round_index)
         return {
             client: min(orders[client].candidates, key=lambda candidate: loss(client, candidate))
             for client in sorted(present)

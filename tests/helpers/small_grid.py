@@ -18,7 +18,7 @@ def config(seed, **values):
     return complete(given, NOWHERE)
 
 
-def take(storage, seed):
+def run_seed(storage, seed):
     """Run one of them to its end; return its configuration."""
     run = config(seed)
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):

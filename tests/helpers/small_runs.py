@@ -46,37 +46,37 @@ def config(algorithm: Any = "fedavg", clients: int = CLIENTS, **given: Any) -> R
         "clients": clients,
         "algorithm": algorithm,
         "training": {"rounds": ROUNDS, "local_epochs": 1, **given.pop("training", {})},
-        "split": {"draws": 40, "server_images": 50, **settings_of(split)},
+        "split": {"draws": 40, "server_images": 50, **expand_split(split)},
         **given,
     }
     return complete(values, NOWHERE)
 
 
-def settings_of(split: str | dict[str, Any]) -> dict[str, Any]:
+def expand_split(split: str | dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a split that may be given by its name alone."""
     return {"kind": split} if isinstance(split, str) else split
 
 
-def early(name: str, **given: Any) -> RunConfig:
+def build_early_run(name: str, **given: Any) -> RunConfig:
     """Return the run of an algorithm that acts in round 2, if its settings allow that."""
-    split = {**references_for(name), **settings_of(given.pop("split", {}))}
+    split = {**choose_references(name), **expand_split(given.pop("split", {}))}
     settings: dict[str, Any] = EARLY.get(name, {})
     return config({"name": name, **settings}, split=split, **given)
 
 
-def optimizer_for(name):
+def choose_optimizer(name):
     """Return the keys of `training` that an algorithm needs: FedNova counts steps of sgd."""
     return {"optimizer": "sgd"} if name == "fednova" else {}
 
 
-def references_for(name):
+def choose_references(name):
     """Return keys of `split` without which an algorithm does not run."""
     return {"reference_images": 20} if name.startswith("flis") else {}
 
 
-def every(**given):
+def build_all_runs(**given):
     """Return a run of each algorithm."""
-    return [early(name, **given) for name in ALGORITHMS]
+    return [build_early_run(name, **given) for name in ALGORITHMS]
 
 
 def play(run, root, pool=None, cache=CACHE, until=None):
@@ -87,7 +87,7 @@ def play(run, root, pool=None, cache=CACHE, until=None):
     return folder_of(Path(root), run)
 
 
-def numbers(folder):
+def read_numbers(folder):
     """Return the bytes of all files but those with clock readings, and the lock."""
     paths = [path for path in sorted(folder.iterdir()) if path.name not in (*CLOCKS, "lock")]
     return {path.name: path.read_bytes() for path in paths}
@@ -100,7 +100,7 @@ def content(path):
     return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in load_file(path).items()}
 
 
-def contents(folder):
+def read_contents(folder):
     """Return the `content` of the records and states of a run, which has other bytes in another run."""
     names = [path for path in sorted(folder.iterdir()) if path.suffix in (".parquet", ".safetensors")]
     return {path.name: content(path) for path in names if not path.name.startswith("timings")}
@@ -109,19 +109,19 @@ def contents(folder):
 _alone: dict[Any, dict[str, bytes]] = {}
 
 
-def alone(run, pool=InProcessPool):
+def run_alone(run, pool=InProcessPool):
     """Return the files of a run without a round cache, its clients in such a pool."""
     if (run.run_id, pool) not in _alone:
         with TemporaryDirectory() as root:
-            _alone[run.run_id, pool] = numbers(play(run, root, pool(), cache=None))
+            _alone[run.run_id, pool] = read_numbers(play(run, root, pool(), cache=None))
     return _alone[run.run_id, pool]
 
 
-def differing(run, root, pool=InProcessPool):
+def find_differing(run, root, pool=InProcessPool):
     """Return the names of the files of a run under `root` that differ from those without a round cache."""
-    kept, expected = numbers(folder_of(Path(root), run)), alone(run, pool)
+    run_files, expected = read_numbers(folder_of(Path(root), run)), run_alone(run, pool)
     assert "rounds.parquet" in expected
-    return sorted(name for name in kept | expected if kept.get(name) != expected.get(name))
+    return sorted(name for name in run_files | expected if run_files.get(name) != expected.get(name))
 
 
 def rows(run, root, name="timings"):
@@ -129,7 +129,7 @@ def rows(run, root, name="timings"):
     return pq.read_table(folder_of(Path(root), run) / f"{name}.parquet").to_pylist()
 
 
-def trained(run, root):
+def count_trained(run, root):
     """Return how many clients the run has trained itself, a number a round."""
     return [row["trained_clients"] for row in rows(run, root)]
 
@@ -155,7 +155,7 @@ def locks(root):
     return sorted(Path(root, FOLDER).glob("*/*.lock"))
 
 
-class Untouchable:
+class UnusedPool:
     """A pool that fails when it is used."""
 
     machines = staticmethod(lambda: [this_machine("cpu")])
@@ -173,7 +173,7 @@ class Untouchable:
         raise AssertionError("tested")
 
 
-class Counting(InProcessPool):
+class CountingPool(InProcessPool):
     """A pool that records which clients it trains, by round, and how often it tests."""
 
     def __init__(self):
@@ -189,7 +189,7 @@ class Counting(InProcessPool):
         return super().evaluate(tasks, models, memories)
 
 
-class Arithmetic:
+class ArithmeticPool:
     """Clients that train and test in no time; clients 2 k and 2 k + 1 have the same target.
 
     The memory is the last update, a tenth of which is added to the next one.

@@ -6,7 +6,7 @@ CLOCKS = ("timings.parquet", "manifest.json", "manifest-before.json", "log.txt",
 """Files with wall-clock times; all others in a run's folder are the same bytes every time."""
 
 
-def contents(storage: Path) -> dict[str, bytes]:
+def read_files(storage: Path) -> dict[str, bytes]:
     """Return file -> bytes of all runs, without the files of `CLOCKS`."""
     folders = [path.parent for path in storage.glob("*/config.json")]
     paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())

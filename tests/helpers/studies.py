@@ -34,7 +34,7 @@ NOT_RECORDED = dict.fromkeys(
 IDS = {entry.title: name for name, entry in ALGORITHMS.items()}
 
 
-def run_of(
+def make_run(
     algorithm: str = "fedavg",
     *,
     dataset: str = "mnist",
@@ -63,7 +63,7 @@ def run_of(
     )
 
 
-def result_of(
+def make_result(
     run: Run,
     labels_RK: Sequence[Sequence[int]] | np.ndarray,
     truth_K: Sequence[int] | np.ndarray = TRUTH_K,
@@ -96,7 +96,7 @@ def result_of(
     )
 
 
-def finished(
+def make_finished(
     algorithm: str = "fedavg",
     labels_RK: Sequence[Sequence[int]] = ONE,
     *,
@@ -105,21 +105,21 @@ def finished(
     **scenario: Any,
 ) -> Run:
     """The result of a run of two rounds that was given nothing but `curves`."""
-    run = run_of(algorithm, **scenario)
-    return result_of(run, labels_RK, clustered=clustered, curves={**NOT_RECORDED, **(curves or {})})
+    run = make_run(algorithm, **scenario)
+    return make_result(run, labels_RK, clustered=clustered, curves={**NOT_RECORDED, **(curves or {})})
 
 
-def study_of(results: Sequence[Run], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
+def make_study(results: Sequence[Run], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
     unfinished = (replace(run, state="1 of 2 rounds", round_R=np.empty(0)) for run in lacking)
     return Study(name, (*results, *unfinished))
 
 
-def texts_of(table: Table) -> dict[str, list[str]]:
+def read_texts(table: Table) -> dict[str, list[str]]:
     """Return what is printed in each row, by the row's name."""
     return {row.name: [cell.text for cell in row.cells] for row in table.rows}
 
 
-def cells_of(table: Table) -> dict[tuple[str, str], Cell]:
+def read_cells(table: Table) -> dict[tuple[str, str], Cell]:
     """Return the cells by the row's name and the column's heading, with its group."""
     return {
         (row.name, column.heading): cell

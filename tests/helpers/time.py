@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
 
-class Time:
+class FakeTime:
     """`clock` shows this time; `during_pause` is called in each pause."""
 
     def __init__(self, now=1000.0):
@@ -23,7 +23,7 @@ class Time:
 
 
 @contextmanager
-def pauses_skipped() -> Iterator[None]:
+def skip_pauses() -> Iterator[None]:
     """Let the pauses of the whole process take no time; its clock goes on as if they had."""
     skipped = [0.0]
 

@@ -10,7 +10,7 @@ from fedgrid.tracking.report.page import Drawing, Plate
 
 
 @contextmanager
-def undrawn() -> Iterator[None]:
+def skip_drawing() -> Iterator[None]:
     """Write empty figures of a report in the block."""
 
     def empty(plate: Plate, folder: Path, drawing: Drawing) -> None:

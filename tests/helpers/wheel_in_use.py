@@ -10,7 +10,7 @@ from typing import cast
 
 HEAVY = {"ray", "mlflow", "torch", "matplotlib", "sklearn"}
 NOT_NEEDED = ("ray", "mlflow", "igraph", "leidenalg")
-OF_AN_ALGORITHM = (
+ALGORITHM_NAMES = (
     *("AlgorithmEntry", "Clusterer", "Diagnostics", "FedOpt", "FedOptSettings", "ModelEntry", "Ocfl"),
     *("RunConfig", "State", "Updates"),
 )
@@ -23,7 +23,7 @@ def main() -> None:
     import fedgrid
 
     at_import = sorted(name for name in sys.modules if name.startswith("fedgrid."))
-    for name in OF_AN_ALGORITHM:
+    for name in ALGORITHM_NAMES:
         getattr(fedgrid, name)
     for_an_algorithm = sorted(HEAVY & set(sys.modules))
 

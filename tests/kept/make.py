@@ -39,7 +39,7 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.search.tuned import read_tuned
 from tests.helpers.command_line import fedgrid
-from tests.helpers.undrawn import undrawn
+from tests.helpers.undrawn import skip_drawing
 
 HERE = Path(__file__).parent
 BUNDLE = "kept.zip"
@@ -117,7 +117,7 @@ def make(target: Path) -> None:
         "default_ids": default_ids({"algorithm": ALGORITHMS, "dataset": DATASETS, "split": KINDS}),
     }
     copytree("storage", target / "storage", ignore=DERIVED)
-    with undrawn():
+    with skip_drawing():
         assert fedgrid("bundle", "make", "kept", "-o", target / BUNDLE, "--storage", "storage").code == 0
     (target / "whole").mkdir()
     for path in (*whole.glob("rounds.*"), *whole.glob("clients.*"), *whole.glob("state-*000004.safetensors")):

@@ -37,7 +37,7 @@ from fedgrid.grids.search.progress import SearchProgress
 from fedgrid.manifest import MANIFEST
 from fedgrid.tracking.records import table as read_table
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.undrawn import undrawn
+from tests.helpers.undrawn import skip_drawing
 from tests.kept.make import BUNDLE, GIVEN, INTERRUPTED, ROUND, default_ids, tuned_ids
 
 KEPT = sorted(path.parent for path in Path(__file__).parent.glob("*/storage"))
@@ -137,7 +137,7 @@ def test_finished_runs_have_the_scores_of_then(kept: Path, folder: Path) -> None
 )
 def test_command_reads_the_interrupted_grid(command: str, said: str, kept: Path, folder: Path) -> None:
     run_id = interrupted(folder).run_id
-    with undrawn():
+    with skip_drawing():
         result = fedgrid(*(run_id if word == "RUN" else word for word in command.split()))
     assert result.code == 0, result.err
     assert said in result.out

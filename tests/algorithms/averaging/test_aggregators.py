@@ -11,14 +11,14 @@ from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.algorithms.updates.products import BLOCK
 from tests.helpers.small_cases import (
     Federation,
+    build_updates,
     check_valid,
     clients,
     frozen,
     start,
     step,
-    updates_of,
 )
-from tests.helpers.small_runs import config, numbers, play, trained
+from tests.helpers.small_runs import config, count_trained, play, read_numbers
 
 FIVE = [(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)]
 MEDIAN = {"aggregate": "median"}
@@ -61,7 +61,7 @@ def test_model_moves_by_the_median_of_its_clusters_updates():
 def test_flis_takes_the_median_of_local_models_in_overlapping_clusters():
     """Starts 0 and 10, updates 1, 2, 3: models 1, 12, 3; of all 3, of the last two 7.5."""
     models = [frozen([0.0]), frozen([10.0])]
-    updates = updates_of(clients([1], [2], [3]), chosen={0: 0, 1: 1, 2: 0})
+    updates = build_updates(clients([1], [2], [3]), chosen={0: 0, 1: 1, 2: 0})
     taken = cluster_models(models, updates, [[0, 1, 2], [1, 2]], Median())
     assert [model.tolist() for model in taken] == [[3], [7.5]]
 
@@ -78,13 +78,13 @@ def test_new_group_starts_from_the_median_of_its_members_models_and_the_mean_of_
 def test_run_that_takes_medians_shares_the_work_of_round_1_and_no_mean_of_it(tmp_path):
     """The updates of round 1 are FedAvg's. Their medians are other models, from which clients train on."""
     plain, robust = config(), config({"name": "fedavg", **MEDIAN})
-    of_plain = numbers(play(plain, tmp_path / "both"))
-    of_both = numbers(play(robust, tmp_path / "both"))
-    assert of_both == numbers(play(robust, tmp_path / "alone"))
+    of_plain = read_numbers(play(plain, tmp_path / "both"))
+    of_both = read_numbers(play(robust, tmp_path / "both"))
+    assert of_both == read_numbers(play(robust, tmp_path / "alone"))
     assert of_both["clients.parquet"] != of_plain["clients.parquet"]
     momentum = config({"name": "fedavg", **MEDIAN, "server_optimizer": "momentum"})
     play(momentum, tmp_path / "both")
-    assert trained(momentum, tmp_path / "both")[0] == 0
+    assert count_trained(momentum, tmp_path / "both")[0] == 0
 
 
 AVERAGING = [name for name in ALGORITHMS if hasattr(ALGORITHMS[name].settings, "aggregate")]

@@ -9,8 +9,16 @@ from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
-from tests.helpers.quadratic import CURVATURES, RATE, STEPS, TARGETS, QuadraticSource, layout, train
-from tests.helpers.small_cases import frozen, layout_of, rng
+from tests.helpers.quadratic import (
+    CURVATURES,
+    RATE,
+    STEPS,
+    TARGETS,
+    QuadraticSource,
+    build_quadratic_layout,
+    train_quadratic,
+)
+from tests.helpers.small_cases import build_layout, frozen, rng
 from tests.helpers.small_runs import config, content, play, rows
 
 IMAGES = {0: 10, 1: 30, 2: 20}
@@ -57,14 +65,18 @@ def reference(rounds, weights, mu=0.0):
 
 def ours(name, settings, rounds, weights=None, steps=STEPS):
     algorithm = create(name, settings)
-    state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
+    state = algorithm.init(build_quadratic_layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
     for round_index in range(rounds):
         replies = {}
         for order in algorithm.orders(state, round_index, Presence((0, 1, 2), (0, 1, 2)), rng()):
             i = order.client
-            replies[i], memory = train(order, state.models[0], CURVATURES[i], TARGETS[i], RATE, steps[i], {})
+            replies[i], memory = train_quadratic(
+                order, state.models[0], CURVATURES[i], TARGETS[i], RATE, steps[i], {}
+            )
             assert memory == {}
-        updates = Updates(QuadraticSource(replies), layout(2), clients=replies, weights=weights)
+        updates = Updates(
+            QuadraticSource(replies), build_quadratic_layout(2), clients=replies, weights=weights
+        )
         state, _ = algorithm.step(state, round_index, updates, rng())
         yield state.models[0]
 
@@ -82,7 +94,7 @@ def replies(normalisers, vectors, num_buffers=0, **options):
     outputs = {NORMALISER: {client: frozen([count]) for client, count in enumerate(normalisers)}}
     size = len(vectors[0])
     return Updates(
-        InMemory(arrays, outputs), layout_of(size - num_buffers, num_buffers), clients=arrays, **options
+        InMemory(arrays, outputs), build_layout(size - num_buffers, num_buffers), clients=arrays, **options
     )
 
 

@@ -8,7 +8,7 @@ from fedgrid.algorithms.averaging.fedprox import FedProx, FedProxSettings, Proxi
 from fedgrid.algorithms.contract.local_rule import PLAIN
 from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.registry import create
-from tests.helpers.quadratic import QuadraticModel, layout, train
+from tests.helpers.quadratic import QuadraticModel, build_quadratic_layout, train_quadratic
 from tests.helpers.small_cases import frozen, rng
 
 EVERYBODY = Presence((0, 1), (0, 1))
@@ -16,7 +16,7 @@ EVERYBODY = Presence((0, 1), (0, 1))
 
 def orders(mu, start=(0.0, 0.0)):
     algorithm = create("fedprox", {"mu": mu})
-    state = algorithm.init(layout(2), 2, lambda number: frozen(start), rng())
+    state = algorithm.init(build_quadratic_layout(2), 2, lambda number: frozen(start), rng())
     return algorithm.orders(state, 0, EVERYBODY, rng())
 
 
@@ -33,7 +33,7 @@ def test_converged_client_rests_between_its_own_optimum_and_the_common_model():
     """The minimum of 1/2 a (w - b)^2 + mu/2 w^2 is a b / (a + mu): 2 x 6 / (2 + 1) = 4."""
     [order, _] = orders(mu=1.0)
     curvature, target = np.diag([2.0, 2.0]), np.array([6.0, -3.0])
-    reply, memory = train(order, np.zeros(2), curvature, target, rate=0.1, steps=500, memory={})
+    reply, memory = train_quadratic(order, np.zeros(2), curvature, target, rate=0.1, steps=500, memory={})
     assert reply["update"] == pytest.approx([4.0, -2.0])
     assert memory == {}
     assert set(reply) == {"update"}

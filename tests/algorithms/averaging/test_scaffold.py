@@ -7,7 +7,15 @@ from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.updates import Updates
-from tests.helpers.quadratic import CURVATURES, RATE, STEPS, TARGETS, QuadraticSource, layout, train
+from tests.helpers.quadratic import (
+    CURVATURES,
+    RATE,
+    STEPS,
+    TARGETS,
+    QuadraticSource,
+    build_quadratic_layout,
+    train_quadratic,
+)
 from tests.helpers.small_cases import frozen, rng
 
 SAMPLED = [(0, 1, 2), (0, 2), (1,), (1, 2), (0, 1, 2), (0, 1)]
@@ -30,7 +38,7 @@ def reference(server_rate=1.0):
 
 
 def start(algorithm):
-    return algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
+    return algorithm.init(build_quadratic_layout(2), 3, lambda number: np.zeros(2, np.float64), rng())
 
 
 def after_round(algorithm, state, sampled, memories, weights=None):
@@ -38,11 +46,13 @@ def after_round(algorithm, state, sampled, memories, weights=None):
     replies = {}
     for order in algorithm.orders(state, 0, Presence((0, 1, 2), sampled), rng()):
         i, model = order.client, state.models[order.candidates[0]]
-        replies[i], memories[i] = train(
+        replies[i], memories[i] = train_quadratic(
             order, model, CURVATURES[i], TARGETS[i], RATE, STEPS[i], memories.get(i, {})
         )
     absent = set(range(3)) - set(sampled)
-    updates = Updates(QuadraticSource(replies), layout(2), clients=replies, absent=absent, weights=weights)
+    updates = Updates(
+        QuadraticSource(replies), build_quadratic_layout(2), clients=replies, absent=absent, weights=weights
+    )
     return algorithm.step(state, 0, updates, rng())[0]
 
 
@@ -74,7 +84,7 @@ def test_the_servers_variate_is_the_weighted_mean_of_the_clients():
 
 def test_orders_carry_the_servers_variate_once_for_all():
     algorithm = create("scaffold")
-    state = algorithm.init(layout(2), 3, lambda number: frozen([0, 0]), rng())
+    state = algorithm.init(build_quadratic_layout(2), 3, lambda number: frozen([0, 0]), rng())
     orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
     assert [order.client for order in orders] == [0, 2]
     assert len({id(order.payload["variate"]) for order in orders}) == 1

@@ -13,7 +13,7 @@ from fedgrid.algorithms.clustering.clusterers import (
     KMeans,
     MeanShift,
 )
-from tests.helpers.small_cases import block_distances, frozen, groups_of, rng, sets
+from tests.helpers.small_cases import frozen, group_labels, make_block_distances, rng, sets
 
 ALL = sorted(CLUSTERERS)
 SHAPES = [(5, 5, 5), (10, 10, 10), (3, 7, 5), (7, 14, 9)]
@@ -39,15 +39,15 @@ def outliers_added(distances_KK, number, distance=1.5):
 @pytest.mark.parametrize("sizes", SHAPES)
 @pytest.mark.parametrize("clusterer", [KMeans, AffinityPropagation, HDBSCAN, HDBSCANAsPublished])
 def test_clear_groups_are_found(clusterer, sizes):
-    distances_KK, truth = block_distances(sizes)
-    assert groups_of(fit(clusterer(), distances_KK)) == groups_of(truth)
+    distances_KK, truth = make_block_distances(sizes)
+    assert group_labels(fit(clusterer(), distances_KK)) == group_labels(truth)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_mean_shift_never_mixes_groups(seed):
     """It may dissolve a group into single clients (the archived runs do), but it does not join two."""
-    distances_KK, truth = block_distances((5, 5, 5), seed=seed)
-    for cluster in groups_of(fit(MeanShift(), distances_KK)):
+    distances_KK, truth = make_block_distances((5, 5, 5), seed=seed)
+    for cluster in group_labels(fit(MeanShift(), distances_KK)):
         assert len({truth[client] for client in cluster}) == 1
 
 
@@ -60,7 +60,7 @@ def test_published_affinity_takes_distances_for_similarities(per_group, ari):
     ARI = (22 - 30 * 55 / 105) / ((30 + 55) / 2 - 30 * 55 / 105) = 6.2857 / 26.7857 = 0.2347, as archived.
     For 10/10/10: 117 of 135 and 190 + 45 = 235 of 435: (117 - 72.931) / (185 - 72.931) = 0.3932.
     """
-    distances_KK, truth = block_distances((per_group,) * 3)
+    distances_KK, truth = make_block_distances((per_group,) * 3)
     published = fit(AffinityAsPublished(), distances_KK)
     assert adjusted_rand_score(truth, published) == pytest.approx(ari, abs=5e-4)
     assert adjusted_rand_score(truth, fit(AffinityPropagation(), distances_KK)) == 1.0
@@ -70,9 +70,9 @@ def test_published_affinity_takes_distances_for_similarities(per_group, ari):
 @pytest.mark.parametrize("sizes", SHAPES)
 def test_both_hdbscans_agree_on_clear_cases(sizes, noise):
     """The hdbscan package and scikit-learn's: the same clusters, the same noise clients."""
-    distances_KK = outliers_added(block_distances(sizes)[0], noise)
+    distances_KK = outliers_added(make_block_distances(sizes)[0], noise)
     package, published = fit(HDBSCAN(), distances_KK), fit(HDBSCANAsPublished(), distances_KK)
-    assert groups_of(package) == groups_of(published)
+    assert group_labels(package) == group_labels(published)
     assert np.flatnonzero(package == -1).tolist() == np.flatnonzero(published == -1).tolist()
 
 
@@ -83,7 +83,7 @@ def test_both_hdbscans_agree_on_clear_cases(sizes, noise):
 )
 def test_the_smallest_hdbscan_cluster_is_a_fifth_of_the_clients(clusterer, sizes, clusters):
     """3 of 15 and 6 of 30 are clusters; 2 of 15 and 5 of 30 are not."""
-    distances_KK, truth = block_distances(sizes)
+    distances_KK, truth = make_block_distances(sizes)
     labels_K = fit(clusterer(), distances_KK)
     assert len(set(labels_K.tolist()) - {-1}) == clusters
     if clusters == 2:
@@ -92,19 +92,19 @@ def test_the_smallest_hdbscan_cluster_is_a_fifth_of_the_clients(clusterer, sizes
 
 def test_smallest_hdbscan_cluster_can_be_set():
     """A tenth of 15 clients is two: the group of two stands."""
-    distances_KK, truth = block_distances((2, 8, 5))
-    assert groups_of(fit(HDBSCAN(min_cluster_share=0.1), distances_KK)) == groups_of(truth)
+    distances_KK, truth = make_block_distances((2, 8, 5))
+    assert group_labels(fit(HDBSCAN(min_cluster_share=0.1), distances_KK)) == group_labels(truth)
 
 
 def test_kmeans_finds_as_many_clusters_as_it_is_told():
-    distances_KK, _ = block_distances((5, 5, 5))
-    assert len(groups_of(fit(KMeans(num_clusters=2), distances_KK))) == 2
-    assert groups_of(fit(KMeans(num_clusters=2), distances_KK)) == sets(range(5), range(5, 15))
+    distances_KK, _ = make_block_distances((5, 5, 5))
+    assert len(group_labels(fit(KMeans(num_clusters=2), distances_KK))) == 2
+    assert group_labels(fit(KMeans(num_clusters=2), distances_KK)) == sets(range(5), range(5, 15))
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_generator_alone_decides(name):
-    distances_KK, _ = block_distances((3, 7, 5), jitter=0.1)
+    distances_KK, _ = make_block_distances((3, 7, 5), jitter=0.1)
     first, second = (fit(CLUSTERERS[name](), distances_KK, seed=7) for _ in range(2))
     assert first.tolist() == second.tolist()
 

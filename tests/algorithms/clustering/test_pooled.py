@@ -20,13 +20,13 @@ from fedgrid.algorithms.clustering.pooled import (
     pool,
 )
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, freeze, play, start, updates_of
+from tests.helpers.small_cases import build_updates, clients, freeze, play, start
 
 
 def state_of(num_clients, *rounds):
     state = start(create("fedavg"), num_clients)
     for vectors in rounds:
-        state = pool(freeze(state), updates_of(vectors))
+        state = pool(freeze(state), build_updates(vectors))
     return state
 
 
@@ -96,7 +96,7 @@ class TestDistances:
     )
     def test_of_two_clients_by_hand(self, state, settings, distance):
         """Cosine 1 in the last round, 1/2 over both; parallel updates are alike without their mean too."""
-        found = clustering_distances(state, updates_of(self.LAST), CosineSettings(**settings))
+        found = clustering_distances(state, build_updates(self.LAST), CosineSettings(**settings))
         np.testing.assert_allclose(found, [[0, distance], [distance, 0]], atol=1e-12)
 
     def test_standardised_entries_are_compared_and_pooled(self):
@@ -104,15 +104,17 @@ class TestDistances:
         settings = CosineSettings(standardise=True, pool_rounds=True)
         state = start(create("fedavg"), 2)
         for round_of in (clients((1, 0), (0, 1)), clients((3, 4), (8, 6))):
-            state = pool(freeze(state), updates_of(round_of), standardise=True)
-        found = clustering_distances(state, updates_of(clients((3, 4), (8, 6))), settings)
+            state = pool(freeze(state), build_updates(round_of), standardise=True)
+        found = clustering_distances(state, build_updates(clients((3, 4), (8, 6))), settings)
         assert found[0, 1] == pytest.approx((1 + 0.04) / 2, abs=1e-6)
         assert clustering_distances(
-            start(create("fedavg"), 2), updates_of(clients((3, 4), (8, 6))), CosineSettings(standardise=True)
+            start(create("fedavg"), 2),
+            build_updates(clients((3, 4), (8, 6))),
+            CosineSettings(standardise=True),
         )[0, 1] == pytest.approx(0.04, abs=1e-6)
 
     def test_defaults_take_the_published_distances(self, state):
-        updates = updates_of(self.LAST)
+        updates = build_updates(self.LAST)
         found = clustering_distances(state, updates, CosineSettings())
         np.testing.assert_array_equal(found, updates.cosine_distances_KK)
 

@@ -7,18 +7,18 @@ from fedgrid.algorithms.clustering.latecomers import place, regroup, split_among
 from fedgrid.algorithms.contract.base import State
 from fedgrid.algorithms.registry import create
 from tests.helpers.small_cases import (
+    build_updates,
     check_valid,
     clients,
     freeze,
     frozen,
-    model_of,
     partition,
     play,
+    read_model,
     rounds_clustered,
     sets,
     start,
     step,
-    updates_of,
 )
 
 COLD = clients((1, 0), (1, 0))
@@ -74,17 +74,17 @@ class TestRegroup:
         Most of {2, 3} is in group 0 now. Of {0, 1} there is one in each group: the first is meant, so East is
         group 0 too.
         """
-        first = updates_of(clients(EAST, EAST, NORTH, NORTH), absent={4})
+        first = build_updates(clients(EAST, EAST, NORTH, NORTH), absent={4})
         arrays = {"cluster_first": frozen([[5, 5]])}
         before = split_among(state_of([0] * 5, [(7, 7)], arrays), 0, [[0, 1], [2, 3]], first)
         state = freeze(regroup(before, [[0, 2, 3], [1]]))
         assert state.labels_K.tolist() == [0, 1, 0, 0, 2]
         assert len(state.models) == len(state.arrays["cluster_first"]) == 3
-        assert model_of(state, 4) == [7, 7]
+        assert read_model(state, 4) == [7, 7]
         (node,) = splits(state)
         assert (node.waiting, node.parts_D.tolist()) == (2, [0, 0])
         for vector in (EAST, NORTH):
-            after, _, reasons = place(state, updates_of({4: vector}))
+            after, _, reasons = place(state, build_updates({4: vector}))
             assert after.labels_K.tolist() == [0, 1, 0, 0, 0]
             assert set(reasons) == {4}
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedgrid.algorithms.clustering.measures import temperature
-from tests.helpers.small_cases import clients, updates_of
+from tests.helpers.small_cases import build_updates, clients
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,9 @@ def test_temperature_of_a_few_vectors(vectors, expected):
 
     Three: distances 1, 1, 2 give |D|_F^2 = 2 (1 + 1 + 4) = 12 and T = sqrt(12) / (2 sqrt(6)) = sqrt(1/2).
     """
-    assert temperature(updates_of(clients(*vectors)).cosine_distances_KK) == pytest.approx(expected, abs=1e-6)
+    assert temperature(build_updates(clients(*vectors)).cosine_distances_KK) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("num_clients", [0, 1])

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.training.confusion import scores
 from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_cases import rng
-from tests.helpers.small_runs import CLIENTS, NOWHERE, Counting, config, content, play, rows
+from tests.helpers.small_runs import CLIENTS, NOWHERE, CountingPool, config, content, play, rows
 
 NORMALISED = Layout(
     ("0.weight", "1.weight", "1.bias", "2.weight", "2.bias", "1.mean", "1.variance", "1.batches"),
@@ -101,7 +101,7 @@ def test_clients_are_tested_with_the_shared_layer_over_their_own_lower_ones(tmp_
 def test_warm_up_is_fedavg_and_shares_its_rounds(tmp_path):
     plain, ours = config("fedavg"), run(1, settings={"warmup_rounds": 2})
     play(plain, tmp_path)
-    pool = Counting()
+    pool = CountingPool()
     play(ours, tmp_path, pool)
     assert {number for number, _ in pool.trained} == {3}
     down = [row["bytes_down"] for row in rows(ours, tmp_path, "rounds")]

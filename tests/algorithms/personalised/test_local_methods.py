@@ -5,8 +5,8 @@ import pytest
 from fedgrid.algorithms.averaging.fedprox import ProximalRule
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from tests.helpers.small_cases import Federation, orders_of
-from tests.helpers.small_runs import config, content, early, play, rows
+from tests.helpers.small_cases import Federation, build_orders
+from tests.helpers.small_runs import build_early_run, config, content, play, rows
 
 AVERAGING = [name for name in ALGORITHMS if "local" in type(ALGORITHMS[name].settings).model_fields]
 OWN_RULE = ["fedprox", "scaffold", "fednova", "lg-fedavg", "per-fedavg"]
@@ -21,7 +21,7 @@ def pulled(name, mu, **given):
 def test_every_order_carries_the_rule_before_and_after_a_clustering(name):
     algorithm = create(name, {"local": {"name": "fedprox", "mu": 0.5}})
     for state, _ in Federation().play(algorithm):
-        rules = [order.rule for order in orders_of(algorithm, state, range(12), 3).values()]
+        rules = [order.rule for order in build_orders(algorithm, state, range(12), 3).values()]
         assert rules == [ProximalRule(mu=0.5)] * 12
 
 
@@ -48,7 +48,7 @@ def test_before_it_clusters_pulled_ocfl_is_fedprox_and_shares_its_rounds(tmp_pat
 @pytest.mark.parametrize("name", AVERAGING)
 def test_runs_that_do_not_name_it_keep_their_ids(name):
     """It is written only where it is given."""
-    plain = early(name, split={"reference_images": 20})
+    plain = build_early_run(name, split={"reference_images": 20})
     assert "local" not in plain.algorithm
     named = config({**plain.algorithm.model_dump(), "local": None}, split={"reference_images": 20})
     assert named.run_id == plain.run_id

@@ -11,9 +11,9 @@ from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.models.flat_vectors import FlatModule
 from fedgrid.engine.federation.training import local
 from fedgrid.engine.federation.training.settings import LocalTraining
-from tests.helpers.quadratic import layout
+from tests.helpers.quadratic import build_quadratic_layout
 from tests.helpers.small_cases import rng
-from tests.helpers.small_runs import Counting, config, play, rows
+from tests.helpers.small_runs import CountingPool, config, play, rows
 
 PIXELS, CLASSES, BATCH, ALPHA, BETA = 4, 3, 5, 0.8, 0.5
 SIZE = CLASSES * PIXELS + CLASSES
@@ -136,7 +136,7 @@ def test_adaptation_takes_plain_steps_of_alpha_whatever_the_optimizer(training):
 
 def served(**settings):
     algorithm = create("per-fedavg", settings)
-    state = algorithm.init(layout(2), 3, lambda number: np.zeros(2, np.float32), rng())
+    state = algorithm.init(build_quadratic_layout(2), 3, lambda number: np.zeros(2, np.float32), rng())
     orders = algorithm.orders(state, 0, Presence((0, 1, 2), (0, 2)), rng())
     return orders, algorithm.served(state)
 
@@ -157,7 +157,7 @@ def test_adaptation_makes_models_the_clients_own_and_trains_nothing(tmp_path):
     """Clients share no class. Training is the same, so the second run takes it from the cache."""
     plain, adapted = run(0), run(50)
     play(plain, tmp_path)
-    pool = Counting()
+    pool = CountingPool()
     play(adapted, tmp_path, pool)
     assert pool.trained == []
     own, server = (

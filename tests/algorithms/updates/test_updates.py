@@ -9,7 +9,7 @@ from fedgrid.algorithms.updates import products as module
 from fedgrid.algorithms.updates.products import mean_of
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
-from tests.helpers.small_cases import clients, frozen, layout_of, rng, updates_of
+from tests.helpers.small_cases import build_layout, build_updates, clients, frozen, rng
 
 
 def random_vectors(num_clients=5, size=1000, seed=0):
@@ -46,7 +46,7 @@ def in_tiles(monkeypatch):
 @pytest.mark.usefixtures("_block")
 def test_products_norms_and_distances_match_numpy():
     vectors = random_vectors()
-    view, rows_KP = updates_of(vectors), stacked(vectors)
+    view, rows_KP = build_updates(vectors), stacked(vectors)
     gram_KK = rows_KP @ rows_KP.T
     differences = rows_KP[:, None] - rows_KP[None]
     np.testing.assert_allclose(view.gram_KK, gram_KK, atol=1e-5 * gram_KK.max())
@@ -60,7 +60,7 @@ def test_products_norms_and_distances_match_numpy():
 @pytest.mark.usefixtures("_block")
 def test_mean_is_the_unweighted_mean_over_the_whole_state():
     vectors = random_vectors()
-    mean = updates_of(vectors, num_buffers=400).mean()
+    mean = build_updates(vectors, num_buffers=400).mean()
     assert mean.dtype == np.float32
     np.testing.assert_allclose(mean, stacked(vectors).mean(axis=0), rtol=1e-6, atol=1e-7)
 
@@ -73,7 +73,7 @@ def test_standardised_distances_match_numpy():
     deviation_P = rows_KP.std(axis=0)
     rows_KP = rows_KP[:, deviation_P > 0] / deviation_P[deviation_P > 0]
     rows_KP /= np.linalg.norm(rows_KP, axis=1, keepdims=True)
-    found_KK = updates_of(vectors).standardised_distances_KK
+    found_KK = build_updates(vectors).standardised_distances_KK
     np.testing.assert_allclose(found_KK, 1 - rows_KP @ rows_KP.T, atol=1e-5)
     assert np.diagonal(found_KK).tolist() == [0] * len(vectors)
 
@@ -83,15 +83,15 @@ def test_standardised_distances_by_hand():
 
     Divided by 0.1 the updates are (6, 8) and (8, 6): cosine 96 / 100.
     """
-    view = updates_of(clients((3, 4, 0), (8, 6, 0)))
+    view = build_updates(clients((3, 4, 0), (8, 6, 0)))
     assert view.standardised_distances_KK == pytest.approx(np.array([[0, 0.04], [0.04, 0]]), abs=1e-6)
-    alike_in_two = updates_of(clients((1, 1, 1, 1), (1, -1, 1, -1)))
+    alike_in_two = build_updates(clients((1, 1, 1, 1), (1, -1, 1, -1)))
     assert alike_in_two.standardised_distances_KK == pytest.approx(np.array([[0, 2], [2, 0]]), abs=1e-6)
 
 
 def test_two_clients_by_hand():
     """u = (3, 4), v = (6, 0): <u, v> = 18, cos = 18 / 30 = 0.6, u - v = (-3, 4), mean (4.5, 2)."""
-    view = updates_of(clients((3, 4), (6, 0)))
+    view = build_updates(clients((3, 4), (6, 0)))
     assert view.gram_KK.tolist() == [[25, 18], [18, 36]]
     assert view.norms_K.tolist() == [5, 6]
     assert view.cosine_distances_KK == pytest.approx(np.array([[0, 0.4], [0.4, 0]]))
@@ -102,7 +102,7 @@ def test_two_clients_by_hand():
 
 
 def test_clients_are_in_ascending_order_whatever_the_order_they_came_in():
-    view = updates_of({7: (0, 3), 2: (1, 0), 5: (0, 2)})
+    view = build_updates({7: (0, 3), 2: (1, 0), 5: (0, 2)})
     assert view.clients == (2, 5, 7)
     assert view.norms_K.tolist() == [1, 2, 3]
 
@@ -112,7 +112,7 @@ def test_clients_are_in_ascending_order_whatever_the_order_they_came_in():
 def test_products_of_whole_numbers_are_exact(num_clients):
     """Differences of at most 8, 1000 entries: every sum is below 2^24, so that float32 rounds nothing."""
     rows_KP = rng(num_clients).integers(-4, 5, size=(num_clients, 1000))
-    view = updates_of({client: frozen(row) for client, row in enumerate(rows_KP)})
+    view = build_updates({client: frozen(row) for client, row in enumerate(rows_KP)})
     assert view.gram_KK.tolist() == (rows_KP @ rows_KP.T).tolist()
     assert view.products.differences_KK.tolist() == view.products.differences_KK.T.tolist()
 
@@ -127,7 +127,7 @@ def test_only_long_vectors_are_multiplied_in_tiles_and_only_by_the_kernels_for_i
         )
     for has_kernels, size in ((True, 1000), (True, 999), (False, 1000)):
         monkeypatch.setattr(module, "_has_small_kernels", lambda answer=has_kernels: answer)
-        assert updates_of(random_vectors(2, size)).products.common > 0
+        assert build_updates(random_vectors(2, size)).products.common > 0
     assert chosen == ["_tiled_products", "_block_products", "_block_products"]
 
 
@@ -137,7 +137,7 @@ def test_tiles_are_of_the_same_bits_wherever_the_updates_lie_in_memory(monkeypat
     for client, vector in vectors.items():
         moved[client] = np.empty(1016, np.float32)[client % 13 :][:1000]
         moved[client][:] = vector
-    assert updates_of(moved).gram_KK.tobytes() == updates_of(vectors).gram_KK.tobytes()
+    assert build_updates(moved).gram_KK.tobytes() == build_updates(vectors).gram_KK.tobytes()
 
 
 @pytest.mark.parametrize("tiled", [False, True], ids=["blocks", "tiles"])
@@ -145,7 +145,7 @@ def test_the_number_of_threads_changes_no_bit(tiled, monkeypatch):
     if tiled:
         in_tiles(monkeypatch)
     monkeypatch.setattr(module, "BLOCK", 7)
-    one, two = (updates_of(random_vectors(), threads=threads) for threads in (1, 2))
+    one, two = (build_updates(random_vectors(), threads=threads) for threads in (1, 2))
     for name in (
         "gram_KK",
         "norms_K",
@@ -158,14 +158,14 @@ def test_the_number_of_threads_changes_no_bit(tiled, monkeypatch):
 
 
 def test_a_zero_update_is_at_distance_one_from_every_other():
-    view = updates_of(clients((0, 0), (1, 2), (2, 1), (0, 0)))
+    view = build_updates(clients((0, 0), (1, 2), (2, 1), (0, 0)))
     assert view.cosine_distances_KK[0].tolist() == view.cosine_distances_KK[3, ::-1].tolist() == [0, 1, 1, 1]
     assert view.cosine_distances_KK[1, 2] == pytest.approx(0.2)
     assert view.standardised_distances_KK[0].tolist() == [0, 1, 1, 1]
 
 
 def test_cosine_distances_lie_between_zero_and_two():
-    distances_KK = updates_of(clients((1, 1), (-2, -2), (3, 3))).cosine_distances_KK
+    distances_KK = build_updates(clients((1, 1), (-2, -2), (3, 3))).cosine_distances_KK
     np.testing.assert_allclose(distances_KK, [[0, 2, 0], [2, 0, 2], [0, 2, 0]], atol=1e-6)
     assert distances_KK.min() >= 0
     assert distances_KK.max() <= 2
@@ -182,12 +182,17 @@ def test_nearly_parallel_updates_keep_their_distances():
     expected_KK = exact_cosine_distances(vectors)
     pairs = ~np.eye(6, dtype=bool)
     assert expected_KK[pairs].max() < 2e-6
-    np.testing.assert_allclose(updates_of(vectors).cosine_distances_KK[pairs], expected_KK[pairs], rtol=1e-4)
+    np.testing.assert_allclose(
+        build_updates(vectors).cosine_distances_KK[pairs], expected_KK[pairs], rtol=1e-4
+    )
 
 
 def test_select_equals_a_fresh_view():
     vectors = random_vectors(6)
-    part, fresh = updates_of(vectors).select([4, 1, 2]), updates_of({key: vectors[key] for key in (1, 2, 4)})
+    part, fresh = (
+        build_updates(vectors).select([4, 1, 2]),
+        build_updates({key: vectors[key] for key in (1, 2, 4)}),
+    )
     assert part.clients == fresh.clients == (1, 2, 4)
     for name in ("norms_K", "euclidean_distances_KK", "manhattan_distances_KK"):
         np.testing.assert_allclose(getattr(part, name), getattr(fresh, name), rtol=1e-5)
@@ -198,7 +203,7 @@ def test_select_equals_a_fresh_view():
 
 
 def test_select_keeps_choices_and_absent_clients_and_skips_those_without_an_update():
-    view = updates_of({1: (1, 0), 3: (0, 1)}, chosen={1: 2, 3: 0}, absent=[5, 4])
+    view = build_updates({1: (1, 0), 3: (0, 1)}, chosen={1: 2, 3: 0}, absent=[5, 4])
     part = view.select([0, 2, 3])
     assert (part.clients, part.chosen[3]) == ((3,), 0)
     assert part.absent == view.absent == {4, 5}
@@ -208,7 +213,7 @@ def test_select_keeps_choices_and_absent_clients_and_skips_those_without_an_upda
 @pytest.mark.parametrize(("over", "distance"), [("parameters", 1.0), ("state", 0.1)])
 def test_buffers_count_or_not(over, distance):
     """u = (1, 0 | 3), v = (0, 1 | 3): cos 0 over the parameters, 9 / 10 with the buffer."""
-    view = updates_of(clients((1, 0, 3), (0, 1, 3)), num_buffers=1, similarity_over=over)
+    view = build_updates(clients((1, 0, 3), (0, 1, 3)), num_buffers=1, similarity_over=over)
     assert view.select([0, 1]).cosine_distances_KK[0, 1] == pytest.approx(distance, abs=1e-6)
     assert view.cosine_distances_KK[0, 1] == pytest.approx(distance, abs=1e-6)
     assert view.norms_K == pytest.approx([1, 1] if over == "parameters" else [np.sqrt(10)] * 2)
@@ -221,8 +226,8 @@ def test_mean_cosine_distances_match_numpy():
     """To the members of two groups, from vectors that are in neither; the last 400 entries are buffers."""
     members, others = random_vectors(6), random_vectors(3, seed=1)
     first, second = ({client: members[client] for client in group} for group in ((0, 1), (2, 3, 4, 5)))
-    directions = [updates_of(group, num_buffers=400).mean_direction() for group in (first, second)]
-    found = updates_of(others, num_buffers=400).mean_distances(directions)
+    directions = [build_updates(group, num_buffers=400).mean_direction() for group in (first, second)]
+    found = build_updates(others, num_buffers=400).mean_distances(directions)
     assert found.shape == (3, 2)
     for column, group in enumerate((first, second)):
         for client, vector in others.items():
@@ -233,7 +238,7 @@ def test_mean_cosine_distances_match_numpy():
 
 def test_a_mean_direction_by_hand():
     """(3, 4) / 5 and (0, 9) / 9 have mean (0.3, 0.9); zeros have no direction, buffers are not looked at."""
-    view = updates_of(clients((3, 4, 7), (0, 9, 7), (0, 0, 7)), num_buffers=1)
+    view = build_updates(clients((3, 4, 7), (0, 9, 7), (0, 0, 7)), num_buffers=1)
     direction = view.mean_direction()
     assert direction.dtype == np.float32
     assert direction.tolist() == pytest.approx([0.3, 0.9, 0])
@@ -268,7 +273,7 @@ class Recorded(InMemory):
 
 def view_of(source, clients, num_buffers=0, **options):
     """Return the view of a source's updates of 1000 entries."""
-    return Updates(source, layout_of(1000 - num_buffers, num_buffers), clients=clients, **options)
+    return Updates(source, build_layout(1000 - num_buffers, num_buffers), clients=clients, **options)
 
 
 def recorded(num_clients=5, known=None, **options):
@@ -310,7 +315,7 @@ class TestSource:
     def test_the_bits_are_those_of_updates_in_memory(self, look, over):
         known = {}
         vectors = random_vectors()
-        expected = look(updates_of(vectors, num_buffers=400, similarity_over=over))
+        expected = look(build_updates(vectors, num_buffers=400, similarity_over=over))
         for _ in ("worked out", "known"):
             source = Recorded(vectors, known)
             found = look(view_of(source, range(5), num_buffers=400, similarity_over=over))
@@ -351,7 +356,7 @@ class TestMeansOfASource:
         vectors = {client: frozen([client, 10 * client]) for client in range(4)}
         known = {}
         for groups in ([[3]], [[0, 2], [3], [1]], [[1], [0, 2]]):
-            view = Updates(Recorded(vectors, known), layout_of(2), clients=range(4))
+            view = Updates(Recorded(vectors, known), build_layout(2), clients=range(4))
             expected = [np.mean([vectors[client] for client in group], axis=0).tolist() for group in groups]
             assert [mean.tolist() for mean in view.means(groups)] == expected
 
@@ -375,13 +380,13 @@ class TestWeightedMeans:
         assert mean_of(rows, shares).tobytes() == weighted.tobytes()
 
     def test_a_view_and_its_parts_take_means_by_the_weights_of_the_run(self):
-        view = updates_of(clients((3, 0), (7, 4), (5, 5)), weights={0: 1, 1: 3, 2: 10})
+        view = build_updates(clients((3, 0), (7, 4), (5, 5)), weights={0: 1, 1: 3, 2: 10})
         assert [mean.tolist() for mean in view.means([[0, 1], [2]])] == [[6, 3], [5, 5]]
         part = view.select([0, 1])
         assert part.mean().tolist() == [6, 3]
         assert part.mean({0: 1, 1: 1}).tolist() == [5, 2]
         assert part.mean_norm == pytest.approx(np.hypot(6, 3))
-        assert updates_of(clients((3, 0), (7, 4))).mean_norm == pytest.approx(np.hypot(5, 2))
+        assert build_updates(clients((3, 0), (7, 4))).mean_norm == pytest.approx(np.hypot(5, 2))
 
     def test_each_set_of_weights_is_cached_for_itself(self):
         source, view = recorded(3)
@@ -395,7 +400,7 @@ class TestWeightedMeans:
 
     def test_weights_are_divided_by_their_sum_within_each_group(self):
         """(1 x 3 + 3 x 7) / 4 = 6 in the first group; a group of one is its update."""
-        view = updates_of(clients((3, 0), (7, 4), (5, 5)))
+        view = build_updates(clients((3, 0), (7, 4), (5, 5)))
         means = view.means([[0, 1], [2]], weights={0: 1, 1: 3, 2: 10})
         assert [mean.tolist() for mean in means] == [[6, 3], [5, 5]]
         assert means[0].dtype == np.float32
@@ -470,7 +475,7 @@ class TestPartsOfASource:
 class TestGroups:
     def test_clusters_have_those_of_their_clients_that_have_an_update(self):
         """In ascending order, without empty ones."""
-        view = updates_of({1: (1, 0), 2: (0, 1), 4: (1, 1)})
+        view = build_updates({1: (1, 0), 2: (0, 1), 4: (1, 1)})
         groups = view.groups(np.array([0, 2, 0, 2, 2]))
         assert list(groups.items()) == [(0, [2]), (2, [1, 4])]
         assert view.select([1]).groups(np.array([0, 2, 0, 2, 2])) == {2: [1]}
@@ -500,7 +505,7 @@ DISTANCES = (
 @pytest.mark.parametrize("noise", [0.0, 1e-5])
 def test_updates_that_differ_by_rounding_are_one(measure, noise):
     """Clients with the same rows in another order: their cosine distances are 1e-10 at most."""
-    distances_KK = getattr(updates_of(of_two_groups(noise)), measure)
+    distances_KK = getattr(build_updates(of_two_groups(noise)), measure)
     assert not distances_KK[:4, :4].any()
     assert not distances_KK[4:, 4:].any()
     assert len(np.unique(distances_KK, axis=0)) == 2
@@ -508,7 +513,7 @@ def test_updates_that_differ_by_rounding_are_one(measure, noise):
 
 
 def test_an_update_that_is_only_longer_has_the_same_direction():
-    view = updates_of(of_two_groups(1e-7, factor=10.0))
+    view = build_updates(of_two_groups(1e-7, factor=10.0))
     assert not view.cosine_distances_KK[4:, 4:].any()
     assert not view.standardised_distances_KK[4:, 4:].any()
     assert view.euclidean_distances_KK[6, 7] == pytest.approx(9 * view.norms_K[6], rel=1e-4)
@@ -517,8 +522,8 @@ def test_an_update_that_is_only_longer_has_the_same_direction():
 def test_of_models_far_smaller_differences_count():
     """Two models of norm 31 that differ by 3e-3 are two, if they are not taken for updates."""
     rows = rng().normal(size=1000) * (1 + 1e-4 * rng(1).normal(size=(2, 1000)))
-    assert not updates_of(clients(*rows)).euclidean_distances_KK.any()
-    apart = updates_of(clients(*rows), least=module.MODELS).euclidean_distances_KK[0, 1]
+    assert not build_updates(clients(*rows)).euclidean_distances_KK.any()
+    apart = build_updates(clients(*rows), least=module.MODELS).euclidean_distances_KK[0, 1]
     assert apart == pytest.approx(np.linalg.norm(rows[0] - rows[1]), rel=1e-3)
 
 
@@ -533,7 +538,7 @@ def test_own_code_computes_each_statistic_in_a_block_of_its_own():
     def first(rows, shares, threads):
         return rows[0]
 
-    updates = updates_of({0: (1, 0), 1: (2, 1)}, around=around)
+    updates = build_updates({0: (1, 0), 1: (2, 1)}, around=around)
     assert [vector.tolist() for vector in updates.combine([[0], [1], [0, 1]], first, "first")] == [
         [1, 0],
         [2, 1],
@@ -552,7 +557,7 @@ def test_standardised_distances_do_not_depend_on_an_entrys_unit():
     scales = np.ones(40)
     scales[2] = 1000.0
     first, second = (
-        updates_of(clients(*map(tuple, rows * scale))).standardised_distances_KK for scale in (1.0, scales)
+        build_updates(clients(*map(tuple, rows * scale))).standardised_distances_KK for scale in (1.0, scales)
     )
     np.testing.assert_allclose(first, second, atol=1e-5)
 
@@ -560,7 +565,7 @@ def test_standardised_distances_do_not_depend_on_an_entrys_unit():
 def test_updates_that_differ_by_more_than_rounding_keep_their_distances():
     """Noise of 1e-3: cosine distances within a group are about 1e-6, as where BatchNorm's counters rule."""
     vectors = of_two_groups(1e-3)
-    found_KK = updates_of({client: vectors[client] for client in range(4)}).cosine_distances_KK
+    found_KK = build_updates({client: vectors[client] for client in range(4)}).cosine_distances_KK
     exact_KK = exact_cosine_distances({client: frozen(vectors[client]) for client in range(4)})
     assert exact_KK[0, 1] == pytest.approx(1e-6, rel=0.1)
     np.testing.assert_allclose(found_KK, exact_KK, atol=1e-8)

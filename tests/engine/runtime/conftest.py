@@ -3,12 +3,12 @@
 import pytest
 
 from fedgrid.engine.runtime.storage.storage import Storage
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 
 @pytest.fixture
 def time():
-    return Time()
+    return FakeTime()
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from fedgrid.grids.archive import layout
 from fedgrid.grids.archive.explanation_records import FILE, STATISTICS, keep, load_rows, read_explanations
 from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.grids.results.grid_folder import GridFolder
-from tests.helpers.reference import ARCHIVE, FOLDERS, OVERLAPS, published_explanations
-from tests.helpers.small_archive import replace, write_explanations, write_scores
+from tests.helpers.reference import ARCHIVE, FOLDERS, OVERLAPS, read_published_explanations
+from tests.helpers.small_archive import replace_text, write_explanations, write_scores
 
 ROWS = [("AB", 0.5, 0.25), ("AA", 0.75, 0.125)]
 EXPERIMENTS = {"1A": "members", "1B": "others", "1C": "server"}
@@ -60,7 +60,7 @@ def test_centralised_training_has_epochs_from_1(tmp_path):
 )
 def test_malformed_file_is_named_with_its_line(tmp_path, old, new, message):
     path = write_explanations(tmp_path, "sattler", ROWS)
-    replace(path, int(message[0]), old, new)
+    replace_text(path, int(message[0]), old, new)
     with pytest.raises(DataError, match=re.escape(f"{path}:{message}")):
         read_explanations(only(tmp_path))
 
@@ -137,7 +137,7 @@ def test_means_over_clusters_are_the_authors_scores_of_runs(theirs, score):
         by_run.setdefault(cell_of(row) if "on" in row else None, []).append(row[f"{score}_mean"])
     published = [
         row
-        for row in published_explanations(level="scenario", metric=score)
+        for row in read_published_explanations(level="scenario", metric=score)
         if row["dataset"] in ("MNIST", "CIFAR10")
     ]
     compared = missing = 0
@@ -159,7 +159,7 @@ def test_quartiles_over_clusters_are_the_boxes_of_the_paper(theirs, score):
     """Figures 6 and 7: the models of a data set's four 15-client scenarios together."""
     rows = [
         row
-        for row in published_explanations(level="dataset", metric=score)
+        for row in read_published_explanations(level="dataset", metric=score)
         if row["dataset"] in ("MNIST", "CIFAR10") and row["median"]
     ]
     for row in rows:

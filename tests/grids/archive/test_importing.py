@@ -13,16 +13,16 @@ from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.manifest import read_manifest
 from fedgrid.tracking.figures.runs import write as write_figure
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
-from tests.helpers.logged_runs import Store, config_of
-from tests.helpers.manifests import finished_in
+from tests.helpers.logged_runs import Store, build_config
+from tests.helpers.manifests import list_finished
 from tests.helpers.small_archive import (
     SCENARIO,
-    cut,
-    replace,
-    results,
-    write,
+    find_results,
+    replace_text,
+    truncate_file,
     write_blueprint,
     write_centralised,
+    write_csv,
     write_explanations,
     write_metrics,
     write_run,
@@ -112,7 +112,7 @@ def test_imported_run_has_a_folder_like_a_trained_one(done):
 
 
 def test_every_imported_run_can_be_drawn_also_without_a_temperature(done, tmp_path):
-    for folder in finished_in(done):
+    for folder in list_finished(done):
         assert write_figure(folder, tmp_path / folder.name).exists()
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -162,7 +162,7 @@ def test_import_gives_the_same_bytes_every_time(archive, storage, tmp_path):
 def test_run_with_more_rounds_replaces_the_earlier_import(archive, storage):
     imported(archive, storage)
     before = folder_of(storage, "fedavg")
-    path = results(archive, "baseline") / "cluster_id_mapping.csv"
+    path = find_results(archive, "baseline") / "cluster_id_mapping.csv"
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     assert counts(imported(archive, storage)) == {"imported": 1, "unchanged": 1}
     assert folder_of(storage, "fedavg") != before
@@ -177,7 +177,7 @@ def test_import_killed_between_records_and_scores_is_repaired(archive, storage, 
     with monkeypatch.context() as patch:
         patch.setattr("fedgrid.grids.archive.foreign.write_scores", killed)
         assert fedgrid("import", archive, "--name", "mine", "--storage", storage).code == 130
-    assert finished_in(storage) == []
+    assert list_finished(storage) == []
     assert counts(imported(archive, storage)) == {"imported": 2, "unchanged": 0}
 
 
@@ -197,8 +197,8 @@ def test_temperature_runs_become_a_second_grid(archive, storage):
     """Three rounds, in two columns; the mapping has A everywhere."""
     folder = archive.joinpath("temperature_experiments", *SCENARIO, "some", "name")
     folder.mkdir(parents=True)
-    write(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
-    write(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"], ["2", "0.375"]])
+    write_csv(folder / "cluster_id_mapping.csv", [[str(client) for client in range(15)], *[["A"] * 15] * 3])
+    write_csv(folder / "clusters_temperature.csv", [["0", "0.5"], ["1", "0.25"], ["2", "0.375"]])
     output = imported(archive, storage)
     assert [grid["grid"] for grid in output["grids"]] == ["mine", "mine-temperature"]
     (config,) = GridFolder(Storage(storage), "mine-temperature").runs()
@@ -226,7 +226,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
     write_centralised(archive)
     write_centralised(archive, "BLOODMNIST", "first")
     broken = write_centralised(archive, "BLOODMNIST", "second") / "training_loss.csv"
-    replace(broken, 3, "106.5", "many")
+    replace_text(broken, 3, "106.5", "many")
     write_explanations(archive, "HDBSCAN", [("AA", 0.5, 0.25)])
     strange = write_explanations(archive, "kmeans", [("AA", 1.5, 0.25)])
     result = fedgrid("import", archive, "--name", "mine", "--storage", storage)
@@ -253,7 +253,7 @@ def test_what_stands_among_the_runs_is_read_or_skipped_in_a_line_each(archive, s
 
 
 def test_malformed_file_ends_the_import_before_its_run_is_written(archive, storage):
-    cut(results(archive, "HDBSCAN") / "clusters_temperature.csv", 1)
+    truncate_file(find_results(archive, "HDBSCAN") / "clusters_temperature.csv", 1)
     result = fedgrid("import", archive, "--name", "mine", "--storage", storage)
     assert result.code == 2
     assert "clusters_temperature.csv:1: the end after 1 rounds; expected 2, up to the round of" in result.err
@@ -263,7 +263,7 @@ def test_malformed_file_ends_the_import_before_its_run_is_written(archive, stora
 
 
 def test_import_under_the_name_of_a_trained_grid_is_refused(archive, storage):
-    GridFolder(Storage(storage), "mine").keep([config_of(0)], "")
+    GridFolder(Storage(storage), "mine").keep([build_config(0)], "")
     result = fedgrid("import", archive, "--name", "mine", "--storage", storage)
     assert result.code == 2
     assert "grid mine has 1 runs that are not from the archive; choose another --name" in result.err
@@ -276,7 +276,7 @@ def test_import_without_mlflow_is_logged_by_sync(archive, storage):
     assert result.code == 0
     assert "no MLflow server answers at" in result.err
     assert f"`fedgrid sync mine --storage {storage}` logs what is missing" in result.err
-    assert len(finished_in(storage)) == 2
+    assert len(list_finished(storage)) == 2
     assert fedgrid("sync", "mine", "--storage", storage).code == 0
     run = Store(default_uri(storage)).runs[f"fedavg s0 {SHOWN}"]
     assert run.data.tags["source"] == "the OCFL authors' archive"

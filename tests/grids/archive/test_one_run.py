@@ -11,11 +11,11 @@ from fedgrid.record_columns import schemas
 from tests.helpers.small_archive import (
     METRICS,
     SCENARIO,
-    cut,
-    replace,
-    results,
-    write,
+    find_results,
+    replace_text,
+    truncate_file,
     write_blueprint,
+    write_csv,
     write_metrics,
     write_run,
 )
@@ -97,7 +97,7 @@ def test_measurements_are_renamed_whatever_the_order_of_rows(archive):
 
 @pytest.mark.parametrize("name", ["training_metrics", *METRICS])
 def test_absent_file_is_reported_and_its_columns_are_null(archive, name):
-    (results(archive, "HDBSCAN") / f"{name}.csv").unlink()
+    (find_results(archive, "HDBSCAN") / f"{name}.csv").unlink()
     run = read(archive)
     prefixes = dict(zip(METRICS, ("local_own_", "local_server_", "personalised_"), strict=True))
     columns = [
@@ -126,17 +126,19 @@ def test_only_the_mapping_is_required(tmp_path):
 
 
 def test_index_column_without_a_title_is_skipped(archive):
-    path = results(archive, "HDBSCAN") / MAPPING
+    path = find_results(archive, "HDBSCAN") / MAPPING
     before = cells(read(archive))
     for line in (2, 3, 4):
-        replace(path, line, "A", f"{line - 2},A")
+        replace_text(path, line, "A", f"{line - 2},A")
     assert cells(read(archive)) == before
 
 
 def test_renamed_cluster_is_a_new_one(tmp_path):
     """Table 2 counts it: the last change is in round 3, in which all get the name AA."""
     folder = write_run(tmp_path, "briggs")
-    write(folder / MAPPING, [[str(client) for client in range(15)], *(["A"] * 15, ["A"] * 15, ["AA"] * 15)])
+    write_csv(
+        folder / MAPPING, [[str(client) for client in range(15)], *(["A"] * 15, ["A"] * 15, ["AA"] * 15)]
+    )
     run = read(tmp_path)
     assert run.rounds["clusters"].to_pylist() == [1, 1, 1]
     assert run.rounds["clustered"].to_pylist() == [False, False, True]
@@ -179,11 +181,11 @@ MALFORMED = {
 def test_malformed_file_is_refused_with_its_line(archive, case):
     where, change, message = MALFORMED[case]
     name, line = where.split(":")
-    path = results(archive, "HDBSCAN") / name
+    path = find_results(archive, "HDBSCAN") / name
     if change is None:
-        cut(path, int(line))
+        truncate_file(path, int(line))
     else:
-        replace(path, int(line), *change)
+        replace_text(path, int(line), *change)
     where = re.escape(f"{path}:{max(int(line), 1)}: ")
     with pytest.raises(DataError, match=where + ".*" + re.escape(message)) as error:
         read(archive)
@@ -191,7 +193,7 @@ def test_malformed_file_is_refused_with_its_line(archive, case):
 
 
 def test_bytes_that_are_not_text_are_refused(archive):
-    path = results(archive, "HDBSCAN") / MAPPING
+    path = find_results(archive, "HDBSCAN") / MAPPING
     path.write_bytes(path.read_bytes().replace(b"AB", b"\xff", 1))
     with pytest.raises(DataError, match=r"cluster_id_mapping.csv cannot be read: .*utf-8"):
         read(archive)
@@ -199,7 +201,7 @@ def test_bytes_that_are_not_text_are_refused(archive):
 
 def test_blueprint_with_another_number_of_clients_is_refused(archive):
     path = archive.joinpath("datasets", *SCENARIO, "MNIST_15_dataset_blueprint.csv")
-    cut(path, 2 + 2 * 14)
+    truncate_file(path, 2 + 2 * 14)
     with pytest.raises(
         DataError, match=re.escape(f"{path}:1: 14 clients and 10 classes; expected 15 and 10")
     ):

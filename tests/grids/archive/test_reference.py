@@ -16,7 +16,7 @@ from fedgrid.grids.archive.layout import ALGORITHMS
 from fedgrid.tracking.scoring.partitions import published_clustering
 from tests.helpers import reference
 from tests.helpers.command_line import fedgrid, strict_json
-from tests.helpers.reference import ARCHIVE, OVERLAPS, REFERENCE, four_digits, rows_of
+from tests.helpers.reference import ARCHIVE, OVERLAPS, REFERENCE, read_rows, round_twice
 
 PAPER = dict(
     zip(("BNC", "SCL", "BCL", "OCFL-KM", "OCFL-AFF", "OCFL-MS", "OCFL-HDB"), ALGORITHMS.values(), strict=True)
@@ -39,7 +39,7 @@ def archive():
 @pytest.fixture(scope="module")
 def published():
     """Rows of Tables 1 and 2 by scenario and algorithm, in our words."""
-    return {(scenario_of(row), PAPER[row["algorithm"]]): row for row in reference.published()}
+    return {(scenario_of(row), PAPER[row["algorithm"]]): row for row in reference.read_published()}
 
 
 def scenario_of(row):
@@ -49,7 +49,7 @@ def scenario_of(row):
 def table_cells(scores):
     """Return a row of Tables 1 and 2."""
     cells = {
-        f"{name.upper()}_published": four_digits(scores[f"published_{name}"])
+        f"{name.upper()}_published": round_twice(scores[f"published_{name}"])
         for name in ("rand", "ami", "com")
     }
     return cells | {"round_published": scores["published_round"]}
@@ -121,7 +121,7 @@ def test_the_records_of_the_two_whole_runs_are_what_their_files_say(whole):
 
 
 def test_images_are_those_of_the_published_clients(whole):
-    clients = rows_of(REFERENCE / "clients.csv")
+    clients = read_rows(REFERENCE / "clients.csv")
     rows = [row for row in clients if scenario_of(row) == "mnist-15-overlapping-imbalanced"]
     for _, run in whole:
         first = run.clients.slice(0, 15)
@@ -138,7 +138,7 @@ def test_an_accuracy_is_a_whole_number_of_the_images_that_were_tested(whole):
 
 def test_all_published_temperatures_arrive(tmp_path):
     """The runs' own files are not in our part; they hold what the published table does."""
-    rows = rows_of(REFERENCE / "published_temperature.csv")
+    rows = read_rows(REFERENCE / "published_temperature.csv")
     expected = {}
     for row in rows:
         place = tmp_path.joinpath(
@@ -187,7 +187,7 @@ def test_the_command_imports_all_of_it(imported, published):
     for (scenario, algorithm), row in published.items():
         (folder,) = storage.glob(f"{scenario}-{algorithm.replace('-', '_')}-s0-*")
         scores = strict_json((folder / "scores.json").read_text())
-        final = {name: four_digits(scores[name]) for name in ("ari", "ami", "completeness", "homogeneity")}
+        final = {name: round_twice(scores[name]) for name in ("ari", "ami", "completeness", "homogeneity")}
         columns = ("ARI_final", "AMI_final", "COM_final", "HOM_final")
         assert list(final.values()) == [float(row[column]) for column in columns]
         assert scores["published_round"] == int(row["round_published"])
@@ -204,7 +204,7 @@ def test_its_report_has_every_published_cell(report, published):
         dataset, split = row["dataset"].lower(), f"{OVERLAPS[row['overlap']]} {row['balance']}"
         scores = cells(tables / f"table1-{dataset}-{row['n']}.csv")[row["algorithm"]]
         for name in ("RAND", "AMI", "COM"):
-            assert four_digits(float(scores[f"{split}: {name}"])) == float(row[f"{name}_published"])
+            assert round_twice(float(scores[f"{split}: {name}"])) == float(row[f"{name}_published"])
         rounds = cells(tables / f"table2-{dataset}.csv")[row["algorithm"]]
         assert float(rounds[f"{row['n']} clients: {split}"]) == float(row["round_published"])
 
@@ -212,7 +212,7 @@ def test_its_report_has_every_published_cell(report, published):
 @pytest.mark.slow
 def test_its_report_has_the_scores_of_explanations(report):
     """MNIST's BNC, members: the mean of four runs; none on images of others, who are all in one cluster."""
-    row = next(row for row in rows_of(report[1] / "explanations-15.csv") if "mnist" in row["data sets"])
+    row = next(row for row in read_rows(report[1] / "explanations-15.csv") if "mnist" in row["data sets"])
     assert (row["algorithm"], row["others: gap"]) == ("BNC", "")
     expected = {"insertion": 0.6259035328, "deletion": 0.3827121071}
     assert {name: float(row[f"members: {name}"]) for name in expected} == pytest.approx(expected, abs=1e-9)

@@ -14,7 +14,7 @@ from fedgrid.grids.archive.training_records import (
 )
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.reference import ARCHIVE
-from tests.helpers.small_archive import cut, replace, write_centralised
+from tests.helpers.small_archive import replace_text, truncate_file, write_centralised
 
 FIRST = SetScores(loss=0.5, accuracy=0.75, f1=0.625)
 SECOND = SetScores(loss=0.25, accuracy=0.875, f1=0.8125)
@@ -106,7 +106,7 @@ def test_absent_file_leaves_its_numbers_out(tmp_path, absent, expected):
 )
 def test_malformed_file_is_an_error_with_file_and_line(tmp_path, file, line, old, new, message):
     folder = write_centralised(tmp_path)
-    replace(folder / file, line, old, new)
+    replace_text(folder / file, line, old, new)
     with pytest.raises(DataError) as caught:
         read_training(only(tmp_path))
     assert f"{folder / file}:{message}" in str(caught.value)
@@ -117,7 +117,7 @@ def test_second_final_test_is_malformed_and_none_is_absent(tmp_path):
     path.write_text(path.read_text() + path.read_text().splitlines()[-1] + "\n")
     with pytest.raises(DataError, match=r"final_test.csv:3: 2 rows; expected one"):
         read_training(only(tmp_path))
-    cut(path, 1)
+    truncate_file(path, 1)
     assert read_training(only(tmp_path)).final is None
 
 

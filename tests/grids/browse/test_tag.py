@@ -18,11 +18,11 @@ from fedgrid.grids.trackers.names import run_name
 from fedgrid.sealed_json import LAYOUT, seal
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
+from tests.helpers.logged_runs import ROUNDS, Store, build_config, new_session, write_run
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
-FIRST, SECOND, WAITING = (config_of(seed) for seed in range(3))
+FIRST, SECOND, WAITING = (build_config(seed) for seed in range(3))
 NOTE = "mlflow.note.content"
 
 
@@ -31,7 +31,7 @@ def made(tmp_path_factory):
     """Two finished runs in the grid `mine`, of which MLflow has the first; a third has not started."""
     root = new_storage(tmp_path_factory.mktemp("made") / "runs")
     for run in (FIRST, SECOND):
-        record(root, run, ROUNDS)
+        write_run(root, run, ROUNDS)
         (folder_of(root, run) / "config.json").write_text(json.dumps(run.written()))
         mark_finished(root, run)
     GridFolder(Storage(root), "mine").keep([FIRST, SECOND, WAITING], "dataset: digits\n")

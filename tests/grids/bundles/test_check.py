@@ -24,7 +24,7 @@ from fedgrid.grids.planning import checks
 from fedgrid.manifest import Part
 from fedgrid.sealed_json import seal
 from fedgrid.tracking.scoring.scores import score_run
-from tests.helpers.bundles import RUNS, changed, forge, run_in
+from tests.helpers.bundles import RUNS, edit_bundle, find_run, forge_table
 from tests.helpers.command_line import Result, fedgrid
 from tests.helpers.manifests import list_files
 
@@ -81,10 +81,10 @@ def test_what_cannot_be_tried_or_compared_is_said_and_not_counted(
         return deal(run, *given)
 
     monkeypatch.setattr(checks, "deal", dealt)
-    with changed(bundle, tmp_path / "older.zip") as folder:
+    with edit_bundle(bundle, tmp_path / "older.zip") as folder:
         (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
         (folder / "report/tables/runs.csv").write_bytes(b"\xff")
-        run, place = run_in(folder, "digits", "fedavg", 0)
+        run, place = find_run(folder, "digits", "fedavg", 0)
         claim(place, fedgrid="0.0.8")
         list_files(place, states={})
         scores = unseal(place / "scores.json")
@@ -135,13 +135,13 @@ def claim(folder: Path, **made_with: str) -> None:
 def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path, tmp_path: Path) -> None:
     """Of digits: last digits of one run; of another a final accuracy, and its scores."""
     forged = tmp_path / "forged.zip"
-    with changed(bundle, forged) as folder:
-        run, place = run_in(folder, "digits", "fedavg", 0)
+    with edit_bundle(bundle, forged) as folder:
+        run, place = find_run(folder, "digits", "fedavg", 0)
         claim(place, processor="another")
-        forge(place, "clients", add_to(1e-8, "personalised_loss"))
-        run, place = run_in(folder, "digits", "fedavg", 1)
+        forge_table(place, "clients", add_to(1e-8, "personalised_loss"))
+        run, place = find_run(folder, "digits", "fedavg", 1)
         claim(place, processor="another", torch="1.0.0")
-        forge(place, "clients", add_to(0.5, "personalised_accuracy"))
+        forge_table(place, "clients", add_to(0.5, "personalised_accuracy"))
         stored = unseal(place / "scores.json")
         (place / "scores.json").write_text(seal({**stored, **score_run(place)}))
     result = reproduce(forged, "--all", "--trust")
@@ -157,9 +157,9 @@ def test_claimed_processor_confirms_no_other_score_and_is_said_last(bundle: Path
 
 def test_what_was_not_compared_is_listed_from_the_files(bundle: Path, tmp_path: Path) -> None:
     """All but what a run was asked for, its scores, its plugin, and the tables as csv; and what was drawn."""
-    with changed(bundle, tmp_path / "more.zip") as folder:
+    with edit_bundle(bundle, tmp_path / "more.zip") as folder:
         (folder / "report/tables/notes.txt").write_text("all of it is true")
-        run, _ = run_in(folder, "digits", "fedavg", 0)
+        run, _ = find_run(folder, "digits", "fedavg", 0)
     with open_bundle(tmp_path / "more.zip") as theirs:
         drawn = [(run, Verdict("same bytes")), (theirs.runs[0], Verdict("not tried"))]
         listed = CheckedBundle(theirs, drawn, [], [], {}).unchecked()
@@ -183,20 +183,20 @@ def test_what_was_not_compared_is_listed_from_the_files(bundle: Path, tmp_path: 
 def test_forged_runs_are_named(home: Path, bundle: Path, tmp_path: Path) -> None:
     """Of digits: a number in its last digits, a run of another seed, other data, and a score of one's own."""
     forged = tmp_path / "forged.zip"
-    with changed(bundle, forged) as folder:
-        run, place = run_in(folder, "digits", "fedavg", 0)
-        forge(place, "clients", add_to(1e-12, "personalised_accuracy"))
-        run, place = run_in(folder, "digits", "fedavg", 1)
-        _, other = run_in(folder, "digits", "own", 0)
+    with edit_bundle(bundle, forged) as folder:
+        run, place = find_run(folder, "digits", "fedavg", 0)
+        forge_table(place, "clients", add_to(1e-12, "personalised_accuracy"))
+        run, place = find_run(folder, "digits", "fedavg", 1)
+        _, other = find_run(folder, "digits", "own", 0)
         for table in ("rounds", "clients"):
             of_other = pa.parquet.read_table(other / f"{table}.parquet")
-            forge(place, table, lambda _, of_other=of_other: of_other)
-        run, place = run_in(folder, "digits", "own", 0)
+            forge_table(place, table, lambda _, of_other=of_other: of_other)
+        run, place = find_run(folder, "digits", "own", 0)
         claim(place, images="0" * 64)
         scored = next((folder / "report/tables").glob("clustering-final-digits*.csv"))
         scored.write_text(scored.read_text().replace("0.", "0.1"))
         (folder / "report/tables/extra.csv").write_text("algorithm,accuracy\nmine,0.99\n")
-        _, place = run_in(folder, "digits", "own", 1)
+        _, place = find_run(folder, "digits", "own", 1)
         scores = unseal(place / "scores.json")
         del scores["mean_ari"]
         scores |= {"personalised_accuracy": 0.99, "won": 1.0}
@@ -254,12 +254,12 @@ def test_other_processor_may_have_other_last_digits(
     bundle: Path, tmp_path: Path, change: Change, elsewhere: list[str], outcome: str, why: str
 ) -> None:
     with (
-        changed(bundle, tmp_path / "a.zip") as theirs,
-        changed(bundle, tmp_path / "b.zip") as ours,
+        edit_bundle(bundle, tmp_path / "a.zip") as theirs,
+        edit_bundle(bundle, tmp_path / "b.zip") as ours,
     ):
-        run, there = run_in(theirs, "digits", "fedavg", 0)
-        _, here = run_in(ours, "digits", "fedavg", 0)
-        forge(here, "clients", change)
+        run, there = find_run(theirs, "digits", "fedavg", 0)
+        _, here = find_run(ours, "digits", "fedavg", 0)
+        forge_table(here, "clients", change)
         assert compare_run(run, here, there, elsewhere).outcome == outcome
         verdict = compare_run(run, there, here, elsewhere)
     assert verdict.outcome == outcome

@@ -10,9 +10,9 @@ from fedgrid.engine.runtime.storage.format import unseal
 from fedgrid.grids.bundles.layout import MANIFEST
 from fedgrid.grids.results.outcome import SCORES
 from fedgrid.sealed_json import seal
-from tests.helpers.bundles import RUNS, changed, forge, run_in
+from tests.helpers.bundles import RUNS, edit_bundle, find_run, forge_table
 from tests.helpers.command_line import fedgrid
-from tests.helpers.undrawn import undrawn
+from tests.helpers.undrawn import skip_drawing
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def test_imported_runs_are_used_only_where_asked_for_and_are_marked(home: Path, 
 
 def test_imported_runs_are_not_computed_again_but_imported(home: Path, imported: Path) -> None:
     """One is damaged, then another bundle has it with another number."""
-    with changed(home / "mine.zip", Path("forged.zip")) as folder:
-        run, place = run_in(folder, "digits", "fedavg", 0)
-        forge(place, "clients", lambda table: table.drop_columns(["train_loss"]))
+    with edit_bundle(home / "mine.zip", Path("forged.zip")) as folder:
+        run, place = find_run(folder, "digits", "fedavg", 0)
+        forge_table(place, "clients", lambda table: table.drop_columns(["train_loss"]))
     (imported / place.name / "rounds.parquet").write_bytes(b"")
     refused = fedgrid("run", home / "mine.yaml", "--in-process", "--imported", "theirs")
     assert refused.code == 2
@@ -58,9 +58,9 @@ def test_imported_runs_are_not_computed_again_but_imported(home: Path, imported:
 
 def test_scores_are_computed_from_the_records(bundle: Path, tmp_path: Path) -> None:
     """A bundle of another version has a score that nobody knows, another value, and lacks one."""
-    with changed(bundle, tmp_path / "forged.zip") as folder:
+    with edit_bundle(bundle, tmp_path / "forged.zip") as folder:
         (folder / MANIFEST).write_text(seal({**unseal(folder / MANIFEST), "fedgrid": "0.0.9"}))
-        run, place = run_in(folder, "digits", "fedavg", 0)
+        run, place = find_run(folder, "digits", "fedavg", 0)
         scores = unseal(place / SCORES)
         (place / SCORES).write_text(seal({**scores, "won": 0.99, "ari": 0.98, "ami": None}))
     storage = ("--storage", tmp_path / "runs")
@@ -94,7 +94,7 @@ def test_second_import_changes_nothing_whoever_computed_the_runs(home: Path, imp
 
 
 def test_bundle_compares_with_a_grid_of_any_storage(home: Path, imported: Path, bundle: Path) -> None:
-    with undrawn():
+    with skip_drawing():
         result = fedgrid("report", "theirs", "--against", bundle)
     assert result.code == 0, result.err
     for other in (bundle, home / "runs" / "grids" / "mine"):

@@ -18,7 +18,7 @@ from fedgrid.grids.bundles.read import open_bundle
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.manifest import read_manifest
 from fedgrid.sealed_json import seal, unseal_text
-from tests.helpers.bundles import changed, forge, make_bundle, run_in
+from tests.helpers.bundles import edit_bundle, find_run, forge_table, make_bundle
 from tests.helpers.command_line import fedgrid
 
 
@@ -33,7 +33,7 @@ def refusal(path: Path) -> str:
 
 def first(folder: Path) -> Path:
     """Return the folder of the first run in that of a bundle."""
-    return run_in(folder, "digits", "fedavg", 0)[1]
+    return find_run(folder, "digits", "fedavg", 0)[1]
 
 
 def in_record(folder: Path) -> None:
@@ -73,11 +73,11 @@ def missing_record(folder: Path) -> None:
 
 
 def no_rows(folder: Path) -> None:
-    forge(first(folder), "rounds", lambda table: table.slice(0, 0))
+    forge_table(first(folder), "rounds", lambda table: table.slice(0, 0))
 
 
 def one_client_fewer(folder: Path) -> None:
-    forge(first(folder), "clients", lambda table: table.slice(0, 7))
+    forge_table(first(folder), "clients", lambda table: table.slice(0, 7))
 
 
 def missing_plugin(folder: Path) -> None:
@@ -104,7 +104,7 @@ def escape_in_table(folder: Path) -> None:
         column = table.column_names.index("part")
         return table.set_column(column, "part", pa.array(["\u202e"] * len(table)))
 
-    forge(place, "clients", change)
+    forge_table(place, "clients", change)
 
 
 def other_layout(folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_change_is_named(
     bundle: Path, tmp_path: Path, change: Callable[[Path], None], listed: bool, named: list[str]
 ) -> None:
     """Also where somebody has written the list anew, but for the marks of the runs."""
-    with changed(bundle, tmp_path / "b.zip", listed=listed) as folder:
+    with edit_bundle(bundle, tmp_path / "b.zip", listed=listed) as folder:
         change(folder)
     said = refusal(tmp_path / "b.zip")
     assert [word for word in named if word not in said] == [], said
@@ -231,7 +231,7 @@ def test_large_sparse_zip_is_refused_by_its_list_of_files(
 def test_model_other_than_that_of_its_run_is_refused(home: Path, tmp_path: Path) -> None:
     """Its size is right, and the bundle lists it."""
     chosen = ("--models", "--where", "algorithm=fedavg,seed=0")
-    with changed(make_bundle(home / "runs", tmp_path / "a.zip", *chosen), tmp_path / "b.zip") as folder:
+    with edit_bundle(make_bundle(home / "runs", tmp_path / "a.zip", *chosen), tmp_path / "b.zip") as folder:
         path = first(folder) / "state-000002.safetensors"
         data = bytearray(path.read_bytes())
         data[-1] ^= 1

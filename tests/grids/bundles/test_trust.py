@@ -9,7 +9,7 @@ import pytest
 import fedgrid as public
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.grids.submit.grid_files import job_arguments
-from tests.helpers.bundles import changed
+from tests.helpers.bundles import edit_bundle
 from tests.helpers.command_line import fedgrid
 from tests.helpers.plugin_files import ALGORITHM
 
@@ -22,7 +22,7 @@ def executed(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     """Return the file that the bundle's code writes; the bundle is unpacked by hand, and imported."""
     mark = tmp_path / "executed"
     code = f"open({str(mark)!r}, 'w').close()\n" + ALGORITHM
-    with changed(bundle, tmp_path / "evil.zip") as folder:
+    with edit_bundle(bundle, tmp_path / "evil.zip") as folder:
         [kept] = (folder / "storage/grids/mine/plugins").iterdir()
         (folder / "report/tables/evil.py").write_text(code)
         (folder / "storage/grids/mine/preset.yaml").write_text(GRID.format(plugin=f"plugins/{kept.name}"))

@@ -9,9 +9,9 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.logged_runs import ROUNDS, config_of, record
+from tests.helpers.logged_runs import ROUNDS, build_config, write_run
 
-FINISHED, WAITING = config_of(0), config_of(1)
+FINISHED, WAITING = build_config(0), build_config(1)
 NAMED = re.compile(r"fedgrid ((?:ui|run|show|status|report|table|sync|delete|cache) [^`\n;,]+)")
 
 
@@ -19,7 +19,7 @@ NAMED = re.compile(r"fedgrid ((?:ui|run|show|status|report|table|sync|delete|cac
 def root(tmp_path):
     """A storage with a grid of a finished and a waiting run."""
     root = new_storage(tmp_path / "my runs")
-    record(root, FINISHED, ROUNDS)
+    write_run(root, FINISHED, ROUNDS)
     mark_finished(root, FINISHED)
     folder = GridFolder(Storage(root), "mine")
     folder.keep([FINISHED, WAITING], "dataset: digits\n")

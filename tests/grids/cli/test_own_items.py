@@ -10,11 +10,11 @@ from fedgrid.grids.cli.actions.reports import add_own_items, own_items
 from fedgrid.tracking.report.page import Page
 from fedgrid.tracking.tables.personalisation import fairness
 from tests.helpers.plugin_files import ALGORITHM
-from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import WHOLE, make_result, make_run, make_study
 
 DOCS = Path(__file__).parents[3] / "docs"
 CURVES = {"ari": (0.0, 1.0), "worst_client_accuracy": (0.5, 0.25)}
-STUDY = study_of([result_of(run_of("fedavg"), WHOLE, curves=CURVES)])
+STUDY = make_study([make_result(make_run("fedavg"), WHOLE, curves=CURVES)])
 
 
 def written(tmp_path, text):
@@ -36,10 +36,10 @@ def test_example_of_the_docs_makes_a_table_and_a_figure():
 def test_its_mean_and_deviation_are_those_of_the_report():
     """Over seeds, of means over scenarios: not over scenarios, whose levels differ."""
     levels = {(10, 0): 0.1, (10, 1): 0.2, (50, 0): 0.7, (50, 1): 0.9}
-    study = study_of(
+    study = make_study(
         [
-            result_of(
-                run_of("fedavg", seed=seed, clients=clients),
+            make_result(
+                make_run("fedavg", seed=seed, clients=clients),
                 WHOLE,
                 curves={"worst_client_accuracy": (0.0, level)},
             )

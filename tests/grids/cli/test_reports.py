@@ -11,9 +11,9 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from tests.helpers.command_line import fedgrid, new_storage, strict_json
-from tests.helpers.manifests import finished_in, list_files
+from tests.helpers.manifests import list_files, list_finished
 from tests.helpers.small_archive import write_metrics, write_run
-from tests.helpers.undrawn import undrawn
+from tests.helpers.undrawn import skip_drawing
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
@@ -39,7 +39,7 @@ def storage(grids, tmp_path):
 @pytest.fixture
 def without_figures():
     """Leave figures empty: what a test asks is in tables, page or messages."""
-    with undrawn():
+    with skip_drawing():
         yield
 
 
@@ -159,7 +159,7 @@ def test_what_a_report_or_table_cannot_show_is_refused_in_one_line(grids, comman
 
 
 def test_report_of_a_grid_without_finished_runs_is_refused(storage):
-    for folder in finished_in(storage):
+    for folder in list_finished(storage):
         list_files(folder, is_finished=False)
     result = report(storage)
     assert result.code == 2

@@ -12,7 +12,7 @@ from fedgrid.grids.display.progress import Bars, JsonLines, Lines, headline, wor
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.runs import failed_run, read_runs
 from fedgrid.tracking.scoring.scores import score_rounds
-from tests.helpers.small_grid import config, take
+from tests.helpers.small_grid import config, run_seed
 
 TIMING = {"seconds": 2.0, "train_seconds": 1.0, "evaluate_seconds": 0.5}
 
@@ -21,7 +21,7 @@ TIMING = {"seconds": 2.0, "train_seconds": 1.0, "evaluate_seconds": 0.5}
 def run(tmp_path_factory):
     """Return a finished run of three rounds: its configuration, the scores of its rounds, its row."""
     storage = Storage.of(tmp_path_factory.mktemp("runs"))
-    taken = take(storage, seed=1)
+    taken = run_seed(storage, seed=1)
     [run] = read_runs([taken], storage)
     return taken, dict(score_rounds(run.folder)), run
 

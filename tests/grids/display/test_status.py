@@ -15,7 +15,7 @@ from fedgrid.grids.display.status import status, watch_status
 from fedgrid.grids.display.tally import Tally
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.small_grid import config, take
+from tests.helpers.small_grid import config, run_seed
 
 RUNS = [config(seed=seed) for seed in (1, 2, 3, 4)]
 
@@ -24,7 +24,7 @@ RUNS = [config(seed=seed) for seed in (1, 2, 3, 4)]
 def storage(tmp_path):
     """Of four runs one is done, one was given up, one is under way and one waits."""
     storage = Storage.of(new_storage(tmp_path / "runs"))
-    take(storage, seed=1)
+    run_seed(storage, seed=1)
     RunFolder(storage, RUNS[1]).fail("client 2, round 1: out of memory", 3)
     folder = GridFolder(storage, "mine")
     folder.keep(RUNS, "clients: 3\n")

@@ -18,7 +18,7 @@ from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers.small_grid import NOWHERE, ROUNDS, View, config
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 RUNS = [config(seed=1), config(seed=2)]
 
@@ -49,7 +49,7 @@ def storage(tmp_path):
 
 @pytest.fixture
 def time():
-    return Time()
+    return FakeTime()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from fedgrid.engine.runtime.round_cache.files import kept
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.launch import sweep
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.kept_rounds import shared_prefixes_with_states, shared_prefixes_with_statistics
+from tests.helpers.kept_rounds import list_prefixes_with_states, list_prefixes_with_statistics
 
 SMALL = (
     *("run", "--in-process", "--clients", "3", "training.rounds=2"),
@@ -45,8 +45,8 @@ def trained(storage):
 def test_runs_share_rounds_and_states_are_deleted_at_the_end(storage, run):
     run()
     assert trained(storage) == {"fedavg": 0, "ocfl_kmeans": 3}, "the run that diverges first starts first"
-    assert shared_prefixes_with_states(storage) == set()
-    assert len(shared_prefixes_with_statistics(storage)) == 1
+    assert list_prefixes_with_states(storage) == set()
+    assert len(list_prefixes_with_statistics(storage)) == 1
 
 
 def test_fresh_computes_all_rounds_again(storage, run):

@@ -14,7 +14,7 @@ from fedgrid.grids.results import kept_plugins
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.results.study import load
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.plugin_files import ALGORITHM, DATASET, MODEL, SPLIT, renamed
+from tests.helpers.plugin_files import ALGORITHM, DATASET, MODEL, SPLIT, change_digest
 
 FRAGILE = """
 from pathlib import Path
@@ -95,7 +95,7 @@ def test_changed_plugin_makes_other_runs_that_supersede_the_old_ones(grid, stora
     run(grid, storage)
     fedavg, old = ids(storage)
     assert run(grid, storage).out.count('"event": "start"') == 0
-    (grid.parent / "mine.py").write_text(renamed(ALGORITHM))
+    (grid.parent / "mine.py").write_text(change_digest(ALGORITHM))
     result = run(grid, storage)
     started = [event["run"] for event in result.events if event["event"] == "start"]
     assert len(started) == 1
@@ -134,7 +134,7 @@ def test_plugin_of_the_command_line_is_listed_and_a_missing_one_is_named(grid):
 
 
 def test_command_line_and_yaml_file_with_one_name_are_refused_with_the_line(grid, storage):
-    (grid.parent / "other.py").write_text(renamed(ALGORITHM))
+    (grid.parent / "other.py").write_text(change_digest(ALGORITHM))
     result = run(grid, storage, "--plugin", grid.parent / "other.py")
     assert result.code == 2
     for part in ("grid.yaml, line 2", "'own'", "mine.py", "other.py"):
@@ -241,7 +241,7 @@ def test_retry_takes_named_files_if_they_are_what_failed(tmp_path, storage):
     options = ("--plugin", plugin, "--storage", storage, "--retries", 0)
     small = ("--algorithm", "fragile", "--clients", 3, "training.rounds=2", "--in-process")
     assert fedgrid("run", *small, *options).code == 1
-    plugin.write_text(renamed(plugin.read_text()))
+    plugin.write_text(change_digest(plugin.read_text()))
     active._sources.clear()
     refused = fedgrid("run", "runs", "--failed", *options)
     assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -5,7 +5,7 @@ import pytest
 from fedgrid.engine.runtime.storage import clock as of_clients
 from fedgrid.grids.execution import server_deadlines
 from fedgrid.grids.execution.server_deadlines import LISTENS_EVERY, ServerDeadlines
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 DAY, TWO_HOURS = 86_400, 7_200
 
@@ -14,7 +14,7 @@ class Launch:
     """Deadlines at which the driver looks every ten seconds."""
 
     def __init__(self):
-        self.time = Time()
+        self.time = FakeTime()
 
     def silence(self, seconds):
         """Return the servers that count as hung within this many seconds in which none gives a sign."""

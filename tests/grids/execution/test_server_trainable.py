@@ -10,7 +10,7 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.grids.execution import server_trainable
 from fedgrid.grids.execution.run_events import RunFinished, RunStarted
 from fedgrid.grids.execution.server_trainable import EventReader, ServerTrainable
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 
 def test_events_arrive_in_order_and_none_is_lost():
@@ -96,7 +96,7 @@ def test_server_pauses_before_it_continues_a_run_that_has_failed(monkeypatch):
     def away(storage, token):
         raise RunError("the storage is away")
 
-    time = Time()
+    time = FakeTime()
     monkeypatch.setattr(server_trainable, "CLOCK", time.clock)
     monkeypatch.setattr(server_trainable, "check_driver", away)
     server = object.__new__(ServerTrainable)

@@ -21,7 +21,7 @@ from fedgrid.grids.execution.watch import Watch
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.results.grid_folder import GridFolder
 from tests.helpers import stored_runs
-from tests.helpers.processes import of_kind, processes
+from tests.helpers.processes import list_processes, select_kind
 from tests.helpers.small_grid import NOWHERE, View, config
 
 GOOD = config(seed=1, algorithm="ocfl-kmeans")
@@ -79,7 +79,7 @@ class Striking(View):
 
 def servers():
     """Return the process ids of the server actors of this session."""
-    return of_kind("server", processes(os.getpid()))
+    return select_kind("server", list_processes(os.getpid()))
 
 
 def launch(runs, storage, view, clock, *, retries):

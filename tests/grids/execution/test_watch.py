@@ -15,9 +15,9 @@ from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunPrepar
 from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention
-from tests.helpers.kept_rounds import keep, shared_prefixes_with_states
-from tests.helpers.small_grid import View, config, take
-from tests.helpers.time import Time
+from tests.helpers.kept_rounds import list_prefixes_with_states, store_rounds
+from tests.helpers.small_grid import View, config, run_seed
+from tests.helpers.time import FakeTime
 
 TIMING = {"seconds": 1.0, "train_seconds": 0.5, "evaluate_seconds": 0.2, "ended_ms": 4000}
 
@@ -59,7 +59,7 @@ def watched(tmp_path, clock):
 
 def test_events_are_counted_and_go_to_the_screen(watched):
     watch, storage, *_ = watched
-    run = take(storage, seed=1)
+    run = run_seed(storage, seed=1)
     watch.handle(run, RunPreparing("3 federated rounds"))
     assert not watch.tally.running
     watch.handle(run, RunStarted(2))
@@ -94,13 +94,13 @@ def test_run_that_cannot_use_its_stored_rounds_says_so_once_in_one_line(watched,
 
 def test_finished_run_releases_its_cached_states(watched):
     watch, storage, *_ = watched
-    runs = [take(storage, seed=1), config(seed=2)]
-    keep(storage, *runs)
+    runs = [run_seed(storage, seed=1), config(seed=2)]
+    store_rounds(storage, *runs)
     watch.handle(runs[0], RunStarted(0))
     watch.handle(runs[0], RunFinished())
     watch.handle(runs[1], RunStarted(0))
     watch.fail(runs[1], "client 3 died", 1)
-    assert shared_prefixes_with_states(storage) == {runs[1].shared_prefix}
+    assert list_prefixes_with_states(storage) == {runs[1].shared_prefix}
 
 
 def test_failed_run_records_its_cause_and_the_grid_goes_on(watched):
@@ -158,7 +158,7 @@ def test_driver_ends_when_its_lease_is_lost(watched, clock):
 def test_one_failed_look_at_the_storage_does_not_end_the_grid(watched, clock, monkeypatch):
     """A network file system fails for some seconds: for stop mark, progress and a failed run's mark."""
     watch, storage, folder, _ = watched
-    time, warnings = Time(), []
+    time, warnings = FakeTime(), []
     monkeypatch.setattr(
         watch, "storage", replace(storage, patience=Patience(60, warnings.append, time.clock))
     )
@@ -187,7 +187,7 @@ def failing(times, call):
 
 def test_storage_that_stays_away_ends_the_grid_in_one_line(watched, clock, monkeypatch):
     watch, storage, folder, _ = watched
-    time = Time()
+    time = FakeTime()
     monkeypatch.setattr(watch, "storage", replace(storage, patience=Patience(300, clock=time.clock)))
     monkeypatch.setattr(folder, "stop_asked", failing(10_000, None))
     clock.time += 2
@@ -198,7 +198,7 @@ def test_storage_that_stays_away_ends_the_grid_in_one_line(watched, clock, monke
 
 def test_screen_gets_the_scores_that_are_on_disk_and_none_of_a_round_that_is_not_seen_yet(watched):
     watch, storage, *_ = watched
-    run, shown = take(storage, seed=1), []
+    run, shown = run_seed(storage, seed=1), []
     watch.view.round = lambda config, number, scores: shown.append(scores.get("clusters"))
     watch.handle(run, RunStarted(0))
     for number in (1, 2, 3, 4):

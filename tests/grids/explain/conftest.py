@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.helpers.explained import finished_grid
+from tests.helpers.explained import run_grid
 
 
 @pytest.fixture(scope="package")
 def finished(tmp_path_factory):
     """The storage of a grid of two finished runs and one that is not started."""
-    return finished_grid(tmp_path_factory.mktemp("finished"))
+    return run_grid(tmp_path_factory.mktemp("finished"))

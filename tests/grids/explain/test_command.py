@@ -27,7 +27,7 @@ from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from fedgrid.tracking.explained.scores import DISTRIBUTIONS
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.explained import GRID, RUNS, explanations
+from tests.helpers.explained import GRID, RUNS, read_explanations
 from tests.helpers.manifests import list_files
 from tests.helpers.small_grid import NOWHERE
 
@@ -66,20 +66,20 @@ def test_each_run_and_distribution_has_records_and_no_file_of_a_run_changes(whol
     assert (found["jobs"], found["done_before"], found["failed"]) == (4, 0, 0)
     assert {path: path.read_bytes() for path in before} == before
     assert all(RunFolder(Storage(root), each).damage() is None for each in RUNS)
-    assert len(explanations(root)) == 2 * 4
+    assert len(read_explanations(root)) == 2 * 4
     tables = [pq.read_table(path) for path in sorted(root.glob("*/explanations/members-*.parquet"))]
     assert [table.num_rows for table in tables] == [2 * 3, 2 * 3]
 
 
 def test_killed_or_damaged_job_is_done_again_with_the_same_bytes(whole, tmp_path, monkeypatch):
     root = copy_of(whole[0], tmp_path)
-    expected = explanations(root)
+    expected = read_explanations(root)
     marks = sorted(root.glob("*/explanations/*.json"))
     records = sorted(root.glob("*/explanations/*.parquet"))
     marks[0].unlink()
     records[1].write_bytes(records[1].read_bytes()[:-9])
     assert run(root, monkeypatch)["done_before"] == 2
-    assert explanations(root) == expected
+    assert read_explanations(root) == expected
 
 
 def test_run_with_another_state_is_explained_again(whole, tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_mlflow_gets_the_means_the_records_and_the_maps_of_runs_that_it_knows(wh
 @pytest.mark.ray
 def test_records_on_ray_are_those_of_one_process(whole, tmp_path, ray_session):
     root = copy_of(whole[0], tmp_path)
-    expected = explanations(root)
+    expected = read_explanations(root)
     for path in root.glob("*/explanations/others-*"):
         path.unlink()
     storage = Storage(root)
@@ -152,4 +152,4 @@ def test_records_on_ray_are_those_of_one_process(whole, tmp_path, ray_session):
     with Lease(storage, GRID) as lease:
         run_on_ray(EXPLAIN, jobs, context, lease.token, lambda: None, ended.append)
     assert [each.cause for each in ended] == [None] * 2
-    assert explanations(root) == expected
+    assert read_explanations(root) == expected

@@ -28,13 +28,13 @@ from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.names import run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, record
+from tests.helpers.logged_runs import ROUNDS, Store, build_config, write_run
 
 pytestmark = pytest.mark.usefixtures("in_mlflow", "own_store")
 
 NOWHERE = "http://127.0.0.1:9"
 """The discard port: nothing listens there."""
-A, B = config_of(0), config_of(1)
+A, B = build_config(0), build_config(1)
 PROMPT = Pauses(poll=0.01, poll_at_uri=0.01, retry=0.01, flush=60)
 
 
@@ -96,8 +96,8 @@ def outage(monkeypatch):
 def test_two_concurrent_runs_are_logged_completely(storage, store, warnings):
     with launch(storage, warnings.append) as trackers:
         for rounds in range(1, ROUNDS + 1):
-            record(storage, A, rounds)
-            record(storage, B, rounds)
+            write_run(storage, A, rounds)
+            write_run(storage, B, rounds)
         trackers.summary([], 2, 0)
     for config in (A, B):
         assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
@@ -109,7 +109,7 @@ def test_two_concurrent_runs_are_logged_completely(storage, store, warnings):
 
 def test_rounds_are_logged_while_the_run_goes_on(storage, store, follower):
     for rounds, status in ((1, "RUNNING"), (3, "RUNNING"), (ROUNDS, "FINISHED")):
-        record(storage, A, rounds)
+        write_run(storage, A, rounds)
         assert follower._look(None)
         assert (store.status(A), store.steps(A)) == (status, [*range(1, rounds + 1)])
     assert run_name(B) not in store.runs
@@ -118,7 +118,7 @@ def test_rounds_are_logged_while_the_run_goes_on(storage, store, follower):
 
 
 def test_folder_without_a_change_is_not_read_again(storage, follower, monkeypatch):
-    record(storage, A, 2)
+    write_run(storage, A, 2)
     os.utime(folder_of(storage, A), (1, 1))
     follower._look(None)
     monkeypatch.setattr(follower._session, "update", lambda *given, **more: pytest.fail("read again"))
@@ -127,7 +127,7 @@ def test_folder_without_a_change_is_not_read_again(storage, follower, monkeypatc
 
 def test_interrupted_grid_and_its_run_are_killed_and_finished_by_the_next_driver(storage, store):
     def press_ctrl_c():
-        record(storage, A, 2)
+        write_run(storage, A, 2)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), launch(storage) as trackers:
@@ -137,7 +137,7 @@ def test_interrupted_grid_and_its_run_are_killed_and_finished_by_the_next_driver
     assert trackers.lacking([A]) == [A]
     for end, stopped in (("KILLED", True), ("FINISHED", False)):
         with launch(storage) as trackers:
-            record(storage, A, ROUNDS)
+            write_run(storage, A, ROUNDS)
             trackers.summary([], 1, 0, stopped=stopped)
         assert store.runs["mine"].info.status == end
     assert (store.status(A), store.steps(A)) == ("FINISHED", [1, 2, 3, 4])
@@ -147,7 +147,7 @@ def test_run_that_leaves_the_runs_under_way_without_an_end_is_killed_before_the_
     storage, store, follower
 ):
     """A search has stopped it early."""
-    record(storage, A, 2)
+    write_run(storage, A, 2)
     follower._folder.write_progress({"running": [{"run_id": A.run_id}]})
     follower._look(None)
     assert store.status(A) == "RUNNING"
@@ -157,7 +157,7 @@ def test_run_that_leaves_the_runs_under_way_without_an_end_is_killed_before_the_
 
 
 def test_finished_run_whose_records_are_not_seen_yet_waits_for_them(storage, store, follower):
-    record(storage, A, ROUNDS)
+    write_run(storage, A, ROUNDS)
     folder = folder_of(storage, A)
     (folder / "clients.parquet").rename(folder / "later")
     assert follower._look(None)
@@ -170,14 +170,14 @@ def test_finished_run_whose_records_are_not_seen_yet_waits_for_them(storage, sto
 def test_outage_of_the_store_loses_nothing(storage, store, warnings, outage):
     """It begins in round 2 of one run, before the start of another, and ends before their last rounds."""
     with launch(storage, warnings.append):
-        record(storage, A, 1)
+        write_run(storage, A, 1)
         outage.away.set()
-        record(storage, A, 3)
-        record(storage, B, 2)
+        write_run(storage, A, 3)
+        write_run(storage, B, 2)
         assert outage.asked.wait(60)
         outage.away.clear()
-        record(storage, A, ROUNDS)
-        record(storage, B, ROUNDS)
+        write_run(storage, A, ROUNDS)
+        write_run(storage, B, ROUNDS)
     for config in (A, B):
         assert (store.status(config), store.steps(config)) == ("FINISHED", [1, 2, 3, 4])
     [warning] = warnings
@@ -189,8 +189,8 @@ def test_outage_of_the_store_loses_nothing(storage, store, warnings, outage):
 def test_unreachable_store_warns_and_counts_the_missing_runs(storage, warnings, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOWHERE)
     with launch(storage, warnings.append, [A]) as trackers:
-        record(storage, A, ROUNDS)
-        record(storage, B, 2)
+        write_run(storage, A, ROUNDS)
+        write_run(storage, B, 2)
         fail(storage, B)
     assert trackers.lacking([A]) == [A]
     away, lacking = warnings
@@ -218,8 +218,8 @@ def test_failure_to_log_one_run_does_not_stop_the_others(storage, store, warning
     """A mark that cannot be written: that run waits for a sync, the other is logged."""
     (folder_of(storage, A) / "mlflow.json").mkdir(parents=True)
     with launch(storage, warnings.append) as trackers:
-        record(storage, A, ROUNDS)
-        record(storage, B, ROUNDS)
+        write_run(storage, A, ROUNDS)
+        write_run(storage, B, ROUNDS)
     assert trackers.lacking([B]) == []
     fault, lacking = warnings
     assert "Is a directory" in fault
@@ -228,18 +228,18 @@ def test_failure_to_log_one_run_does_not_stop_the_others(storage, store, warning
 
 def test_deleted_run_is_logged_again(storage, store):
     with launch(storage):
-        record(storage, A, 3)
+        write_run(storage, A, 3)
     with launch(storage, forgotten=[A, B]):
-        record(storage, A, 2)
+        write_run(storage, A, 2)
     assert store.steps(A) == [1, 2]
     assert len(store.client.search_runs(["1"], run_view_type=ViewType.DELETED_ONLY)) == 1
 
 
 def test_run_that_the_grid_grows_to_is_followed(storage, store, follower):
-    more = config_of(2)
+    more = build_config(2)
     follower._look(None)
     GridFolder(Storage(storage), "mine").keep([A, B, more], "dataset: digits\n")
-    record(storage, more, 1)
+    write_run(storage, more, 1)
     follower._look(End("KILLED"))
     assert (store.status(more), store.steps(more)) == ("KILLED", [1])
 
@@ -274,7 +274,7 @@ def test_mlflow_server_started_late_by_fedgrid_ui_has_everything_once_and_stops_
     context = launch(storage, warnings.append)
 
     def use_server():
-        record(storage, A, ROUNDS)
+        write_run(storage, A, ROUNDS)
         trackers.summary([], 1, 1)
         context.__exit__(None, None, None)
         store = Store(address)
@@ -291,8 +291,8 @@ def test_mlflow_server_started_late_by_fedgrid_ui_has_everything_once_and_stops_
         signal.raise_signal(signal.SIGINT)
 
     trackers = context.__enter__()
-    record(storage, A, 3)
-    record(storage, B, 3)
+    write_run(storage, A, 3)
+    write_run(storage, B, 3)
     fail(storage, B)
     screen = Screen(f"MLflow at {address} (Ctrl-C ends it)", use_server)
     serve_ui(None, Storage(served), port, Console(file=screen, width=200))
@@ -307,7 +307,7 @@ def test_runs_at_a_uri_are_followed_there(tmp_path, warnings):
     store = Store(default_uri(mirror.root))
     with launch(mirror, warnings.append, at_uri=True):
         GridFolder(mirror, "mine").write_progress({"running": [{"run_id": A.run_id}]})
-        record(bucket, A, 2)
+        write_run(bucket, A, 2)
     assert (store.status(A), store.steps(A)) == ("KILLED", [1, 2])
     assert not folder_of(mirror.root, A).exists()
     assert warnings == []

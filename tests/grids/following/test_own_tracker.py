@@ -11,7 +11,7 @@ from fedgrid.grids.planning.options import trackers_in
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.trackers.tracker import TrackedGrid
 from tests.helpers.command_line import fedgrid
-from tests.helpers.logged_runs import ROUNDS, config_of, record
+from tests.helpers.logged_runs import ROUNDS, build_config, write_run
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
@@ -57,7 +57,7 @@ class Broken(fedgrid.Tracker):
 
 TRACKERS = [Written, Broken]
 '''
-A = config_of(0)
+A = build_config(0)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def launched(storage, warnings, names, rounds):
     pauses = Pauses(poll=0.01, retry=0.01, flush=60)
     trackers = Trackers(TrackedGrid("mine", place), warnings.append, names, pauses)
     with trackers.following([A]):
-        record(storage, A, rounds)
+        write_run(storage, A, rounds)
         trackers.summary([], 1, 0)
 
 

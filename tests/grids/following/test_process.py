@@ -14,9 +14,9 @@ from fedgrid.grids.following.follow import FollowedLaunch
 from fedgrid.grids.following.session import End
 from fedgrid.grids.following.trackers import Pauses, Trackers
 from fedgrid.grids.trackers.tracker import TrackedGrid
-from tests.helpers.logged_runs import config_of
+from tests.helpers.logged_runs import build_config
 
-CONFIG = config_of(0)
+CONFIG = build_config(0)
 LAUNCH = FollowedLaunch("mine", TrackedGrid("grid", Storage(Path("/nowhere")), ["seed"], at_uri=True))
 
 

@@ -9,17 +9,17 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.names import origin, run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
-from tests.helpers.logged_runs import ROUNDS, config_of, new_session, record
+from tests.helpers.logged_runs import ROUNDS, build_config, new_session, write_run
 
-FINISHED, FAILED, STOPPED, UNTOUCHED = RUNS = [config_of(seed) for seed in range(4)]
+FINISHED, FAILED, STOPPED, UNTOUCHED = RUNS = [build_config(seed) for seed in range(4)]
 
 
 @pytest.fixture(autouse=True)
 def recorded(storage, own_store):
-    record(storage, FINISHED, ROUNDS)
-    record(storage, FAILED, 2)
+    write_run(storage, FINISHED, ROUNDS)
+    write_run(storage, FAILED, 2)
     (folder_of(storage, FAILED) / "failed.json").write_text('{"cause": "client 3", "attempts": 3}\n')
-    record(storage, STOPPED, 1)
+    write_run(storage, STOPPED, 1)
 
 
 def synced(storage, runs=RUNS, **given):
@@ -37,7 +37,7 @@ def test_sync_logs_finished_failed_and_unfinished_runs_once(storage, store):
     assert store.runs["mine"].info.status == "KILLED", "not all of its runs are finished"
     grid = TrackedGrid("mine", Storage(storage))
     assert not MlflowTracker.lacks(TrackedRun.of(FINISHED, grid.storage), grid)
-    record(storage, STOPPED, 3)
+    write_run(storage, STOPPED, 3)
     assert synced(storage) == (1, 2), "only what is missing"
     assert store.steps(STOPPED) == [1, 2, 3]
 
@@ -69,8 +69,8 @@ def test_sync_with_something_to_log_leaves_the_source_of_the_grid_and_of_known_r
     monkeypatch.setattr("fedgrid.grids.trackers.names.node", lambda: "another machine")
     origin.cache_clear()
     try:
-        record(storage, STOPPED, 3)
-        record(storage, UNTOUCHED, 2)
+        write_run(storage, STOPPED, 3)
+        write_run(storage, UNTOUCHED, 2)
         assert synced(storage) == (2, 4)
     finally:
         origin.cache_clear()

@@ -17,7 +17,7 @@ from fedgrid.grids.planning.dry_run import show_plan
 from fedgrid.grids.planning.estimate import Capacity, capacities_of
 from fedgrid.grids.planning.options import LaunchOptions
 from fedgrid.grids.presets.grid import Grid
-from tests.helpers.command_line import fedgrid, strict_json, unmeasured
+from tests.helpers.command_line import assume_speed, fedgrid, strict_json
 from tests.helpers.manifests import list_files
 
 TWO_CORES = [Node(2, 0)]
@@ -45,7 +45,7 @@ def show(tmp_path, tmp_path_factory, capsys, monkeypatch):
 
     def run(runs, nodes=TWO_CORES, request=AUTO, *, as_json=False, with_cache=True, measured=False):
         if not measured:
-            monkeypatch.setattr(estimate, "time_training", unmeasured)
+            monkeypatch.setattr(estimate, "time_training", assume_speed)
         before = sorted(tmp_path.rglob("*"))
         monkeypatch.setattr(planning, "nodes_to_run_on", lambda **_: nodes)
         cache = CacheOptions() if with_cache else None

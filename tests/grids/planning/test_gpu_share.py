@@ -18,7 +18,7 @@ from fedgrid.grids.planning.gpu_share import CONTEXT, SPARE, actor_bytes, traini
 from fedgrid.grids.planning.workload import SAME, Workload, workload_of
 from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.ray_cluster.cluster import placements
-from tests.helpers.gpu_cases import Case, start_of, worker_of
+from tests.helpers.gpu_cases import Case, build_start, build_worker
 from tests.helpers.gpu_stand_in import StandIn
 
 GB = 10**9
@@ -157,7 +157,7 @@ def test_the_papers_models_take_no_more_than_reckoned(model, shape, optimizer, m
     training = {"batch_size": 4, "optimizer": optimizer}
     case = Case(model=model, training=training, images=4, shape=shape)
     with StandIn() as gpu:
-        worker, start = worker_of(case, "cuda"), start_of(case)
+        worker, start = build_worker(case, "cuda"), build_start(case)
         worker.train([TrainTask(Order(0, (0,)), 0, evaluate=True)], [start], {})
         worker.evaluate([EvaluateTask(0, 0)], [start])
     reckoned = training_bytes(workload(model, pixels(*shape), **training))

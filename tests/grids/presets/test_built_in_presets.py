@@ -15,7 +15,7 @@ from fedgrid.grids.presets.load import load_grid
 from fedgrid.grids.presets.preset_files import preset_names
 from fedgrid.grids.results.runs import describe
 from fedgrid.tracking.papers.flis.tables import printed_accuracy, scenario_of
-from tests.helpers.partitions import by_client
+from tests.helpers.partitions import list_held
 
 NOWHERE = Path("no-data-needed")
 NUM_CLASSES = 10
@@ -112,7 +112,7 @@ def test_every_split_of_a_preset_on_digits_can_be_dealt(name, which, number):
     runs = load_grid(name, {}, [], NOWHERE, filters=[which]).runs
     assert len(runs) == number
     for run in runs:
-        clients = by_client(deal(run, pair, NUM_CLASSES))
+        clients = list_held(deal(run, pair, NUM_CLASSES))
         assert min(len(part) for client in clients for part in (client.train, client.test)) >= 3
 
 
@@ -286,5 +286,5 @@ def test_communities_has_the_settings_of_its_paper():
 def test_the_split_of_communities_digits_can_be_dealt():
     pair = load("digits", NOWHERE)
     for run in load_grid("communities-digits", {}, [], NOWHERE, filters=["algorithm=fedavg"]).runs:
-        clients = by_client(deal(run, pair, NUM_CLASSES))
+        clients = list_held(deal(run, pair, NUM_CLASSES))
         assert [client.cluster for client in clients] == [0, 1, 1, 1, 1, 1, 0, 1, 0, 0]

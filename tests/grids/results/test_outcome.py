@@ -16,11 +16,11 @@ from fedgrid.grids.results.times import times_of
 from fedgrid.manifest import MANIFEST
 from fedgrid.tracking.records import read_records
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.logged_runs import ROUNDS, config_of, record
+from tests.helpers.logged_runs import ROUNDS, build_config, write_run
 from tests.helpers.manifests import list_files
 from tests.helpers.run_folders import TABLES
 
-RUN = config_of(0)
+RUN = build_config(0)
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def storage(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(checked_runs, "SETTLED", -1.0)
     found = Storage.of(tmp_path / "runs")
-    record(found.root, RUN, ROUNDS)
+    write_run(found.root, RUN, ROUNDS)
     mark_finished(found.root, RUN)
     return found
 
@@ -58,13 +58,13 @@ def reads(storage, monkeypatch):
 @pytest.fixture
 def of_other(storage):
     """Return a function that copies a file of another finished run into the run's folder."""
-    other = RunFolder(storage, config_of(1))
-    record(storage.root, config_of(1), ROUNDS)
-    mark_finished(storage.root, config_of(1))
+    other = RunFolder(storage, build_config(1))
+    write_run(storage.root, build_config(1), ROUNDS)
+    mark_finished(storage.root, build_config(1))
 
     def copy(name):
         shutil.copy(other.path / name, RunFolder(storage, RUN).path)
-        return f"it is of run {config_of(1).run_id}, not {RUN.run_id}"
+        return f"it is of run {build_config(1).run_id}, not {RUN.run_id}"
 
     return copy
 
@@ -85,7 +85,7 @@ def test_scores_of_another_run_are_damage_and_no_numbers(storage, of_other):
 def test_manifest_and_failure_of_another_run_are_damage(storage, of_other):
     assert of_other(MANIFEST) in damage(storage, RUN)
     list_files(RunFolder(storage, RUN).path, is_finished=False)
-    RunFolder(storage, config_of(1)).fail("its own cause", 1)
+    RunFolder(storage, build_config(1)).fail("its own cause", 1)
     of_other(FAILED)
     assert state(storage, RUN)[1] == "failed.json is damaged; see log.txt"
 

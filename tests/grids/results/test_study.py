@@ -14,7 +14,7 @@ from fedgrid.grids.results.study import load, model_bytes
 from fedgrid.manifest import Part
 from fedgrid.tracking.report.contents import report_page
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.logged_runs import ROUNDS, config_of, record
+from tests.helpers.logged_runs import ROUNDS, build_config, write_run
 from tests.helpers.manifests import list_files
 
 
@@ -49,12 +49,12 @@ def titles(storage, *configs):
 
 
 def finish(storage, run):
-    record(storage.root, run, ROUNDS)
+    write_run(storage.root, run, ROUNDS)
     mark_finished(storage.root, run)
 
 
 def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
-    done, half, failed, waiting = runs = [config_of(seed) for seed in range(4)]
+    done, half, failed, waiting = runs = [build_config(seed) for seed in range(4)]
     GridFolder(storage, "mine").keep(runs, "")
     finish(storage, done)
     folder = RunFolder(storage, half).path
@@ -71,7 +71,7 @@ def test_study_has_results_of_finished_runs_and_reasons_for_the_others(storage):
 
 
 def test_a_score_that_does_not_exist_is_no_nan(storage):
-    done = config_of(0)
+    done = build_config(0)
     GridFolder(storage, "mine").keep([done], "")
     finish(storage, done)
     [result] = load("mine", storage).finished
@@ -98,10 +98,10 @@ def made_with(storage, run, *parts):
 
 
 def test_study_notes_runs_that_changed_and_runs_that_differ(storage):
-    one, other = runs = [config_of(seed) for seed in range(2)]
+    one, other = runs = [build_config(seed) for seed in range(2)]
     GridFolder(storage, "mine").keep(runs, "")
     for run in runs:
-        record(storage.root, run, ROUNDS)
+        write_run(storage.root, run, ROUNDS)
     made_with(storage, one, (1, "2.1", "a" * 64), (3, "2.2", "a" * 64))
     made_with(storage, other, (1, "2.2", "b" * 64))
     for run in runs:
@@ -133,7 +133,7 @@ def test_algorithms_have_codes_of_their_own(storage):
     runs = [config(algorithm=algorithm) for algorithm in ("fedavg", "ifca", local, unnamed)]
     GridFolder(storage, "mine").keep(runs, "")
     for run, code in zip(runs, "abcd", strict=True):
-        record(storage.root, run, ROUNDS)
+        write_run(storage.root, run, ROUNDS)
         made_with(storage, run, (1, "2.1", code * 64))
         mark_finished(storage.root, run)
     assert load("mine", storage).notes == ()
@@ -171,7 +171,7 @@ def test_a_data_set_of_ones_own_has_a_plain_name(tmp_path, storage):
 
 def test_sizes_of_models_are_there_if_they_are_asked_for(storage):
     """Of digitnet, 21,674 parameters. The published runs recorded no bytes; their model is unknown."""
-    trained = config_of(0)
+    trained = build_config(0)
     archived = trained.model_copy(update={"model": "archive-cnn"})
     GridFolder(storage, "mine").keep([trained, archived], "")
     assert [run.model_bytes for run in load("mine", storage).runs] == [None, None]

@@ -11,7 +11,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.kept_rounds import keep, shared_prefixes_with_states, shared_prefixes_with_statistics
+from tests.helpers.kept_rounds import list_prefixes_with_states, list_prefixes_with_statistics, store_rounds
 from tests.helpers.manifests import list_files
 from tests.helpers.small_grid import config
 
@@ -23,7 +23,7 @@ ALONE = config(seed=2)
 @pytest.fixture
 def storage(tmp_path):
     storage = Storage.of(tmp_path / "runs")
-    keep(storage, fedavg, ALONE)
+    store_rounds(storage, fedavg, ALONE)
     return storage
 
 
@@ -53,10 +53,10 @@ def test_states_are_evicted_with_the_last_run_of_a_shared_prefix_and_statistics_
     launch = retention(fedavg, OCFL, ALONE)
     launch.begin()
     launch.finish(fedavg)
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
+    assert list_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
     launch.finish(OCFL)
-    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
-    assert shared_prefixes_with_statistics(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
+    assert list_prefixes_with_states(storage) == {ALONE.shared_prefix}
+    assert list_prefixes_with_statistics(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
 
 
 def test_unfinished_run_outside_the_launch_keeps_the_states(storage, retention):
@@ -65,20 +65,20 @@ def test_unfinished_run_outside_the_launch_keeps_the_states(storage, retention):
     launch = retention(fedavg, OCFL, ALONE)
     launch.begin()
     launch.finish(fedavg)
-    assert fedavg.shared_prefix in shared_prefixes_with_states(storage)
+    assert fedavg.shared_prefix in list_prefixes_with_states(storage)
 
 
 def test_begin_evicts_what_earlier_launches_left(storage, retention):
     finish(storage, fedavg)
     finish(storage, OCFL)
     retention(fedavg, OCFL, ALONE).begin()
-    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
+    assert list_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_begin_evicts_what_a_deleted_grid_left(storage, retention):
     """ALONE is of no grid any more."""
     retention(fedavg).begin()
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
+    assert list_prefixes_with_states(storage) == {fedavg.shared_prefix}
 
 
 def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
@@ -89,10 +89,10 @@ def test_states_that_a_run_of_another_grid_needs_stay(storage, retention):
     for run in (fedavg, ALONE):
         finish(storage, run)
         launch.finish(run)
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix}
+    assert list_prefixes_with_states(storage) == {fedavg.shared_prefix}
     finish(storage, OCFL)
     launch.begin()
-    assert shared_prefixes_with_states(storage) == set()
+    assert list_prefixes_with_states(storage) == set()
 
 
 def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
@@ -100,9 +100,9 @@ def test_growing_grid_evicts_nothing_before_it_is_concluded(storage, retention):
     launch = retention(fedavg, ALONE, grows=True)
     launch.begin()
     launch.finish(ALONE)
-    assert shared_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
+    assert list_prefixes_with_states(storage) == {fedavg.shared_prefix, ALONE.shared_prefix}
     launch.conclude(until={})
-    assert shared_prefixes_with_states(storage) == {ALONE.shared_prefix}
+    assert list_prefixes_with_states(storage) == {ALONE.shared_prefix}
 
 
 def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(storage, retention):
@@ -111,9 +111,9 @@ def test_run_stopped_early_counts_as_finished_when_a_growing_grid_is_concluded(s
     list_files(folder, rounds_done=2)
     launch = retention(ALONE, grows=True)
     launch.begin()
-    assert ALONE.shared_prefix in shared_prefixes_with_states(storage)
+    assert ALONE.shared_prefix in list_prefixes_with_states(storage)
     launch.conclude(until={ALONE.run_id: 2})
-    assert shared_prefixes_with_states(storage) == set()
+    assert list_prefixes_with_states(storage) == set()
 
 
 @pytest.mark.parametrize("error", [OSError("read-only"), RunError("s3://bucket cannot be read")])
@@ -133,7 +133,7 @@ def test_storage_that_cannot_delete_gives_one_warning(storage, retention, warnin
 def test_states_are_evicted_from_a_uri_too(tmp_path, warnings, monkeypatch):
     monkeypatch.setenv("FEDGRID_CACHE", str(tmp_path / "cache"))
     storage = Storage.of(f"local://{tmp_path}/remote")
-    keep(storage, fedavg)
+    store_rounds(storage, fedavg)
     folder = GridFolder(storage, "mine")
     folder.keep([fedavg], "")
     launch = Retention(folder, storage, warnings.append)

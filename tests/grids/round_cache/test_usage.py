@@ -14,7 +14,7 @@ from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.usage import Usage, cache_table, cache_usage
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.kept_rounds import keep
+from tests.helpers.kept_rounds import store_rounds
 from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
 
@@ -34,7 +34,7 @@ def storage(tmp_path):
     for run in (fedavg, OCFL):
         mark_finished(storage.root, run)
     GridFolder(storage, "mine").keep([fedavg, OCFL, WAITING], "")
-    keep(storage, fedavg, WAITING, ELSEWHERE)
+    store_rounds(storage, fedavg, WAITING, ELSEWHERE)
     return storage
 
 

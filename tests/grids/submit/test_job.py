@@ -24,7 +24,7 @@ from fedgrid.grids.cli import main
 from fedgrid.grids.ray_cluster.local import SETTINGS
 from fedgrid.grids.submit import job, tunnel
 from fedgrid.grids.submit.job import by_hand, command, submit
-from tests.helpers.manifests import finished_in
+from tests.helpers.manifests import list_finished
 from tests.helpers.plugin_files import ALGORITHM
 
 ROOT = Path(__file__).parents[3]
@@ -306,7 +306,7 @@ def test_submitted_grid_takes_its_base_its_plugin_and_its_images_along(
     code = submit(options, cluster=None, address=job_server, name="my grid", follow=True, console=screen)
     assert code == 0, shown(screen)
     assert "job fedgrid-my-grid-" in shown(screen)
-    assert len(finished_in(tmp_path / "runs", "npz_mine-3-majority-own-*")) == 1
+    assert len(list_finished(tmp_path / "runs", "npz_mine-3-majority-own-*")) == 1
 
 
 @pytest.mark.slow

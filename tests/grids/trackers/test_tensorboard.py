@@ -5,9 +5,9 @@ import pytest
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.trackers.tensorboard import TensorBoardTracker, delete_events, events, folder_of
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
-from tests.helpers.logged_runs import ROUNDS, STARTED_MS, config_of, new_session, record
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, build_config, new_session, write_run
 
-CONFIG = config_of(0)
+CONFIG = build_config(0)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def points(folder, key):
 
 
 def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, session, folder):
-    record(tmp_path, CONFIG, ROUNDS)
+    write_run(tmp_path, CONFIG, ROUNDS)
     assert session.sync([CONFIG], drawn=True) == (1, ROUNDS)
     assert folder == next((tmp_path / "tensorboard" / "mine").iterdir())
     assert points(folder, "clustering/temperature") == [(1, 0.4), (2, 0.3), (3, 0.2), (4, 0.1)]
@@ -52,39 +52,39 @@ def test_finished_run_has_a_curve_for_each_metric_and_its_figure(tmp_path, sessi
 
 def test_resumed_run_has_each_round_once_also_after_half_an_event(tmp_path, session, folder):
     """The first process is killed while it writes round 2; the next finds round 1."""
-    record(tmp_path, CONFIG, 2)
+    write_run(tmp_path, CONFIG, 2)
     session.update(CONFIG)
     [file] = folder.iterdir()
     file.write_bytes(file.read_bytes()[:-3])
     assert [step for step, _ in points(folder, "clustering/ari")] == [1]
-    record(tmp_path, CONFIG, ROUNDS)
+    write_run(tmp_path, CONFIG, ROUNDS)
     assert new_session(tmp_path, TensorBoardTracker).update(CONFIG) == ROUNDS - 1
     assert [step for step, _ in points(folder, "clustering/ari")] == [1, 2, 3, 4]
 
 
 def test_run_is_lacking_until_it_is_finished(tmp_path, session):
-    record(tmp_path, CONFIG, 2)
+    write_run(tmp_path, CONFIG, 2)
     session.update(CONFIG, "KILLED")
     assert lacks(tmp_path)
-    record(tmp_path, CONFIG, ROUNDS)
+    write_run(tmp_path, CONFIG, ROUNDS)
     session.update(CONFIG)
     assert not lacks(tmp_path)
 
 
 def test_deleted_run_starts_over(tmp_path, session, folder):
-    record(tmp_path, CONFIG, ROUNDS)
+    write_run(tmp_path, CONFIG, ROUNDS)
     session.update(CONFIG)
     session.forget(CONFIG)
     assert lacks(tmp_path)
-    record(tmp_path, CONFIG, 1)
+    write_run(tmp_path, CONFIG, 1)
     session.update(CONFIG)
     assert [step for step, _ in points(folder, "clustering/ari")] == [1]
 
 
 def test_events_of_deleted_runs_and_grids_go(tmp_path, session, folder):
-    other = config_of(1)
+    other = build_config(1)
     for config in (CONFIG, other):
-        record(tmp_path, config, 1)
+        write_run(tmp_path, config, 1)
         session.update(config)
     delete_events("mine", Storage(tmp_path), [CONFIG.run_id])
     assert not folder.exists()

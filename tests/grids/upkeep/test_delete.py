@@ -13,7 +13,7 @@ from fedgrid.grids.results.grid_folder import GridFolder, list_grids
 from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.small_grid import config, take
+from tests.helpers.small_grid import config, run_seed
 
 pytestmark = pytest.mark.usefixtures("in_mlflow")
 
@@ -26,7 +26,7 @@ def made(tmp_path_factory):
     root = new_storage(tmp_path_factory.mktemp("made") / "runs")
     storage = Storage.of(root)
     for seed in (1, 2):
-        take(storage, seed)
+        run_seed(storage, seed)
     GridFolder(storage, "mine").keep([FIRST, SECOND], "clients: 3\n")
     GridFolder(storage, "other").keep([SECOND], "clients: 3\n")
     tracker = MlflowTracker(TrackedGrid("mine", storage))

@@ -15,8 +15,8 @@ from fedgrid.tracking.explained.scores import (
     run_means,
     verdict,
 )
-from tests.helpers.explanations import explained, theirs
-from tests.helpers.reference import needs_archive, published_explanations
+from tests.helpers.explanations import load_published, make_explained
+from tests.helpers.reference import needs_archive, read_published_explanations
 from tests.helpers.studies import IDS
 
 EXPERIMENTS = {"members": "1A", "others": "1B", "server": "1C"}
@@ -25,12 +25,14 @@ BY_NAME = {score.name: score for score in SCORES}
 
 
 def test_score_of_a_run_is_the_plain_mean_over_its_clusters():
-    found = run_means([explained("sattler", 0.75, 0.5), explained("sattler", 0.25, 0.25)], "members", GAP)
+    found = run_means(
+        [make_explained("sattler", 0.75, 0.5), make_explained("sattler", 0.25, 0.25)], "members", GAP
+    )
     assert found == {"sattler": {(("mnist", 15, "overlapping-balanced"), 0): 0.125}}
 
 
 def test_algorithm_without_a_score_has_no_scenario_and_nan_is_none():
-    rows = [explained("fedavg", 0.5, 0.5), explained("sattler", nan, 0.5, on="others")]
+    rows = [make_explained("fedavg", 0.5, 0.5), make_explained("sattler", nan, 0.5, on="others")]
     assert run_means(rows, "others", INSERTION) == {"fedavg": {}, "sattler": {}}
 
 
@@ -44,7 +46,7 @@ def test_published_ranks_pass_over_missing_scores():
 
 def test_low_deletion_is_best_and_as_published_high():
     rows = [
-        explained(name, 0.5, deletion, dataset=dataset)
+        make_explained(name, 0.5, deletion, dataset=dataset)
         for dataset in ("mnist", "fmnist")
         for name, deletion in (("fedavg", 0.1), ("sattler", 0.2), ("briggs", 0.3))
     ]
@@ -61,8 +63,8 @@ def test_low_deletion_is_best_and_as_published_high():
 @pytest.mark.parametrize("score", [INSERTION, DELETION], ids=lambda score: score.name)
 def test_mean_ranks_are_those_of_the_papers_diagrams(on, score):
     """Figure 8 and Appendix A.5: 42 ranks, two of them NaN."""
-    rows = published_explanations(level="all", experiment=EXPERIMENTS[on], metric=score.name)
-    found = published_ranks(run_means(theirs(), on, score))
+    rows = read_published_explanations(level="all", experiment=EXPERIMENTS[on], metric=score.name)
+    found = published_ranks(run_means(load_published(), on, score))
     assert len(rows) == 7
     for row in rows:
         if not row["printed_rank"]:
@@ -77,18 +79,19 @@ def test_mean_ranks_are_those_of_the_papers_diagrams(on, score):
 def test_ranks_in_the_right_direction_friedman_and_pairs_are_those_of_the_reference(on, score):
     """The p-values of insertion and deletion are those that the authors' notebook prints, before Holm's
     correction; decisions are after it."""
-    found = compare_explanations(theirs(), on, score)
+    found = compare_explanations(load_published(), on, score)
     wanted = {"experiment": EXPERIMENTS[on], "metric": score.name}
     ranks = {
-        IDS[row["algorithm"]]: row["rank_best_first"] for row in published_explanations(level="all", **wanted)
+        IDS[row["algorithm"]]: row["rank_best_first"]
+        for row in read_published_explanations(level="all", **wanted)
     }
     assert dict(zip(found.algorithms, found.ranks, strict=True)) == pytest.approx(
         {name: float(rank) for name, rank in ranks.items()}, abs=1e-4
     )
-    [friedman] = published_explanations(level="friedman", **wanted)
+    [friedman] = read_published_explanations(level="friedman", **wanted)
     assert found.friedman_p == pytest.approx(float(friedman["p_value"]), rel=1e-6)
     pairs = {frozenset((pair.one, pair.other)): pair for pair in found.pairs}
-    rows = published_explanations(level="pair", **wanted)
+    rows = read_published_explanations(level="pair", **wanted)
     assert (found.num_scenarios, len(rows)) == (20, 21)
     for row in rows:
         pair = pairs[frozenset(IDS[name] for name in row["algorithm"].split("|"))]
@@ -101,17 +104,19 @@ def test_ranks_in_the_right_direction_friedman_and_pairs_are_those_of_the_refere
 @pytest.mark.parametrize("score", [INSERTION, DELETION], ids=lambda score: score.name)
 def test_only_pair_on_images_of_others_that_has_all_scores_has_the_printed_p(score):
     """All other 20 p-values are NaN in the notebook."""
-    rows = published_explanations(level="pair", experiment="1B", metric=score.name)
+    rows = read_published_explanations(level="pair", experiment="1B", metric=score.name)
     [row] = [row for row in rows if row["printed_p"]]
     two = [IDS[name] for name in row["algorithm"].split("|")]
-    found = compare_explanations([each for each in theirs() if each.algorithm in two], "others", score)
+    found = compare_explanations(
+        [each for each in load_published() if each.algorithm in two], "others", score
+    )
     assert (len(rows), found.num_scenarios) == (21, 20)
     assert found.pairs[0].test.p == pytest.approx(float(row["printed_p"]), rel=1e-6)
 
 
 def test_missing_scores_on_images_of_others_never_reach_a_test():
     """fedavg has none and sattler 8 of 20: both are left out, and with them the paper's diagram."""
-    found = compare_explanations(theirs(), "others", INSERTION)
+    found = compare_explanations(load_published(), "others", INSERTION)
     assert not {"fedavg", "sattler"} & set(found.algorithms)
     assert found.remarks[:2] == (
         "fedavg is left out: it has a score in 0 of 20 scenarios.",
@@ -122,16 +127,16 @@ def test_missing_scores_on_images_of_others_never_reach_a_test():
 
 
 def test_verdict_by_the_gap_finds_no_algorithm_that_differs_from_fedavg():
-    sentence = verdict(compare_explanations(theirs(), "members", GAP))
+    sentence = verdict(compare_explanations(load_published(), "members", GAP))
     assert "gap on members" in sentence
     assert "no algorithm is found to differ from fedavg over 20 scenarios" in sentence
 
 
 def test_verdict_names_what_differs_from_fedavg():
     """Better by any gap in all of 20 scenarios: 2 / 2^20, also after the correction."""
-    scenarios = {each.scenario: None for each in theirs()}
+    scenarios = {each.scenario: None for each in load_published()}
     rows = [
-        explained(name, gap + place / 100, 0.0, dataset=dataset, split=split)
+        make_explained(name, gap + place / 100, 0.0, dataset=dataset, split=split)
         for place, (dataset, _, split) in enumerate(scenarios)
         for name, gap in (("fedavg", 0.2), ("sattler", 0.4), ("briggs", 0.1))
     ]
@@ -140,17 +145,17 @@ def test_verdict_names_what_differs_from_fedavg():
 
 
 def test_verdict_without_fedavg_is_empty():
-    assert verdict(compare_explanations(theirs(), "others", GAP)) == ""
+    assert verdict(compare_explanations(load_published(), "others", GAP)) == ""
 
 
 def test_few_scenarios_are_not_tested():
     found = compare_explanations(
-        [explained("fedavg", 0.5, 0.2), explained("sattler", 0.6, 0.2)], "members", GAP
+        [make_explained("fedavg", 0.5, 0.2), make_explained("sattler", 0.6, 0.2)], "members", GAP
     )
     assert (found.pairs, found.friedman_p, verdict(found)) == ((), None, "")
     assert any("No tests" in remark for remark in found.remarks)
 
 
 def test_every_published_score_is_there():
-    assert len(theirs()) == 420 - 42
+    assert len(load_published()) == 420 - 42
     assert set(BY_NAME) == {"insertion", "deletion", "gap"}

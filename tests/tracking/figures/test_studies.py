@@ -18,8 +18,17 @@ from fedgrid.tracking import figures
 from fedgrid.tracking.figures.curves import KINDS
 from fedgrid.tracking.figures.style import styles
 from fedgrid.tracking.scoring.cost import Target
-from tests.helpers.reference import REFERENCE, rows_of
-from tests.helpers.studies import NOT_RECORDED, ONE, TRUTH_K, WHOLE, finished, result_of, run_of, study_of
+from tests.helpers.reference import REFERENCE, read_rows
+from tests.helpers.studies import (
+    NOT_RECORDED,
+    ONE,
+    TRUTH_K,
+    WHOLE,
+    make_finished,
+    make_result,
+    make_run,
+    make_study,
+)
 
 NAN = float("nan")
 SEVEN = ("fedavg", "sattler", "briggs", "ocfl-kmeans", "ocfl-affinity", "ocfl-meanshift", "ocfl-hdbscan")
@@ -86,10 +95,10 @@ def test_a_reference_is_drawn_dotted_in_black_and_takes_no_colour_from_others():
 def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients():
     """Two rounds, two seeds: GF1 (0.1 + 0.3 + 0.2 + 0.2) / 4 = 0.2, PF1 (0.6 + 0.8 + 0.4 + 0.6) / 4 = 0.6."""
     cell = {"clients": 30, "split": "overlapping-balanced"}
-    one = finished(curves={"published_gf1": (0.1, 0.3), "published_pf1": (0.6, 0.8)}, **cell)
-    two = finished(curves={"published_gf1": (0.2, 0.2), "published_pf1": (0.4, 0.6)}, **cell, seed=1)
-    other = finished("sattler", curves={"published_gf1": (0.5, 0.5), "published_pf1": (0.9, 0.9)})
-    figure = figures.segments(study_of([one, two, other]))
+    one = make_finished(curves={"published_gf1": (0.1, 0.3), "published_pf1": (0.6, 0.8)}, **cell)
+    two = make_finished(curves={"published_gf1": (0.2, 0.2), "published_pf1": (0.4, 0.6)}, **cell, seed=1)
+    other = make_finished("sattler", curves={"published_gf1": (0.5, 0.5), "published_pf1": (0.9, 0.9)})
+    figure = figures.segments(make_study([one, two, other]))
     assert [axes.get_title() for axes in figure.axes] == [
         "nonoverlapping\nbalanced",
         "overlapping\nbalanced",
@@ -110,7 +119,7 @@ def test_a_segment_reaches_from_gf1_to_pf1_in_the_panel_of_its_split_and_clients
 
 
 def test_number_of_an_algorithms_own_is_drawn_of_the_runs_that_have_it_and_named_if_misspelt():
-    both = study_of([finished("mine", curves={"focal_loss": (1.5, 0.5)}), finished("fedavg")])
+    both = make_study([make_finished("mine", curves={"focal_loss": (1.5, 0.5)}), make_finished("fedavg")])
     [axes] = figures.per_round(both, "focal_loss").axes
     assert lines(axes) == {"mine": [[1, 1.5], [2, 0.5]]}
     assert axes.get_ylabel() == "focal loss"
@@ -120,9 +129,9 @@ def test_number_of_an_algorithms_own_is_drawn_of_the_runs_that_have_it_and_named
 
 def test_a_temperature_line_ends_with_its_last_value_and_marks_the_clustering_round():
     known = {"temperature": (0.4, NAN)}
-    early = finished("ocfl-kmeans", WHOLE, clustered=[1], curves=known)
-    late = finished("fedavg", curves={"temperature": (0.4, 0.6)})
-    [axes] = figures.temperatures(study_of([late, early, finished("sattler")])).axes
+    early = make_finished("ocfl-kmeans", WHOLE, clustered=[1], curves=known)
+    late = make_finished("fedavg", curves={"temperature": (0.4, 0.6)})
+    [axes] = figures.temperatures(make_study([late, early, make_finished("sattler")])).axes
     assert lines(axes) == {"fedavg": [[1, 0.4], [2, 0.6]], "ocfl-kmeans": [[1, 0.4]]}
     assert [line.get_markevery() for line in axes.lines] == [[], [0]]
 
@@ -131,15 +140,15 @@ def test_the_band_is_of_the_runs_that_never_cluster_one_a_scenario_and_seed():
     """fedavg and sattler of a split are one run; the mean of (0.2, 0.4) and (0.4, 0.8) is (0.3, 0.6)."""
     low, high = {"temperature": (0.2, 0.4)}, {"temperature": (0.4, 0.8)}
     results = [
-        finished("fedavg", curves=low),
-        finished("sattler", curves=low),
-        finished("fedavg", curves=high, split="overlapping-balanced"),
-        finished("ocfl-kmeans", WHOLE, clustered=[1], curves={"temperature": (9, 9)}),
-        finished(
+        make_finished("fedavg", curves=low),
+        make_finished("sattler", curves=low),
+        make_finished("fedavg", curves=high, split="overlapping-balanced"),
+        make_finished("ocfl-kmeans", WHOLE, clustered=[1], curves={"temperature": (9, 9)}),
+        make_finished(
             "ocfl-kmeans", [ONE[0], TRUTH_K], curves={"temperature": (9, 9)}, split="overlapping-balanced"
         ),
     ]
-    [axes] = figures.temperature_bands(study_of(results), normalised=False).axes
+    [axes] = figures.temperature_bands(make_study(results), normalised=False).axes
     average, at_mean_round, mark = axes.lines
     assert average.get_xydata().tolist() == [pytest.approx([1, 0.3]), pytest.approx([2, 0.6])]
     assert at_mean_round.get_label() == "ocfl-kmeans"
@@ -151,27 +160,27 @@ def test_the_band_is_of_the_runs_that_never_cluster_one_a_scenario_and_seed():
 
 def test_a_scaled_temperature_ranges_from_0_to_1_and_a_constant_one_is_0():
     results = [
-        finished(curves={"temperature": (5e-6, 3e-6)}),
-        finished(curves={"temperature": (2, 2)}, split="overlapping-balanced"),
+        make_finished(curves={"temperature": (5e-6, 3e-6)}),
+        make_finished(curves={"temperature": (2, 2)}, split="overlapping-balanced"),
     ]
-    [axes] = figures.temperature_bands(study_of(results), normalised=True).axes
+    [axes] = figures.temperature_bands(make_study(results), normalised=True).axes
     assert axes.lines[0].get_xydata().tolist() == [[1, 0.5], [2, 0]]
 
 
 def test_without_a_run_that_never_clusters_the_band_is_of_ocfl_as_far_as_half_of_the_runs_know_it():
     known = [(0.2, 0.4), (0.4, NAN), (0.6, NAN)]
     results = [
-        finished("ocfl-kmeans", WHOLE, clustered=[1], curves={"temperature": values}, seed=seed)
+        make_finished("ocfl-kmeans", WHOLE, clustered=[1], curves={"temperature": values}, seed=seed)
         for seed, values in enumerate(known)
     ]
-    [axes] = figures.temperature_bands(study_of(results), normalised=False).axes
+    [axes] = figures.temperature_bands(make_study(results), normalised=False).axes
     assert axes.lines[0].get_xydata().tolist() == [pytest.approx([1, 0.4])]
 
 
 def test_the_temperature_over_all_data_sets_is_the_mean_of_the_authors_scaled_runs():
     """Each of their 16 runs of MNIST and CIFAR10 scaled to 0..1 with plain Python, then averaged by round."""
     runs: dict[tuple[str, ...], list[float]] = {}
-    for row in rows_of(REFERENCE / "published_temperature.csv"):
+    for row in read_rows(REFERENCE / "published_temperature.csv"):
         runs.setdefault((row["dataset"], row["overlap"], row["balance"], row["n"]), []).append(
             float(row["temperature"])
         )
@@ -179,14 +188,14 @@ def test_the_temperature_over_all_data_sets_is_the_mean_of_the_authors_scaled_ru
     assert len(scaled) == 16
     expected = [fmean(values) for values in zip(*scaled, strict=True)]
     results = [
-        result_of(
-            run_of(dataset=dataset, split=f"{overlap}-{balance}", clients=int(n)),
+        make_result(
+            make_run(dataset=dataset, split=f"{overlap}-{balance}", clients=int(n)),
             [ONE[0]] * len(values),
             curves={"temperature": values},
         )
         for (dataset, overlap, balance, n), values in runs.items()
     ]
-    [axes] = OF_STUDIES["bands, all data sets"](study_of(results)).axes
+    [axes] = OF_STUDIES["bands, all data sets"](make_study(results)).axes
     assert axes.get_title() == "mean of 2 data sets"
     assert lines(axes) == {}
     assert axes.lines[0].get_xdata().tolist() == list(range(1, 51))
@@ -196,18 +205,20 @@ def test_the_temperature_over_all_data_sets_is_the_mean_of_the_authors_scaled_ru
 
 def test_bands_have_a_panel_a_data_set_or_a_number_of_clients_of_one():
     curves = {"temperature": (0.2, 0.4)}
-    few, many = finished(curves=curves), finished(curves=curves, clients=30)
-    other = finished(curves=curves, dataset="cifar10")
-    by_size = figures.temperature_bands(study_of([few, many]), normalised=False)
-    by_dataset = figures.temperature_bands(study_of([few, many, other]), normalised=False)
+    few, many = make_finished(curves=curves), make_finished(curves=curves, clients=30)
+    other = make_finished(curves=curves, dataset="cifar10")
+    by_size = figures.temperature_bands(make_study([few, many]), normalised=False)
+    by_dataset = figures.temperature_bands(make_study([few, many, other]), normalised=False)
     assert [axes.get_title() for axes in by_size.axes] == ["mnist, 15 clients", "mnist, 30 clients"]
     assert [axes.get_title() for axes in by_dataset.axes] == ["mnist", "cifar10"]
 
 
 def test_the_ari_is_a_mean_over_the_seeds_in_a_band_of_their_standard_deviation():
     """0.5, 0.7 and 0.9 have the standard deviation sqrt((0.04 + 0.04) / 2) = 0.2."""
-    results = [finished(curves={"ari": (0, value)}, seed=seed) for seed, value in enumerate((0.5, 0.7, 0.9))]
-    figure = OF_STUDIES["ari"](study_of([*results, finished("sattler", curves={"ari": (0, 1)})]))
+    results = [
+        make_finished(curves={"ari": (0, value)}, seed=seed) for seed, value in enumerate((0.5, 0.7, 0.9))
+    ]
+    figure = OF_STUDIES["ari"](make_study([*results, make_finished("sattler", curves={"ari": (0, 1)})]))
     [axes] = figure.axes
     assert lines(axes) == {"fedavg": [[1, 0], pytest.approx([2, 0.7])], "sattler": [[1, 0], [2, 1]]}
     [band] = axes.patches
@@ -219,8 +230,8 @@ def test_the_ari_is_a_mean_over_the_seeds_in_a_band_of_their_standard_deviation(
 def test_lines_that_coincide_have_their_markers_in_different_rounds():
     labels_RK = [TRUTH_K] * 14
     curves = {"ari": [1.0] * 14}
-    results = [result_of(run_of(name), labels_RK, curves=curves) for name in SEVEN]
-    [axes] = OF_STUDIES["ari"](study_of(results)).axes
+    results = [make_result(make_run(name), labels_RK, curves=curves) for name in SEVEN]
+    [axes] = OF_STUDIES["ari"](make_study(results)).axes
     marked = [round for line in axes.lines for round in line.get_xdata()[slice(*_every(line))]]
     assert sorted(marked) == list(range(1, 15))
 
@@ -232,8 +243,8 @@ def _every(line):
 
 def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
     curves = {"personalised_accuracy": (0.5, 0.8), "generalised_accuracy": (0.4, 0.3)}
-    other = finished(curves=curves, split="overlapping-balanced")
-    figure = OF_STUDIES["accuracy"](study_of([finished(curves=curves), other]))
+    other = make_finished(curves=curves, split="overlapping-balanced")
+    figure = OF_STUDIES["accuracy"](make_study([make_finished(curves=curves), other]))
     own, _, server, _ = figure.axes
     assert (lines(own), lines(server)) == ({"fedavg": [[1, 0.5], [2, 0.8]]}, {"fedavg": [[1, 0.4], [2, 0.3]]})
     assert [axes.get_title() for axes in figure.axes] == [
@@ -247,19 +258,23 @@ def test_accuracy_has_a_row_on_the_own_tests_above_one_on_the_servers():
 def test_f1_is_over_own_classes_and_as_published_only_if_no_run_has_that():
     right = {"personalised_f1": (0.5, 0.6), "published_pf1": (0.1, 0.2)}
     archived = {"published_pf1": (0.3, 0.4), "published_gf1": (0.2, 0.1)}
-    mixed = OF_STUDIES["f1"](study_of([finished(curves=right), finished("sattler", curves=archived)]))
+    mixed = OF_STUDIES["f1"](
+        make_study([make_finished(curves=right), make_finished("sattler", curves=archived)])
+    )
     assert [lines(axes) for axes in mixed.axes] == [{"fedavg": [[1, 0.5], [2, 0.6]]}]
-    old = OF_STUDIES["f1"](study_of([finished(curves=archived)]))
+    old = OF_STUDIES["f1"](make_study([make_finished(curves=archived)]))
     assert [axes.get_ylabel() for axes in old.axes] == ["PF1, as published", "GF1, as published"]
     assert lines(old.axes[1]) == {"fedavg": [[1, 0.2], [2, 0.1]]}
 
 
 def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_one():
     results = [
-        finished(curves={"learning_gap_loss": (2.0, 4.0)}),
-        finished("sattler", curves={"learning_gap_loss": (1.0, float("inf"))}, split="overlapping-balanced"),
+        make_finished(curves={"learning_gap_loss": (2.0, 4.0)}),
+        make_finished(
+            "sattler", curves={"learning_gap_loss": (1.0, float("inf"))}, split="overlapping-balanced"
+        ),
     ]
-    one, other = OF_STUDIES["gap-loss"](study_of(results)).axes
+    one, other = OF_STUDIES["gap-loss"](make_study(results)).axes
     assert (lines(one), lines(other)) == ({"fedavg": [[1, 2], [2, 4]]}, {"sattler": [[1, 1]]})
     assert one.get_ylim()[1] == other.get_ylim()[1] == pytest.approx(1.03 * 4)
     assert one.get_ylabel() == "learning gap (loss, nats)"
@@ -267,8 +282,8 @@ def test_a_gap_in_loss_ends_above_its_largest_value_and_leaves_out_an_infinite_o
 
 def test_the_sizes_of_clusters_have_axes_from_0_to_the_number_of_clients():
     """Round 1: all six together; round 2: one of them alone."""
-    run = result_of(run_of(), [ONE[0], (0, 0, 0, 0, 0, 1)])
-    smallest, alone = OF_STUDIES["sizes"](study_of([run])).axes
+    run = make_result(make_run(), [ONE[0], (0, 0, 0, 0, 0, 1)])
+    smallest, alone = OF_STUDIES["sizes"](make_study([run])).axes
     assert (lines(smallest), lines(alone)) == ({"fedavg": [[1, 6], [2, 1]]}, {"fedavg": [[1, 0], [2, 1]]})
     assert smallest.get_yticks().tolist() == alone.get_yticks().tolist() == [0, 5, 10, 15]
 
@@ -276,9 +291,10 @@ def test_the_sizes_of_clusters_have_axes_from_0_to_the_number_of_clients():
 def test_a_seed_that_lacks_a_round_does_not_end_the_mean_or_the_band():
     """Round 2 has 0.2 and 0.4: their deviation is 0.2 / sqrt 2; round 1 has 0.5 alone and no deviation."""
     results = [
-        finished(curves={"ari": values}, seed=seed) for seed, values in enumerate([(NAN, 0.2), (0.5, 0.4)])
+        make_finished(curves={"ari": values}, seed=seed)
+        for seed, values in enumerate([(NAN, 0.2), (0.5, 0.4)])
     ]
-    [axes] = OF_STUDIES["ari"](study_of(results)).axes
+    [axes] = OF_STUDIES["ari"](make_study(results)).axes
     assert lines(axes) == {"fedavg": [[1, 0.5], pytest.approx([2, 0.3])]}
     low = 0.3 - 0.2 / np.sqrt(2)
     assert axes.patches[0].get_xy()[:2].tolist() == [[1, 0.5], pytest.approx([2, low])]
@@ -291,7 +307,9 @@ def picture(axes):
 def test_maps_of_equal_partitions_look_alike_whatever_their_labels():
     renamed = [[2, 2, 2, 0, 0, 0]] * 2
     figure = figures.cluster_maps(
-        study_of([result_of(run_of("ocfl-kmeans"), WHOLE), result_of(run_of("ocfl-hdbscan"), renamed)])
+        make_study(
+            [make_result(make_run("ocfl-kmeans"), WHOLE), make_result(make_run("ocfl-hdbscan"), renamed)]
+        )
     )
     one, other = figure.axes
     assert np.array_equal(picture(one), picture(other))
@@ -302,8 +320,8 @@ def test_maps_of_equal_partitions_look_alike_whatever_their_labels():
 
 
 def test_groups_that_the_data_set_names_have_their_names():
-    run = replace(finished("ocfl-kmeans", WHOLE), group_names={0: "photo", 1: "7"})
-    figure = figures.cluster_maps(study_of([run]))
+    run = replace(make_finished("ocfl-kmeans", WHOLE), group_names={0: "photo", 1: "7"})
+    figure = figures.cluster_maps(make_study([run]))
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["photo", "group 7"]
     assert legend(figure)[:2] == ["most of it from photo", "most of it from group 7"]
 
@@ -311,7 +329,9 @@ def test_groups_that_the_data_set_names_have_their_names():
 def test_each_client_has_a_curve_in_the_hue_of_its_group_and_the_lowest_is_named():
     """Of six clients, in two groups of three, the fifth ends lowest."""
     accuracy_RK = np.array([[0.1] * 6, [0.5, 0.6, 0.7, 0.8, 0.2, NAN]])
-    [axes] = figures.client_curves(study_of([replace(finished("fedavg"), accuracy_RK=accuracy_RK)])).axes
+    [axes] = figures.client_curves(
+        make_study([replace(make_finished("fedavg"), accuracy_RK=accuracy_RK)])
+    ).axes
     assert axes.get_title() == "fedavg\nlowest: client 4, 0.20"
     assert len(axes.lines) == 6
     assert [line.get_xdata().tolist() for line in axes.lines[4:]] == [[1, 2], [1]]
@@ -322,7 +342,7 @@ def test_each_client_has_a_curve_in_the_hue_of_its_group_and_the_lowest_is_named
 def test_a_map_shows_a_client_in_a_cluster_of_another_group_and_a_second_cluster_of_its_own():
     """Client 2, of group 0, is with group 1; client 5, of group 1, is alone: the same hue, paler."""
     labels = [[0, 0, 1, 1, 1, 2]] * 2
-    [axes] = figures.cluster_maps(study_of([finished("ocfl-meanshift", labels)])).axes
+    [axes] = figures.cluster_maps(make_study([make_finished("ocfl-meanshift", labels)])).axes
     zero, _, wrong, one, _, alone = picture(axes)[:, 0].tolist()
     assert wrong == one != zero
     assert alone not in (zero, one)
@@ -330,8 +350,8 @@ def test_a_map_shows_a_client_in_a_cluster_of_another_group_and_a_second_cluster
 
 
 def test_maps_are_of_the_first_seed_and_say_which_run_is_not_finished():
-    results = [finished(seed=3), finished("sattler", WHOLE, seed=4)]
-    figure = figures.cluster_maps(study_of(results, [run_of("sattler", seed=3)]))
+    results = [make_finished(seed=3), make_finished("sattler", WHOLE, seed=4)]
+    figure = figures.cluster_maps(make_study(results, [make_run("sattler", seed=3)]))
     assert [bool(axes.images) for axes in figure.axes] == [True, False]
     assert texts(figure.axes[1]) == ["no run is finished"]
 
@@ -339,11 +359,11 @@ def test_maps_are_of_the_first_seed_and_say_which_run_is_not_finished():
 def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenarios_best():
     """The best last score is sattler's mean over the seeds, 0.8: fedavg's 0.7 is below 0.76, 0.8 is not."""
     results = [
-        finished(curves={"personalised_f1": (0.1, 0.7), "bytes": (1e6, 2e6)}),
-        finished("sattler", curves={"personalised_f1": (0.8, 0.8), "bytes": (3e6, 6e6)}),
-        finished("sattler", curves={"personalised_f1": (0.1, 0.8), "bytes": (3e6, 6e6)}, seed=1),
+        make_finished(curves={"personalised_f1": (0.1, 0.7), "bytes": (1e6, 2e6)}),
+        make_finished("sattler", curves={"personalised_f1": (0.8, 0.8), "bytes": (3e6, 6e6)}),
+        make_finished("sattler", curves={"personalised_f1": (0.1, 0.8), "bytes": (3e6, 6e6)}, seed=1),
     ]
-    figure = figures.cost_to_target(study_of(results))
+    figure = figures.cost_to_target(make_study(results))
     rounds, megabytes = figure.axes
     assert [x for x, _ in lines(rounds)["sattler"]] == [1, 2]
     assert [x for x, _ in lines(megabytes)["sattler"]] == [3, 6]
@@ -358,11 +378,13 @@ def test_the_cost_is_the_first_round_and_the_bytes_at_95_percent_of_the_scenario
 def test_the_cost_of_the_best_competitor_counts_where_a_reference_is_better_and_another_sends_nothing():
     """sattler's last score is 0.6, so the target is 0.57: solo reaches it in round 2 for no bytes at all."""
     results = [
-        finished("oracle", curves={"personalised_f1": (0.9, 1.0), "bytes": (1e6, 2e6)}, is_reference=True),
-        finished("solo", curves={"personalised_f1": (0.1, 0.57), "bytes": (0, 0)}, is_reference=True),
-        finished("sattler", curves={"personalised_f1": (0.1, 0.6), "bytes": (1e6, 2e6)}),
+        make_finished(
+            "oracle", curves={"personalised_f1": (0.9, 1.0), "bytes": (1e6, 2e6)}, is_reference=True
+        ),
+        make_finished("solo", curves={"personalised_f1": (0.1, 0.57), "bytes": (0, 0)}, is_reference=True),
+        make_finished("sattler", curves={"personalised_f1": (0.1, 0.6), "bytes": (1e6, 2e6)}),
     ]
-    rounds, megabytes = figures.cost_to_target(study_of(results)).axes
+    rounds, megabytes = figures.cost_to_target(make_study(results)).axes
     assert {name: [x for x, _ in points] for name, points in lines(rounds).items()} == {
         "sattler": [2],
         "oracle": [1],
@@ -373,8 +395,8 @@ def test_the_cost_of_the_best_competitor_counts_where_a_reference_is_better_and_
 
 def test_the_cost_of_a_given_target_falls_back_to_the_published_f1_and_leaves_unknown_bytes_out():
     both = {"personalised_f1": (0.1, 0.9), "published_pf1": (0.6, 0.7), "bytes": (1e6, 2e6)}
-    results = [finished(curves=both), finished("sattler", curves={"published_pf1": (0.4, 0.5)})]
-    figure = figures.cost_to_target(study_of(results), Target("personalised_f1", 0.5))
+    results = [make_finished(curves=both), make_finished("sattler", curves={"published_pf1": (0.4, 0.5)})]
+    figure = figures.cost_to_target(make_study(results), Target("personalised_f1", 0.5))
     [axes] = figure.axes
     assert {name: [x for x, _ in points] for name, points in lines(axes).items()} == {
         "fedavg": [1],
@@ -417,14 +439,14 @@ def test_critical_difference_without_ranks_says_so(ranks):
 
 @pytest.mark.parametrize("name", OF_STUDIES)
 def test_a_figure_without_a_result_says_so(name):
-    for lacking in ([], [run_of("fedavg"), run_of("ocfl-kmeans")]):
-        figure = OF_STUDIES[name](study_of([], lacking))
+    for lacking in ([], [make_run("fedavg"), make_run("ocfl-kmeans")]):
+        figure = OF_STUDIES[name](make_study([], lacking))
         assert "no run is finished" in [text for axes in figure.axes for text in texts(axes)]
 
 
 @pytest.mark.parametrize("name", [name for name in OF_STUDIES if name != "maps"])
 def test_a_figure_of_what_was_not_recorded_says_so(name):
-    figure = OF_STUDIES[name](study_of([finished(), finished("ocfl-kmeans", WHOLE)]))
+    figure = OF_STUDIES[name](make_study([make_finished(), make_finished("ocfl-kmeans", WHOLE)]))
     said = [text for axes in figure.axes for text in texts(axes)]
     assert any(text.startswith("no ") and text.endswith("was recorded") for text in said), said
 
@@ -435,9 +457,10 @@ def test_one_round_of_eleven_algorithms_with_long_names_stays_within_the_figure(
     long = "ocfl-hdbscan (clusterer.min_cluster_size 3, clusterer.min_samples 2)"
     curves = dict.fromkeys((*NOT_RECORDED, *RECORDED), (0.5,))
     results = [
-        result_of(run_of(algorithm), WHOLE[:1], clustered=[1], curves=curves) for algorithm in (*ELEVEN, long)
+        make_result(make_run(algorithm), WHOLE[:1], clustered=[1], curves=curves)
+        for algorithm in (*ELEVEN, long)
     ]
-    figure = OF_STUDIES[name](study_of(results))
+    figure = OF_STUDIES[name](make_study(results))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     whole, renderer = figure.bbox, canvas.get_renderer()
@@ -463,7 +486,7 @@ def _written(axes):
 
 @pytest.mark.parametrize("name", ["segments", "temperatures", "maps", "ari"])
 def test_a_figure_of_one_data_set_refuses_two(name):
-    two = study_of([finished(), finished(dataset="cifar10")])
+    two = make_study([make_finished(), make_finished(dataset="cifar10")])
     with pytest.raises(ValueError, match=r"mnist, cifar10.*study.where\(dataset='mnist'\)"):
         OF_STUDIES[name](two)
 
@@ -475,7 +498,7 @@ def test_the_same_study_gives_the_same_bytes_whatever_matplotlib_is_set_to(suffi
         ("segments", "temperatures", "bands", "accuracy", "maps", "cost") if suffix == "svg" else ("maps",)
     )
     curves = {"temperature": (0.2, 0.4), "personalised_accuracy": (0, 1), "generalised_accuracy": (0.1, 0.2)}
-    results = study_of([*(finished(name, WHOLE, curves=curves) for name in ("fedavg", "ocfl-kmeans"))])
+    results = make_study([*(make_finished(name, WHOLE, curves=curves) for name in ("fedavg", "ocfl-kmeans"))])
     path = tmp_path / f"figure.{suffix}"
 
     def drawn():
@@ -497,7 +520,7 @@ def test_drawing_imports_neither_pyplot_nor_slow_modules():
 def test_the_example_in_the_docs_draws_three_figures(tmp_path, monkeypatch):
     curves = {"learning_gap": (0.1, 0.2), "published_gf1": (0.1, 0.2), "published_pf1": (0.5, 0.6)}
     monkeypatch.setattr(
-        "fedgrid.grids.results.study.load", lambda grid, storage: study_of([finished(curves=curves)])
+        "fedgrid.grids.results.study.load", lambda grid, storage: make_study([make_finished(curves=curves)])
     )
     monkeypatch.setattr(sys, "argv", ["figures.py", "tiny", "--out", str(tmp_path / "out")])
     runpy.run_path(str(Path(__file__).parents[3] / "docs" / "figures.py"), run_name="__main__")
@@ -515,7 +538,7 @@ def test_communities_stand_beside_the_global_model_on_their_members_images_and_o
         "global_accuracy": (0.1, 0.5),
         "generalised_accuracy": (0.2, 0.3),
     }
-    of = study_of([finished("Louvain", curves=curves)])
+    of = make_study([make_finished("Louvain", curves=curves)])
     for server, ends in ((False, [0.4, 0.9]), (True, [0.5, 0.3])):
         [axes] = figures.communities(of, server=server).axes
         [whole] = [line for line in axes.lines if line.get_label() == "louvain"]

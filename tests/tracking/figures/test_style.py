@@ -6,13 +6,13 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from fedgrid.tracking import figures
-from tests.helpers.studies import ONE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, make_result, make_run, make_study
 
 STYLE = {"axes.facecolor": "#abcdef", "font.size": 30.0, "text.usetex": True, "axes.titlesize": 30.0}
 
 
 def drawn() -> Figure:
-    return figures.per_round(study_of([result_of(run_of("a_$b"), ONE)]), kind="ari")
+    return figures.per_round(make_study([make_result(make_run("a_$b"), ONE)]), kind="ari")
 
 
 def face(figure: Figure) -> str:
@@ -52,7 +52,7 @@ def test_style_that_does_not_exist_is_an_error_and_leaves_none_behind():
 
 @pytest.mark.filterwarnings("error")
 def test_letters_that_the_font_lacks_are_boxes_without_a_warning(tmp_path):
-    figure = figures.per_round(study_of([result_of(run_of("a_狗"), ONE)]), kind="ari")
+    figure = figures.per_round(make_study([make_result(make_run("a_狗"), ONE)]), kind="ari")
     figures.save(figure, tmp_path / "figure.png")
     figures.save(figure, tmp_path / "figure.svg")
     assert "a_狗" in (tmp_path / "figure.svg").read_text()

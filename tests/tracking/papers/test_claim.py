@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from fedgrid.tracking.papers.shared.claim import Check, check_differences, largest, verdict
-from tests.helpers.studies import run_of
+from tests.helpers.studies import make_run
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_by_up_to_is_the_largest_mean():
 def test_an_algorithm_as_published_is_not_the_plain_one():
     from fedgrid.tracking.papers.shared.claim import has_name
 
-    assert has_name("SCL")(run_of("SCL"))
-    assert not has_name("SCL")(run_of("SCL as published"))
+    assert has_name("SCL")(make_run("SCL"))
+    assert not has_name("SCL")(make_run("SCL as published"))

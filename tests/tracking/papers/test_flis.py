@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.tracking.papers.flis.tables import against_flis, printed_accuracy, scenario_of
-from tests.helpers.studies import ONE, cells_of, result_of, run_of, study_of
+from tests.helpers.studies import ONE, make_result, make_run, make_study, read_cells
 
 KEYS = {
     "clients": "100",
@@ -17,7 +17,7 @@ KEYS = {
 
 
 def run(algorithm="FLIS-DC", *, dataset="cifar10", split="label-skew", seed=0, **keys):
-    described = run_of(algorithm, dataset=dataset, clients=100, split=split, seed=seed)
+    described = make_run(algorithm, dataset=dataset, clients=100, split=split, seed=seed)
     known = {**KEYS, **{key.replace("__", "."): value for key, value in keys.items()}}
     return replace(described, run_id=f"{described.run_id} {known['split.labels_share']}", values=known)
 
@@ -27,7 +27,7 @@ def finished(accuracy, *args, sent=(0, 0), served=None, **settings):
     served = accuracy if served is None else served
     curves = {"last_local_accuracy": accuracy, "personalised_accuracy": served}
     curves |= {"bytes": sent, "seconds": (1, 2)}
-    return result_of(run(*args, **settings), ONE, curves=curves)
+    return make_result(run(*args, **settings), ONE, curves=curves)
 
 
 def test_all_cells_of_tables_1_and_2_are_there_but_the_lost_row():
@@ -79,14 +79,14 @@ def test_solo_beats_all_global_baselines_in_four_of_the_eleven_columns():
 )
 def test_a_run_in_another_setting_is_compared_with_nothing(other):
     assert scenario_of(run(**other)) == ""
-    assert against_flis(study_of([finished((0.5, 0.5), **other)])) == ()
+    assert against_flis(make_study([finished((0.5, 0.5), **other)])) == ()
 
 
 def test_our_last_local_accuracy_stands_in_percent_beside_the_published_one():
     """Seeds 0.90 and 0.88: mean 89, deviation 1.41."""
-    study = study_of([finished((0.1, 0.90)), finished((0.1, 0.88), seed=1)])
+    study = make_study([finished((0.1, 0.90)), finished((0.1, 0.88), seed=1)])
     table = against_flis(study)[0]
-    cell = cells_of(table)["FLIS-DC", "cifar10"]
+    cell = read_cells(table)["FLIS-DC", "cifar10"]
     assert table.name == "against-flis-label-skew-0.2"
     assert cell.text == "89.00 ± 1.41 / 89.47 ± .92"
     assert (cell.reference, cell.tone) == (89.47, "worse")
@@ -98,8 +98,8 @@ def test_our_last_local_accuracy_stands_in_percent_beside_the_published_one():
     [("IFCA", "98.00"), ("BNC", "50.00"), ("SCAFFOLD", "50.00"), ("Per-FedAvg", "50.00")],
 )
 def test_where_there_is_one_model_for_all_the_accuracy_is_its(algorithm, ours):
-    table = against_flis(study_of([finished((0.1, 0.98), algorithm, served=(0.1, 0.50))]))[0]
-    assert cells_of(table)[algorithm, "cifar10"].text.startswith(f"{ours} / ")
+    table = against_flis(make_study([finished((0.1, 0.98), algorithm, served=(0.1, 0.50))]))[0]
+    assert read_cells(table)[algorithm, "cifar10"].text.startswith(f"{ours} / ")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_cells_that_are_not_comparable_say_why(algorithm, dataset, settings, wor
         scenario_of(run(algorithm, dataset=dataset, **settings)), dataset, algorithm
     ]
     accuracy = float(published[0]) / 100
-    table = against_flis(study_of([finished((0, accuracy), algorithm, dataset=dataset, **settings)]))[0]
+    table = against_flis(make_study([finished((0, accuracy), algorithm, dataset=dataset, **settings)]))[0]
     [row] = table.rows
     texts = [table.notes[key] for key in (*row.notes, *row.cells[0].notes)]
     assert len(texts) == len(words)
@@ -130,7 +130,7 @@ def test_cells_that_are_not_comparable_say_why(algorithm, dataset, settings, wor
 
 def test_the_cost_of_table_3_has_rounds_of_one_skew_and_traffic_of_the_other():
     """70 % in round 2: at 30 % skew 2.5 MB of 100 clients are 20 megabits, 0.2 a client."""
-    study = study_of(
+    study = make_study(
         [
             finished((0.5, 0.7), "IFCA", sent=(1e6, 2e6)),
             finished((0.5, 0.7), "IFCA", sent=(1e6, 2.5e6), split__labels_share="0.3"),
@@ -140,7 +140,7 @@ def test_the_cost_of_table_3_has_rounds_of_one_skew_and_traffic_of_the_other():
     table = against_flis(study)[-1]
     assert table.name == "against-flis-cost"
     rounds, mbit = "rounds, 20 % skew", "Mbit a client, 30 % skew"
-    found = {key: cell.text for key, cell in cells_of(table).items()}
+    found = {key: cell.text for key, cell in read_cells(table).items()}
     assert found["IFCA", f"cifar10: {rounds}"] == "2 / 25"
     assert found["IFCA", f"cifar10: {mbit}"] == "0.20 / 16.66"
     assert found["BNC", f"cifar10: {rounds}"] == "– / –"

@@ -5,12 +5,12 @@ import pytest
 from fedgrid.tracking.papers.ocfl import numbers
 from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.tables.table import FAR, NONE, Cell
-from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
-from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+from tests.helpers.reference import OVERLAPS, REFERENCE, read_rows
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, make_result, make_run, make_study
 
 
 def test_the_clustering_numbers_are_those_of_the_reference():
-    rows = rows_of(REFERENCE / "published_clustering.csv")
+    rows = read_rows(REFERENCE / "published_clustering.csv")
     assert len(rows) == len(numbers.clustering()) == 280
     for row in rows:
         scenario = (row["dataset"].lower(), int(row["n"]), f"{OVERLAPS[row['overlap']]}-{row['balance']}")
@@ -47,9 +47,9 @@ def cell_of(table, algorithm: str, column: int) -> Cell:
 
 
 def test_a_data_set_without_published_numbers_has_no_table_beside_them():
-    assert against_published(study_of([result_of(run_of(dataset="digits"), ONE)])) == ()
-    assert against_published(study_of([result_of(run_of("LADD"), ONE)])) == ()
-    assert against_published(study_of([result_of(run_of(clients=60), ONE)])) == ()
+    assert against_published(make_study([make_result(make_run(dataset="digits"), ONE)])) == ()
+    assert against_published(make_study([make_result(make_run("LADD"), ONE)])) == ()
+    assert against_published(make_study([make_result(make_run(clients=60), ONE)])) == ()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_data_set_without_published_numbers_has_no_table_beside_them():
 )
 def test_a_score_is_better_worse_or_far_from_the_published_one(rounds_whole, text, tone, is_far):
     """Published for OCFL-KM on mnist 15 nonoverlapping-balanced: 0.96, right from round 3 on."""
-    study = study_of([result_of(run_of("OCFL-KM"), run_for(rounds_whole))])
+    study = make_study([make_result(make_run("OCFL-KM"), run_for(rounds_whole))])
     table = against_published(study)[0]
     cell = cell_of(table, "OCFL-KM", 0)
     assert (cell.text, cell.tone, FAR in cell.notes) == (text, tone, is_far)
@@ -74,7 +74,9 @@ def test_a_score_is_better_worse_or_far_from_the_published_one(rounds_whole, tex
 
 
 def test_a_dash_beside_a_published_dash_is_equal_and_empty_cells_stay_empty():
-    study = study_of([result_of(run_of(), ONE)], [run_of("SCL"), run_of(split="overlapping-balanced")])
+    study = make_study(
+        [make_result(make_run(), ONE)], [make_run("SCL"), make_run(split="overlapping-balanced")]
+    )
     scores, rounds, _ = against_published(study)
     assert cell_of(scores, "BNC", 0).text == cell_of(rounds, "BNC", 0).text == f"{NONE} / {NONE}"
     assert cell_of(scores, "SCL", 0).text == cell_of(rounds, "SCL", 0).text == ""
@@ -83,8 +85,8 @@ def test_a_dash_beside_a_published_dash_is_equal_and_empty_cells_stay_empty():
 
 def test_rounds_are_neither_better_nor_worse_but_may_be_far():
     """Published: 3 for OCFL-KM, 31 for SCL."""
-    runs = [result_of(run_of(name), run_for(48)) for name in ("OCFL-KM", "SCL")]
-    table = against_published(study_of(runs))[1]
+    runs = [make_result(make_run(name), run_for(48)) for name in ("OCFL-KM", "SCL")]
+    table = against_published(make_study(runs))[1]
     near, far = (cell_of(table, name, 0) for name in ("OCFL-KM", "SCL"))
     assert (near.text, near.tone, near.notes) == ("3 / 3", "", ())
     assert (far.text, far.tone, far.notes) == ("3 / 31", "", (FAR,))
@@ -92,7 +94,7 @@ def test_rounds_are_neither_better_nor_worse_but_may_be_far():
 
 def notes_of(algorithm: str, dataset: str, table: int = 0, **scenario) -> list[str]:
     """What is noted at the name of an algorithm."""
-    study = study_of([result_of(run_of(algorithm, dataset=dataset, **scenario), WHOLE)])
+    study = make_study([make_result(make_run(algorithm, dataset=dataset, **scenario), WHOLE)])
     found = against_published(study)[table]
     return [found.notes[key] for key in found.rows[0].notes]
 
@@ -125,7 +127,7 @@ def test_reasons_are_notes_of_the_rows_of_their_algorithms(algorithm, dataset, w
 
 
 def test_notes_explain_com_as_homogeneity_and_the_ami_of_hdbscan_as_a_copy():
-    study = study_of([result_of(run_of(name), WHOLE) for name in ("OCFL-HDB", "OCFL-KM")])
+    study = make_study([make_result(make_run(name), WHOLE) for name in ("OCFL-HDB", "OCFL-KM")])
     table = against_published(study)[0]
     rand, ami, com = ([table.notes[key] for key in column.notes] for column in table.columns)
     assert (rand, ami) == ([], [])
@@ -144,12 +146,12 @@ def test_notes_explain_com_as_homogeneity_and_the_ami_of_hdbscan_as_a_copy():
 def test_the_wrongly_scored_scenario_is_marked_where_the_truth_matters():
     scenario = {"dataset": "bloodmnist", "clients": 30}
     runs = [
-        result_of(run_of(name, split=f"overlapping-{balance}", **scenario), WHOLE)
+        make_result(make_run(name, split=f"overlapping-{balance}", **scenario), WHOLE)
         for name in ("BNC", "OCFL-KM")
         for balance in ("balanced", "imbalanced")
     ]
-    late = run_of("OCFL-HDB", split="overlapping-imbalanced", **scenario)
-    table = against_published(study_of(runs, [late]))[0]
+    late = make_run("OCFL-HDB", split="overlapping-imbalanced", **scenario)
+    table = against_published(make_study(runs, [late]))[0]
     marked = [
         (row.name, column.group)
         for row in table.rows
@@ -162,12 +164,12 @@ def test_the_wrongly_scored_scenario_is_marked_where_the_truth_matters():
 def test_reasons_that_apply_to_all_cells_are_in_the_caption():
     captions = [
         table.caption
-        for table in against_published(study_of([result_of(run_of("BCL", dataset="cifar10"), ONE)]))
+        for table in against_published(make_study([make_result(make_run("BCL", dataset="cifar10"), ONE)]))
     ]
     assert all("unseeded initial model" in caption for caption in captions)
     assert ["first 50 rounds" in caption for caption in captions] == [True, False, False]
     assert ["0.027" in caption for caption in captions] == [False, False, True]
-    assert "is not published" in against_published(study_of([result_of(run_of(), ONE)]))[0].caption
+    assert "is not published" in against_published(make_study([make_result(make_run(), ONE)]))[0].caption
 
 
 SPLITS = [
@@ -181,14 +183,14 @@ SPLITS = [
 def personalised(splits) -> Cell:
     """The cell of mean PF1 of OCFL-HDB on mnist, 0.925 in the archive."""
     runs = [
-        result_of(
-            run_of("OCFL-HDB", clients=n, split=f"{overlap}-{balance}"),
+        make_result(
+            make_run("OCFL-HDB", clients=n, split=f"{overlap}-{balance}"),
             WHOLE,
             curves={"published_pf1": [0.91, 0.93]},
         )
         for n, overlap, balance in splits
     ]
-    return against_published(study_of(runs))[-1].rows[0].cells[0]
+    return against_published(make_study(runs))[-1].rows[0].cells[0]
 
 
 def test_published_personalisation_shows_how_many_of_the_eight_scenarios_ours_has():
@@ -198,8 +200,8 @@ def test_published_personalisation_shows_how_many_of_the_eight_scenarios_ours_ha
 
 
 def test_a_mean_over_seeds_is_compared_with_the_one_published_run():
-    runs = [result_of(run_of("OCFL-KM", seed=seed), run_for(n)) for seed, n in enumerate((48, 46))]
-    cell = against_published(study_of(runs))[0].rows[0].cells[0]
+    runs = [make_result(make_run("OCFL-KM", seed=seed), run_for(n)) for seed, n in enumerate((48, 46))]
+    cell = against_published(make_study(runs))[0].rows[0].cells[0]
     assert cell.text == "0.94 ± 0.03 / 0.96"
-    cell = against_published(study_of(runs, [run_of("OCFL-KM", seed=2)]))[0].rows[0].cells[0]
+    cell = against_published(make_study(runs, [make_run("OCFL-KM", seed=2)]))[0].rows[0].cells[0]
     assert (cell.text, cell.tone) == ("0.94 ± 0.03 (2/3) / 0.96", "partial")

@@ -11,11 +11,11 @@ from fedgrid.tracking.papers.prigent.tables import (
     printed_flips,
     printed_tables,
 )
-from tests.helpers.studies import ONE, WHOLE, cells_of, result_of, run_of, study_of
+from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study, read_cells
 
 
 def run(algorithm="Embeddings", *, dataset="mnist", split="rotated", federated="10", flip="0.1", clients=100):
-    described = run_of(algorithm, dataset=dataset, clients=clients, split=split)
+    described = make_run(algorithm, dataset=dataset, clients=clients, split=split)
     keys = (
         {"algorithm.encoder.federated": federated, "algorithm.flip": flip}
         if algorithm == "Embeddings"
@@ -35,7 +35,7 @@ def finished(accuracy, labels=WHOLE, *, seconds=(1, 2), **settings):
         "seconds": seconds,
         "ari": (1.0, 0.5),
     }
-    return result_of(run(**settings), labels, curves=curves)
+    return make_result(run(**settings), labels, curves=curves)
 
 
 def test_all_cells_of_tables_3_to_5_are_there():
@@ -60,9 +60,9 @@ def test_bytes_are_three_models_a_client_asked():
 
 def test_ours_stand_beside_the_published_ones():
     """FedAvg takes 4 s. Traffic: 4 GB, and two rounds of 50 models of 400 bytes to be tested."""
-    study = study_of([finished((0.5, 0.96)), finished((0.5, 0.9), ONE, seconds=(2, 4), algorithm="BNC")])
+    study = make_study([finished((0.5, 0.96)), finished((0.5, 0.9), ONE, seconds=(2, 4), algorithm="BNC")])
     [table] = against_prigent(study)
-    found = {key: cell.text for key, cell in cells_of(table).items()}
+    found = {key: cell.text for key, cell in read_cells(table).items()}
     assert found["Embeddings (10, 0.1)", "rounds to 95%"] == "2 / 5"
     assert found["Embeddings (10, 0.1)", "accuracy, %"] == "73.00 / 98.49"
     assert found["Embeddings (10, 0.1)", "GB"] == "4.00 / 3.2"
@@ -71,9 +71,9 @@ def test_ours_stand_beside_the_published_ones():
 
 
 def test_flips_have_a_table_of_their_own():
-    study = study_of([finished((0.5, 0.96), flip=flip) for flip in ("0.1", "0.3")])
+    study = make_study([finished((0.5, 0.96), flip=flip) for flip in ("0.1", "0.3")])
     *_, table = against_prigent(study)
-    found = {key: cell.text for key, cell in cells_of(table).items()}
+    found = {key: cell.text for key, cell in read_cells(table).items()}
     assert found["0.1", "federated encoder"] == "0.500 / 1"
     assert found["0.3", "federated encoder"] == "0.500 / 0.541"
 

@@ -10,22 +10,22 @@ from fedgrid.tracking.papers.shared.claim import Check, Claim
 from fedgrid.tracking.papers.shared.paper import Paper
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
-from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
 
 def finished(
     algorithm, seed, *, labels_RK=WHOLE, split="label-skew", axes=(), keys=(), dataset="digits", **scores
 ):
     """A run of two rounds whose scores rise from 0."""
-    run = run_of(algorithm, dataset=dataset, split=split, seed=seed)
+    run = make_run(algorithm, dataset=dataset, split=split, seed=seed)
     known = {**dict(axes), **dict(keys)}
     name = " ".join([run.name, *known.values()])
     run = replace(run, run_id=name, name=name, axes=tuple(axes), values=known)
-    return result_of(run, labels_RK, curves={curve: [0.0, value] for curve, value in scores.items()})
+    return make_result(run, labels_RK, curves={curve: [0.0, value] for curve, value in scores.items()})
 
 
 def rows(*results):
-    table = claims(study_of(results))
+    table = claims(make_study(results))
     assert table is not None
     return {
         row.name: {column.name: cell.text for column, cell in zip(table.columns, row.cells, strict=True)}
@@ -44,8 +44,8 @@ def globally(algorithm, mean, **settings):
 
 
 def test_a_grid_without_the_runs_of_any_claim_has_no_table():
-    assert claims(study_of([finished("BNC", 0, personalised_accuracy=0.5)])) is None
-    assert "claims" not in [s.name for s in paper_sections(study_of([finished("BNC", 0, ari=0.5)]))]
+    assert claims(make_study([finished("BNC", 0, personalised_accuracy=0.5)])) is None
+    assert "claims" not in [s.name for s in paper_sections(make_study([finished("BNC", 0, ari=0.5)]))]
 
 
 def test_solo_beats_all_global_baselines_only_if_it_beats_each():
@@ -200,7 +200,7 @@ def test_community_models_are_compared_with_the_global_one_on_their_members_imag
 
 
 def test_only_a_report_that_is_asked_for_the_papers_has_the_table_of_claims():
-    study = study_of([*seeds("SOLO", 0.9), *globally("BNC", 0.6)])
+    study = make_study([*seeds("SOLO", 0.9), *globally("BNC", 0.6)])
     assert "claims" not in [table.name for table in report_page(study).tables()]
     page = report_page(study, papers=paper_sections(study))
     [table] = [table for table in page.tables() if table.name == "claims"]
@@ -214,7 +214,9 @@ def test_a_further_paper_is_what_its_folder_says_and_an_entry_in_the_list_of_pap
     claim = Claim("more is better", "0.5", "BNC", "above 0", lambda study: [check])
     sixth = Paper("sixth", "Sixth et al.", lambda study: (table,), claims=(claim,))
     monkeypatch.setattr(of_papers, "PAPERS", (*of_papers.PAPERS, sixth))
-    sections = {section.name: section for section in paper_sections(study_of([finished("BNC", 0, ari=0.5)]))}
+    sections = {
+        section.name: section for section in paper_sections(make_study([finished("BNC", 0, ari=0.5)]))
+    }
     assert sections["published-sixth"].title.endswith("Sixth et al.")
     assert sections["published-sixth"].items == (table,)
     [row] = sections["claims"].items[0].rows

@@ -8,15 +8,15 @@ from docs.reference.report import pages
 from fedgrid.tracking.report.contents import report_page
 from fedgrid.tracking.report.page import Choice, Plate
 from fedgrid.tracking.tables.table import NONE
-from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import WHOLE, make_result, make_run, make_study
 
 RIGHT = {"learning_gap": (0.1, 0.2), "learning_gap_loss": (1, 2), "published_learning_gap": (0.3, 0.4)}
 
 
 def study(*datasets, curves=None):
     known = {name: (0.5, 0.6) for name in ("bytes", "temperature", "ari")}
-    runs = [run_of(name, dataset=dataset) for dataset in datasets for name in ("fedavg", "ocfl-kmeans")]
-    return study_of([result_of(run, WHOLE, curves={**known, **(curves or RIGHT)}) for run in runs])
+    runs = [make_run(name, dataset=dataset) for dataset in datasets for name in ("fedavg", "ocfl-kmeans")]
+    return make_study([make_result(run, WHOLE, curves={**known, **(curves or RIGHT)}) for run in runs])
 
 
 def figures(of):
@@ -72,7 +72,7 @@ def test_a_gap_that_no_run_recorded_is_left_out():
 
 def test_runs_without_hidden_groups_have_no_ari():
     """Neither a number in a table, a figure nor a rank."""
-    without = study_of([result_of(run_of(name), WHOLE, (0,) * 6) for name in ("fedavg", "ocfl-kmeans")])
+    without = make_study([make_result(make_run(name), WHOLE, (0,) * 6) for name in ("fedavg", "ocfl-kmeans")])
     page = report_page(without)
     assert not {plate.name for plate in page.plates()} & {"ari-mnist-15", "ranks-final-ari", "ranks-mean-ari"}
     tables = {table.name: table for table in page.tables()}
@@ -81,8 +81,8 @@ def test_runs_without_hidden_groups_have_no_ari():
 
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_a_figure_by_round_names_a_band_of_several_seeds(seeds):
-    runs = [run_of("fedavg", seed=seed) for seed in range(seeds)]
-    page = report_page(study_of([result_of(run, WHOLE, curves=RIGHT) for run in runs]))
+    runs = [make_run("fedavg", seed=seed) for seed in range(seeds)]
+    page = report_page(make_study([make_result(run, WHOLE, curves=RIGHT) for run in runs]))
     for kind in ("accuracy", "f1", "fairness", "ari", "sizes", "gap", "gap-loss"):
         [plate] = [plate for plate in page.plates() if plate.name == f"{kind}-mnist-15"]
         assert ("standard deviation" in plate.caption) == (seeds > 1), kind
@@ -100,17 +100,17 @@ def test_figures_that_are_alternatives_are_a_choice_and_a_single_one_is_none():
 
 def test_of_alternatives_the_first_is_drawn_unless_all_are_asked_for_and_the_clusters_of_each_split():
     splits = ("nonoverlapping-balanced", "overlapping-balanced")
-    runs = [result_of(run_of(split=split), WHOLE, curves=RIGHT) for split in splits]
-    names = [plate.name for plate in report_page(study_of(runs)).plates(every=False)]
+    runs = [make_result(make_run(split=split), WHOLE, curves=RIGHT) for split in splits]
+    names = [plate.name for plate in report_page(make_study(runs)).plates(every=False)]
     maps = [f"clusters-mnist-15-{split}" for split in splits]
     assert names == ["accuracy-mnist-15", "ari-mnist-15", *maps, "cost-mnist-15", "temperature-raw"]
 
 
 def test_a_data_set_with_one_number_of_clients_is_one_section():
-    runs = [run_of(name, clients=clients) for name in ("fedavg", "sattler") for clients in (15, 30)]
-    results = [result_of(run, WHOLE, curves=RIGHT) for run in runs]
+    runs = [make_run(name, clients=clients) for name in ("fedavg", "sattler") for clients in (15, 30)]
+    results = [make_result(run, WHOLE, curves=RIGHT) for run in runs]
     for some, parts in ((results[::2], []), (results, ["mnist-15", "mnist-30", "mnist-all"])):
-        (section,) = [part for part in report_page(study_of(some)).sections if part.name == "mnist"]
+        (section,) = [part for part in report_page(make_study(some)).sections if part.name == "mnist"]
         assert [part.name for part in section.sections] == parts
 
 
@@ -124,8 +124,8 @@ def test_tables_of_auc_and_calibration_need_a_run_that_recorded_them():
 
 
 def test_many_clients_have_no_curve_each_and_the_map_of_clusters_is_no_choice():
-    run = result_of(run_of(clients=41), WHOLE)
-    (section,) = [part for part in report_page(study_of([run])).sections if part.name == "mnist"]
+    run = make_result(make_run(clients=41), WHOLE)
+    (section,) = [part for part in report_page(make_study([run])).sections if part.name == "mnist"]
     assert [item.name for item in section.items if isinstance(item, Plate)] == [
         "clusters-mnist-41-nonoverlapping-balanced"
     ]
@@ -133,6 +133,9 @@ def test_many_clients_have_no_curve_each_and_the_map_of_clusters_is_no_choice():
 
 def test_numbers_of_algorithms_own_are_a_table_and_without_any_there_is_none():
     assert all(part.name != "own-numbers" for part in report_page(study("mnist")).sections)
-    runs = [result_of(run_of(), WHOLE, curves={"gini": (0.2, 0.5)}), result_of(run_of("ocfl-kmeans"), WHOLE)]
-    (section,) = [part for part in report_page(study_of(runs)).sections if part.name == "own-numbers"]
+    runs = [
+        make_result(make_run(), WHOLE, curves={"gini": (0.2, 0.5)}),
+        make_result(make_run("ocfl-kmeans"), WHOLE),
+    ]
+    (section,) = [part for part in report_page(make_study(runs)).sections if part.name == "own-numbers"]
     assert [row.cells[0].text for row in section.items[0].rows] == ["0.500", "–"]

@@ -11,7 +11,7 @@ import pytest
 from fedgrid.tracking.report.page import Page, PageSection
 from fedgrid.tracking.report.write import write
 from fedgrid.tracking.tables.table import NONE, Cell, Column, Row, Table
-from tests.helpers.demo_page import ALGORITHMS, SPLITS, WORST_NAME, demo_page, plate
+from tests.helpers.demo_page import ALGORITHMS, SPLITS, WORST_NAME, make_demo_page, make_plate
 
 Element = ElementTree.Element
 
@@ -25,7 +25,7 @@ def parsed(folder: Path) -> Element:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    write(demo_page("mnist", "cifar10"), folder)
+    write(make_demo_page("mnist", "cifar10"), folder)
     return folder
 
 
@@ -85,7 +85,7 @@ def test_the_document_embeds_a_figure_with_the_bytes_of_its_file(demo, document)
     svg = base64.b64decode(image.get("src").split(",")[1])
     assert svg == (demo / "figures" / "temperature-mnist.svg").read_bytes()
     assert (image.get("width"), image.get("height"), image.get("loading")) == ("524", "324", "lazy")
-    figure = plate("temperature-mnist")
+    figure = make_plate("temperature-mnist")
     assert image.get("alt") == f"{figure.title}. {figure.caption}"
 
 
@@ -192,7 +192,7 @@ def test_a_choice_shows_its_first_option_and_contains_all(document):
 def test_a_figure_that_is_not_the_first_of_a_choice_says_how_to_draw_it(demo, document):
     figure = document.find(".//figure[@id='figure-norm-mnist']")
     assert "--all-figures" in text(figure)
-    assert plate("norm-mnist", 0.4).caption in text(figure)
+    assert make_plate("norm-mnist", 0.4).caption in text(figure)
     assert figure.find(".//img") is None
     assert not (demo / "figures" / "norm-mnist.svg").exists()
 

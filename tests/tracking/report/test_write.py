@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from fedgrid.tracking.report.page import Drawing, Page, PageSection, Plate
 from fedgrid.tracking.report.write import write
-from tests.helpers.demo_page import demo_page, plate, small_table
+from tests.helpers.demo_page import make_demo_page, make_plate, make_small_table
 
 
 def page_of(*names: str) -> Page:
     """Return a page with a table and a figure of each name."""
-    items = tuple(item for name in names for item in (small_table(name), plate(name)))
+    items = tuple(item for name in names for item in (make_small_table(name), make_plate(name)))
     return Page("Report", (), (PageSection("only", "Only", items=items),))
 
 
@@ -38,13 +38,13 @@ def test_every_table_and_figure_is_a_file_in_each_format(tmp_path):
 
 def test_the_same_page_gives_the_same_bytes(tmp_path):
     for folder in ("first", "second", "second"):
-        write(demo_page("mnist"), tmp_path / folder)
+        write(make_demo_page("mnist"), tmp_path / folder)
     assert files_in(tmp_path / "first") == files_in(tmp_path / "second")
 
 
 def test_figures_are_counted_as_they_are_drawn(tmp_path):
     numbers: list[tuple[int, int]] = []
-    write(demo_page("mnist"), tmp_path, lambda *done: numbers.append(done), Drawing(every=True))
+    write(make_demo_page("mnist"), tmp_path, lambda *done: numbers.append(done), Drawing(every=True))
     assert numbers == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 

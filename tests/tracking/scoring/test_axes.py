@@ -16,17 +16,17 @@ from fedgrid.tracking.tables.axes import over_axis, sweep
 from fedgrid.tracking.tables.clustering import clustering
 from fedgrid.tracking.tables.scenarios import per_scenario
 from fedgrid.tracking.tables.table import ABSENT
-from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
 EPOCHS, MAJORITY, THRESHOLD = "training.local_epochs", "split.majority", "algorithm.threshold"
 
 
 def finished(accuracy, *, algorithm="fedavg", method=None, labels_RK=ONE, seed=0, **axes):
     pairs = tuple((key, axes[name]) for name, key in NAMES.items() if name in axes)
-    run = run_of(algorithm, seed=seed)
+    run = make_run(algorithm, seed=seed)
     name = " ".join([run.name, *(value for _, value in pairs)])
     run = replace(run, run_id=name, name=name, method=method or algorithm, axes=pairs)
-    return result_of(run, labels_RK, curves={"personalised_accuracy": [0.0, accuracy]})
+    return make_result(run, labels_RK, curves={"personalised_accuracy": [0.0, accuracy]})
 
 
 NAMES = {"epochs": EPOCHS, "majority": MAJORITY, "threshold": THRESHOLD}
@@ -51,11 +51,11 @@ def two_axes():
         for epochs in ("1", "10")
         for share in ("0.5", "1")
     ]
-    return study_of([*fedavg, *scl])
+    return make_study([*fedavg, *scl])
 
 
 def thresholds():
-    return study_of(
+    return make_study(
         [
             finished(0.4, algorithm="briggs (threshold 0.5)", method="briggs", threshold="0.5"),
             finished(0.6, algorithm="briggs (threshold 0.1)", method="briggs", threshold="0.1"),
@@ -91,7 +91,7 @@ def test_two_values_of_an_axis_are_not_two_seeds():
     """A mean over seeds has a spread; a mean over the values of another axis has none."""
     [row, *_] = over_axis(two_axes(), EPOCHS).rows
     assert {cell.spread for cell in row.cells} == {None}
-    seeds = study_of(
+    seeds = make_study(
         [finished(0.1 * seed, seed=seed, epochs=epochs) for seed in (1, 3) for epochs in ("1", "5")]
     )
     [row] = over_axis(seeds, EPOCHS).rows
@@ -106,7 +106,7 @@ def test_a_setting_of_an_algorithm_has_one_row_for_all_of_its_values():
 
 
 def test_a_value_that_an_algorithm_was_not_run_with_is_absent():
-    study = study_of(
+    study = make_study(
         [finished(0.1, epochs="1"), finished(0.2, epochs="5"), finished(0.3, algorithm="sattler", epochs="1")]
     )
     cells = {row.name: row.cells for row in over_axis(study, EPOCHS).rows}
@@ -115,7 +115,7 @@ def test_a_value_that_an_algorithm_was_not_run_with_is_absent():
 
 def test_a_value_that_was_run_in_fewer_scenarios_says_so():
     study = two_axes()
-    fewer = study_of([r for r in study.finished if r.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
+    fewer = make_study([r for r in study.finished if r.axes != ((EPOCHS, "10"), (MAJORITY, "1"))])
     cells = {row.name: row.cells for row in over_axis(fewer, EPOCHS).rows}["fedavg"]
     assert [cell.text for cell in cells[:2]] == ["0.200", "0.500 (1/2)"]
     assert [cell.bold for cell in cells[:2]] == [True, False]
@@ -175,14 +175,14 @@ def test_the_figure_of_an_axis_has_a_line_for_each_algorithm_over_its_values():
 
 
 def test_values_that_are_no_numbers_stand_side_by_side():
-    study = study_of([finished(0.1, majority="drawn"), finished(0.2, majority="published")])
+    study = make_study([finished(0.1, majority="drawn"), finished(0.2, majority="published")])
     axes, _ = figures.over_axis(study, MAJORITY).axes
     assert lines_of(axes)["fedavg"][0] == [0, 1]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["drawn", "published"]
 
 
 def test_a_band_reaches_over_the_seeds():
-    study = study_of(
+    study = make_study(
         [finished(0.1 * seed, seed=seed, epochs=epochs) for seed in (1, 3) for epochs in ("1", "5")]
     )
     axes, _ = figures.over_axis(study, EPOCHS).axes
@@ -194,13 +194,13 @@ def test_a_band_reaches_over_the_seeds():
 def test_a_figure_of_an_axis_without_a_result_says_so():
     run = finished(0.1, epochs="1")
     other = finished(0.1, epochs="5")
-    axes, _ = figures.over_axis(study_of([], [run, other]), EPOCHS).axes
+    axes, _ = figures.over_axis(make_study([], [run, other]), EPOCHS).axes
     assert "no run is" in axes.texts[0].get_text()
 
 
 def beta_by_epochs():
     """FLIS-DC over two thresholds with 1 and 10 epochs: accuracy is threshold / 10 + epochs / 20."""
-    return study_of(
+    return make_study(
         [
             finished(
                 float(value) / 10 + epochs / 20,
@@ -225,7 +225,7 @@ def test_the_figure_of_two_axes_has_a_row_for_each_algorithm():
 def test_the_figure_of_two_axes_refuses_to_mix_data_sets():
     other = replace(two_axes().finished[0], dataset="digits", run_id="other")
     with pytest.raises(ValueError, match="several data sets"):
-        figures.sweep(study_of([*two_axes().finished], [other]), MAJORITY, EPOCHS)
+        figures.sweep(make_study([*two_axes().finished], [other]), MAJORITY, EPOCHS)
 
 
 def test_the_table_of_two_axes_has_a_row_for_each_value_of_the_second():
@@ -241,7 +241,7 @@ def test_scores_that_runs_have_are_shown_over_an_axis_too():
         replace(result, curves=Columns((2,), {**result.curves, "silhouette": np.array([0.1, 0.4])}))
         for result in two_axes().finished
     ]
-    study = study_of(results)
+    study = make_study(results)
     assert [axes.get_title() for axes in figures.over_axis(study, EPOCHS).axes][2:] == [
         "silhouette of the last partition"
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from fedgrid.tracking.scoring.cost import Cost, Target, cost, costs, scale
 from fedgrid.tracking.tables.cost import cost as cost_table
-from tests.helpers.studies import result_of, run_of, study_of, texts_of
+from tests.helpers.studies import make_result, make_run, make_study, read_texts
 
 BYTES = 4
 NAN = float("nan")
@@ -21,7 +21,7 @@ def run(down, up, *, asked, clients, model, rounds, algorithm="fedavg", accuracy
     It reaches its target in its last round.
     """
     scores = accuracy or [0.0] * (rounds - 1) + [1.0]
-    described = replace(run_of(algorithm, clients=clients), model_bytes=model * BYTES)
+    described = replace(make_run(algorithm, clients=clients), model_bytes=model * BYTES)
     sent_R = np.full(rounds, asked * BYTES)
     curves = {
         "personalised_accuracy": scores,
@@ -30,11 +30,11 @@ def run(down, up, *, asked, clients, model, rounds, algorithm="fedavg", accuracy
         "asked_clients": np.full(rounds, asked),
         "seconds": np.arange(rounds) + 1.0,
     }
-    return result_of(described, [(0,) * 6] * rounds, curves=curves)
+    return make_result(described, [(0,) * 6] * rounds, curves=curves)
 
 
 def only(result):
-    [[found]] = costs(study_of([result]), Target("personalised_accuracy", 0.8)).values()
+    [[found]] = costs(make_study([result]), Target("personalised_accuracy", 0.8)).values()
     return found
 
 
@@ -168,9 +168,9 @@ def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
         for result in [run(10, 10, asked=1, clients=2, model=10, rounds=3, algorithm=name, accuracy=scores)]
     ]
     terms = Target("personalised_accuracy", 0.9, unit="mbit-per-client")
-    table = cost_table(study_of(results), terms)
+    table = cost_table(make_study(results), terms)
     assert [column.name for column in table.columns] == ["reached", "rounds", "Mbit a client", "seconds"]
-    assert texts_of(table) == {
+    assert read_texts(table) == {
         "sattler": ["2/2", "2", "0.00", "2.0"],
         "fedavg": ["1/2", "never", "never", "never"],
     }
@@ -181,7 +181,7 @@ def test_the_table_of_a_cost_has_medians_and_says_how_many_arrive():
 def test_a_cost_whose_bytes_are_unknown_is_a_dash():
     result = run(1, 1, asked=1, clients=2, model=1, rounds=2)
     result = replace(result, curves={**result.curves, "bytes": np.full(2, NAN)})
-    [row] = cost_table(study_of([result]), Target("personalised_accuracy", 0.5)).rows
+    [row] = cost_table(make_study([result]), Target("personalised_accuracy", 0.5)).rows
     assert [cell.text for cell in row.cells] == ["1/1", "2", "–", "2.0"]
 
 

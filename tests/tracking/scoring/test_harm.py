@@ -8,7 +8,7 @@ import pytest
 from fedgrid.tracking.scoring.client_scores import worse_share
 from fedgrid.tracking.scoring.measures import add_harm, measure_named
 from fedgrid.tracking.tables.scenarios import harm
-from tests.helpers.studies import ONE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, make_result, make_run, make_study
 
 NAN = float("nan")
 
@@ -20,8 +20,8 @@ def test_equal_is_not_worse_and_clients_without_a_score_are_left_out():
 
 
 def result(algorithm, last_K, **given):
-    run = replace(run_of(algorithm, **given), method=algorithm)
-    return replace(result_of(run, ONE), accuracy_RK=np.array([[0.0] * 6, last_K]))
+    run = replace(make_run(algorithm, **given), method=algorithm)
+    return replace(make_result(run, ONE), accuracy_RK=np.array([[0.0] * 6, last_K]))
 
 
 def test_runs_are_compared_with_those_of_their_scenario_and_seed():
@@ -34,7 +34,7 @@ def test_runs_are_compared_with_those_of_their_scenario_and_seed():
         result("solo", [0.5] * 6, seed=1),
         result("solo", [1.0] * 6, seed=2, split="overlapping-balanced"),
     ]
-    study = study_of(add_harm(results))
+    study = make_study(add_harm(results))
     shares = [run.scores["worse_than_solo"] for run in study.runs]
     assert shares == [0.5, 0.0, None, None, None, None]
     assert {run.scores["worse_than_fine_tuned"] for run in study.runs} == {None}
@@ -43,4 +43,4 @@ def test_runs_are_compared_with_those_of_their_scenario_and_seed():
     assert [cell.text for cell in fedavg.cells] == ["0.250 (2/3)", "0.25 mnist 15 nonoverlapping-balanced"]
     assert solo.cells[0].value is None
     assert study.to_pandas()["worse_than_solo"].tolist()[:2] == [0.5, 0.0]
-    assert harm(study_of(results)) is None
+    assert harm(make_study(results)) is None

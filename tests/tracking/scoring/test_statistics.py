@@ -9,7 +9,7 @@ from fedgrid.tracking.scoring.measures import FINAL_ARI
 from fedgrid.tracking.scoring.paired_tests import average_ranks, holm
 from fedgrid.tracking.scoring.statistics import Comparison, compare, compare_scores
 from fedgrid.tracking.tables.significance import effects, significance
-from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
 AB = (("a", 1.0), ("b", 0.0))
 
@@ -263,11 +263,11 @@ def test_effects_have_wins_interval_and_p_beside_each_other():
 
 def test_a_study_is_compared_by_a_measure():
     runs = [
-        result_of(run_of(name, clients=clients), labels)
+        make_result(make_run(name, clients=clients), labels)
         for clients in (10, 15, 20, 25, 30, 35)
         for name, labels in (("fedavg", ONE), ("briggs", [range(6)] * 2), ("ocfl-hdbscan", WHOLE))
     ]
-    result = compare(study_of(runs, [run_of("sattler", clients=10)]), FINAL_ARI)
+    result = compare(make_study(runs, [make_run("sattler", clients=10)]), FINAL_ARI)
     assert (result.measure, result.algorithms, result.ranks) == (
         "final ARI",
         ("ocfl-hdbscan", "briggs"),

@@ -5,13 +5,13 @@ from math import isnan
 
 from fedgrid.tracking.scoring.run import scored_on_line, stopped_line
 from fedgrid.tracking.tables.table import Cell, Column, Row, Table
-from tests.helpers.studies import ONE, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, WHOLE, make_result, make_run, make_study
 
 
 def two():
     """One run that is right from the first round on, and one that never clusters."""
-    right = result_of(run_of("sattler"), WHOLE, clustered=[1], curves={"ari": (1.0, 1.0)})
-    return study_of([right, result_of(run_of("fedavg"), ONE, curves={"ari": (0.0, 0.0)})])
+    right = make_result(make_run("sattler"), WHOLE, clustered=[1], curves={"ari": (1.0, 1.0)})
+    return make_study([right, make_result(make_run("fedavg"), ONE, curves={"ari": (0.0, 0.0)})])
 
 
 def test_frame_has_a_row_a_run_with_its_last_scores():
@@ -41,9 +41,9 @@ def test_frame_of_a_study_without_results_is_empty():
 
 
 def test_text_of_a_study_is_what_it_is_of_and_mean_scores_by_algorithm():
-    runs = [run_of("sattler", seed=seed, split=split) for split in ("iid", "rotated") for seed in (0, 1)]
-    results = [result_of(run, WHOLE, curves={"ari": (0.0, 0.5 + run.seed / 2)}) for run in runs]
-    text = repr(study_of([*results, result_of(run_of("fedavg"), ONE)], [run_of("fedavg", seed=7)]))
+    runs = [make_run("sattler", seed=seed, split=split) for split in ("iid", "rotated") for seed in (0, 1)]
+    results = [make_result(run, WHOLE, curves={"ari": (0.0, 0.5 + run.seed / 2)}) for run in runs]
+    text = repr(make_study([*results, make_result(make_run("fedavg"), ONE)], [make_run("fedavg", seed=7)]))
     lines = [line.split() for line in text.splitlines()]
     assert lines[0] == ["Study", "mine:", "5", "of", "6", "runs", "finished"]
     assert ["splits", "nonoverlapping-balanced,", "iid,", "rotated"] in lines
@@ -55,8 +55,8 @@ def test_text_of_a_study_is_what_it_is_of_and_mean_scores_by_algorithm():
 
 def test_text_of_a_large_study_fits_a_screen():
     names = [f"briggs (threshold 0.{number}, and another setting of it)" for number in range(30)]
-    runs = [run_of(name, seed=seed) for name in names for seed in range(20)]
-    lines = repr(study_of([result_of(run, ONE) for run in runs])).splitlines()
+    runs = [make_run(name, seed=seed) for name in names for seed in range(20)]
+    lines = repr(make_study([make_result(run, ONE) for run in runs])).splitlines()
     assert max(map(len, lines)) < 80
     assert len(lines) < 24
     assert "20 more algorithms" in lines[-1]
@@ -71,7 +71,7 @@ def test_notebook_unfolds_the_runs_below_the_means():
     assert runs.count("<tr") == 3
     assert "<th>algorithm</th>" in runs
     assert "<th>dataset</th>" not in runs, "of columns those in which the runs differ"
-    assert "&lt;r&gt;" in study_of([result_of(run_of("<r>"), ONE)])._repr_html_()
+    assert "&lt;r&gt;" in make_study([make_result(make_run("<r>"), ONE)])._repr_html_()
 
 
 def test_html_of_a_table_is_escaped():
@@ -84,11 +84,11 @@ def test_html_of_a_table_is_escaped():
 
 def test_lines_on_runs_count_those_on_validation_images_and_those_that_stopped_early():
     tested, validated = (
-        replace(run_of(), values={"split.scored_on": images}) for images in ("test", "validation")
+        replace(make_run(), values={"split.scored_on": images}) for images in ("test", "validation")
     )
     assert scored_on_line([tested]) == ""
     assert "1 of 2 runs are on validation images" in scored_on_line([tested, validated])
-    long, short = (replace(run_of(), rounds=rounds, values={"training.rounds": 9}) for rounds in (9, 4))
+    long, short = (replace(make_run(), rounds=rounds, values={"training.rounds": 9}) for rounds in (9, 4))
     assert (long.stopped, short.stopped) == ("", "stopped after round 4 of 9")
     assert stopped_line([long, short]) == "Stopped early (training.stop_after): 1 of 2 runs, after round 4."
     assert stopped_line([long]) == ""

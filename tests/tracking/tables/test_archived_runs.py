@@ -7,7 +7,7 @@ import pytest
 from fedgrid.tracking.papers.ocfl.tables import against_published
 from fedgrid.tracking.papers.sections import paper_sections
 from fedgrid.tracking.report.contents import report_page
-from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import WHOLE, make_result, make_run, make_study
 
 OF_OURS = re.compile(r"\b(ours?|plain|here|similarity_over)\b", re.IGNORECASE)
 ALGORITHMS = (
@@ -20,9 +20,9 @@ ALGORITHMS = (
 
 
 def study(*algorithms, is_archived):
-    return study_of(
+    return make_study(
         [
-            result_of(run_of(name, dataset=dataset, is_archived=is_archived), WHOLE)
+            make_result(make_run(name, dataset=dataset, is_archived=is_archived), WHOLE)
             for dataset in ("mnist", "cifar10", "pathmnist")
             for name in algorithms
         ]

@@ -24,7 +24,7 @@ from fedgrid.tracking.tables.personalisation import (
 )
 from fedgrid.tracking.tables.scenarios import overview, per_scenario
 from fedgrid.tracking.tables.table import ABSENT, NONE
-from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of, texts_of
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, make_result, make_run, make_study, read_texts
 
 SINGLES = [tuple(range(6))] * 2
 """Labels of a run that leaves every client alone: homogeneous, ARI and AMI 0."""
@@ -34,9 +34,9 @@ LATE = [(0,) * 6, TRUTH_K]
 
 def by_name(**runs):
     """A study of one scenario: algorithm -> labels of seed 0, or a list of labels by seed."""
-    return study_of(
+    return make_study(
         [
-            result_of(run_of(name.replace("_", "-"), seed=seed), labels_RK)
+            make_result(make_run(name.replace("_", "-"), seed=seed), labels_RK)
             for name, by_seed in runs.items()
             for seed, labels_RK in enumerate(by_seed)
         ]
@@ -50,7 +50,7 @@ def test_table_1_has_dashes_for_one_cluster_and_scores_for_singletons():
     assert [(column.group, column.name) for column in table.columns] == [
         ("nonoverlapping balanced", name) for name in ("RAND", "AMI", "COM")
     ]
-    assert texts_of(table) == {
+    assert read_texts(table) == {
         "fedavg": [NONE, NONE, NONE],
         "briggs": ["0.00", "0.00", "1.00"],
         "ocfl-hdbscan": ["0.50", "0.50", "0.50"],
@@ -63,9 +63,9 @@ def test_table_1_has_dashes_for_one_cluster_and_scores_for_singletons():
 
 def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
     """In the order of the runs, in which it comes first here."""
-    study = study_of(
+    study = make_study(
         [
-            result_of(run_of(split=split, clients=clients), WHOLE)
+            make_result(make_run(split=split, clients=clients), WHOLE)
             for split in ("majority", "overlapping-balanced", "nonoverlapping-balanced")
             for clients in (15, 10)
         ]
@@ -80,15 +80,15 @@ def test_a_split_that_is_none_of_the_papers_stands_after_theirs():
 def test_seeds_that_did_not_cluster_count_as_zero_beside_one_that_did():
     """Means of 1 and 0; their standard deviation is sqrt(1 / 2)."""
     table = published_clustering(by_name(sattler=[WHOLE, ONE]))
-    assert texts_of(table)["sattler"] == ["0.50 ± 0.71"] * 3
+    assert read_texts(table)["sattler"] == ["0.50 ± 0.71"] * 3
     assert "2 seeds: mean ± standard deviation (n - 1)." in table.caption
 
 
 def test_a_cell_without_a_finished_run_is_empty_and_its_runs_are_counted_and_named():
     whole = by_name(fedavg=[ONE], sattler=[WHOLE])
-    scl_1, late = run_of("sattler", seed=1), run_of("ocfl-hdbscan")
-    table = published_clustering(study_of(whole.finished, [scl_1, late]))
-    assert texts_of(table) == {
+    scl_1, late = make_run("sattler", seed=1), make_run("ocfl-hdbscan")
+    table = published_clustering(make_study(whole.finished, [scl_1, late]))
+    assert read_texts(table) == {
         "fedavg": [NONE] * 3,
         "sattler": ["1.00 (1/2)"] * 3,
         "ocfl-hdbscan": ["", "", ""],
@@ -99,19 +99,22 @@ def test_a_cell_without_a_finished_run_is_empty_and_its_runs_are_counted_and_nam
 
 
 def test_a_scenario_that_the_grid_lacks_is_marked_absent_and_not_as_unfinished():
-    other = result_of(run_of("fedavg", split="overlapping-balanced"), WHOLE)
-    table = published_clustering(study_of([*by_name(sattler=[WHOLE]).finished, other]))
-    assert texts_of(table) == {"sattler": ["1.00"] * 3 + [ABSENT] * 3, "fedavg": [ABSENT] * 3 + ["1.00"] * 3}
+    other = make_result(make_run("fedavg", split="overlapping-balanced"), WHOLE)
+    table = published_clustering(make_study([*by_name(sattler=[WHOLE]).finished, other]))
+    assert read_texts(table) == {
+        "sattler": ["1.00"] * 3 + [ABSENT] * 3,
+        "fedavg": [ABSENT] * 3 + ["1.00"] * 3,
+    }
     assert f"{ABSENT}: not in this grid." in table.caption
     assert "no result yet" not in table.caption
 
 
 def test_a_table_of_one_data_set_and_number_of_clients_refuses_two():
-    study = study_of([result_of(run_of(clients=n), ONE) for n in (15, 30)])
+    study = make_study([make_result(make_run(clients=n), ONE) for n in (15, 30)])
     with pytest.raises(ValueError, match="values of clients .*15, 30"):
         published_clustering(study)
     with pytest.raises(ValueError, match="values of dataset .*mnist, digits"):
-        rounds(study_of([result_of(run_of(dataset=name), ONE) for name in ("mnist", "digits")]))
+        rounds(make_study([make_result(make_run(dataset=name), ONE) for name in ("mnist", "digits")]))
 
 
 def test_the_right_scores_have_homogeneity_and_completeness():
@@ -120,12 +123,12 @@ def test_the_right_scores_have_homogeneity_and_completeness():
     """
     study = by_name(fedavg=[ONE], briggs=[SINGLES], ocfl_hdbscan=[LATE])
     complete = 1 - np.log(3) / np.log(6)
-    assert texts_of(clustering(study, final=False)) == {
+    assert read_texts(clustering(study, final=False)) == {
         "fedavg": ["0.000", "0.000", "0.000", "1.000"],
         "briggs": ["0.000", "0.000", "1.000", f"{complete:.3f}"],
         "ocfl-hdbscan": ["0.500", "0.500", "0.500", "1.000"],
     }
-    assert texts_of(clustering(study, final=True))["ocfl-hdbscan"] == ["1.000"] * 4
+    assert read_texts(clustering(study, final=True))["ocfl-hdbscan"] == ["1.000"] * 4
     assert clustering(study, final=True).name == "clustering-final-mnist-15"
 
 
@@ -133,18 +136,18 @@ def test_table_2_counts_from_1_and_has_a_dash_for_never():
     table = published_rounds(
         by_name(fedavg=[ONE], sattler=[LATE], ocfl_hdbscan=[LATE, ONE]).where(algorithm="sattler")
     )
-    assert texts_of(table) == {"sattler": ["2"]}
+    assert read_texts(table) == {"sattler": ["2"]}
     table = published_rounds(by_name(fedavg=[ONE], ocfl_hdbscan=[LATE, ONE]))
-    assert texts_of(table) == {"fedavg": [NONE], "ocfl-hdbscan": ["2.0 (1/2)"]}
+    assert read_texts(table) == {"fedavg": [NONE], "ocfl-hdbscan": ["2.0 (1/2)"]}
     assert table.rows[0].cells[0].value == 1.0
     assert table.name == "table2-mnist-15"
 
 
 def test_rounds_are_the_first_decision_and_the_last_change():
     """A decision for one cluster is a clustering round without a change."""
-    decided = result_of(run_of("ocfl-affinity"), ONE, clustered=[2])
-    study = study_of([decided, *by_name(fedavg=[ONE], sattler=[[(0, 1, 1, 1, 1, 1), TRUTH_K]]).finished])
-    assert texts_of(rounds(study)) == {
+    decided = make_result(make_run("ocfl-affinity"), ONE, clustered=[2])
+    study = make_study([decided, *by_name(fedavg=[ONE], sattler=[[(0, 1, 1, 1, 1, 1), TRUTH_K]]).finished])
+    assert read_texts(rounds(study)) == {
         "ocfl-affinity": ["2", NONE],
         "fedavg": [NONE, NONE],
         "sattler": ["1", "2"],
@@ -154,12 +157,12 @@ def test_rounds_are_the_first_decision_and_the_last_change():
 def test_exactly_right_counts_finished_runs_and_says_how_many_there_are_to_be():
     results = [
         *by_name(sattler=[WHOLE, ONE]).finished,
-        result_of(run_of("sattler", dataset="digits"), LATE),
-        result_of(run_of("fedavg", dataset="digits"), ONE),
+        make_result(make_run("sattler", dataset="digits"), LATE),
+        make_result(make_run("fedavg", dataset="digits"), ONE),
     ]
-    table = exactly_right(study_of(results, [run_of("fedavg"), run_of("sattler", seed=2)]))
+    table = exactly_right(make_study(results, [make_run("fedavg"), make_run("sattler", seed=2)]))
     assert [column.name for column in table.columns] == ["sattler", "fedavg"]
-    assert texts_of(table) == {
+    assert read_texts(table) == {
         "mnist": ["1/2 of 3", ""],
         "digits": ["1/1", "0/1"],
         "total": ["2/3 of 4", "0/1 of 2"],
@@ -168,12 +171,12 @@ def test_exactly_right_counts_finished_runs_and_says_how_many_there_are_to_be():
 
 def scored(algorithm, pf1, *, split="nonoverlapping-balanced", seed=0, curve="personalised_f1"):
     curves = {curve: pf1, "generalised_f1": [0.1, 0.2]} if curve == "personalised_f1" else {curve: pf1}
-    return result_of(run_of(algorithm, split=split, seed=seed), WHOLE, curves=curves)
+    return make_result(make_run(algorithm, split=split, seed=seed), WHOLE, curves=curves)
 
 
 def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
     """Means over rounds 0.3 and 0.5, of scenarios; last rounds 0.4 and 0.8. The gap is not measured."""
-    study = study_of(
+    study = make_study(
         [scored("sattler", [0.2, 0.4]), scored("sattler", [0.2, 0.8], split="overlapping-balanced")]
     )
     table = personalisation(study)
@@ -190,20 +193,20 @@ def test_personalisation_is_averaged_over_rounds_seeds_and_scenarios():
 
 def test_a_published_gf1_that_was_not_tested_has_its_reason_in_the_caption():
     untested = scored("sattler", [0.2], curve="published_pf1")
-    tested = result_of(run_of("briggs"), WHOLE, curves={"published_pf1": [0.3], "published_gf1": [0.1]})
-    table = published_personalisation(study_of([untested, tested]))
+    tested = make_result(make_run("briggs"), WHOLE, curves={"published_pf1": [0.3], "published_gf1": [0.1]})
+    table = published_personalisation(make_study([untested, tested]))
     assert "of 1 of 2 finished runs" in table.caption
     assert "evaluation.local_server: true" in table.caption
     texts = {row.name: [cell.text for cell in row.cells[:2]] for row in table.rows}
     assert texts == {"briggs": ["0.300", "0.100"], "sattler": ["0.200", NONE]}
-    assert "local_server" not in published_personalisation(study_of([tested])).caption
+    assert "local_server" not in published_personalisation(make_study([tested])).caption
 
 
 def test_local_models_tested_in_the_last_round_only_have_a_dash_for_the_mean():
     curves = {"published_pf1": [0.3, 0.5], "published_gf1": [np.nan, 0.1]}
-    run = result_of(run_of(), WHOLE, curves=curves)
+    run = make_result(make_run(), WHOLE, curves=curves)
     run = replace(run, scores={**run.scores, "published_gf1": None})
-    table = published_personalisation(study_of([run]))
+    table = published_personalisation(make_study([run]))
     places = [(column.group, column.name) for column in table.columns]
     cells = dict(zip(places, table.rows[0].cells, strict=True))
     assert [cells[span, name].text for span in (MEAN, LAST) for name in ("PF1", "GF1")] == [
@@ -219,7 +222,7 @@ def test_a_mean_over_scenarios_has_the_spread_of_its_seeds():
         for seed, scores in enumerate([(0.2, 0.4), (0.4, 0.8)])
         for score, split in zip(scores, ("nonoverlapping-balanced", "overlapping-balanced"), strict=True)
     ]
-    table = personalisation(study_of(runs))
+    table = personalisation(make_study(runs))
     cell = table.rows[0].cells[0]
     assert (cell.text, cell.count, cell.seeds) == ("0.450 ± 0.212", 4, 2)
     assert "2 seeds: mean ± standard deviation" in table.caption
@@ -232,35 +235,38 @@ def test_a_mean_over_scenarios_that_misses_some_says_so():
         scored("sattler", [0.4], seed=1),
         scored("sattler", [0.8], split="overlapping-balanced"),
     ]
-    table = personalisation(study_of(runs, [run_of("sattler", split="overlapping-balanced", seed=1)]))
+    table = personalisation(make_study(runs, [make_run("sattler", split="overlapping-balanced", seed=1)]))
     cell = table.rows[0].cells[0]
     assert (cell.text, cell.tone, cell.spread) == ("0.550 (3/4)", "partial", None)
 
 
 def test_several_data_sets_have_a_part_each_and_one_of_all():
-    table = personalisation(study_of([result_of(run_of(dataset=name), ONE) for name in ("mnist", "digits")]))
+    table = personalisation(
+        make_study([make_result(make_run(dataset=name), ONE) for name in ("mnist", "digits")])
+    )
     assert [row.section for row in table.rows] == ["mnist", "digits", "all scenarios"]
 
 
 def test_the_overview_ranks_by_the_right_f1_and_without_it_by_the_published():
-    right = study_of([scored("sattler", [0.2]), scored("ocfl-hdbscan", [0.4])])
+    right = make_study([scored("sattler", [0.2]), scored("ocfl-hdbscan", [0.4])])
     table = overview(right)
     assert [column.name for column in table.columns] == [
         *("finished", "exactly right", "final ARI"),
         *("last personalised F1", "last generalised F1", "mean rank"),
     ]
-    assert texts_of(table)["ocfl-hdbscan"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
-    archived = study_of(
+    assert read_texts(table)["ocfl-hdbscan"] == ["1/1", "1/1", "1.000", "0.400", "0.200", "1.00"]
+    archived = make_study(
         [scored(name, [pf1], curve="published_pf1") for name, pf1 in (("sattler", 0.2), ("fedavg", 0.4))]
     )
     table = overview(archived)
     assert table.columns[3].name == "last PF1 as published"
-    assert texts_of(table)["sattler"] == ["1/1", "1/1", "1.000", "0.200", NONE, "2.00"]
+    assert read_texts(table)["sattler"] == ["1/1", "1/1", "1.000", "0.200", NONE, "2.00"]
 
 
 def test_the_table_of_all_scenarios_names_the_unfinished_runs_of_a_row():
-    study = study_of(
-        by_name(fedavg=[WHOLE]).finished, [run_of(seed=1), run_of("sattler", split="overlapping-balanced")]
+    study = make_study(
+        by_name(fedavg=[WHOLE]).finished,
+        [make_run(seed=1), make_run("sattler", split="overlapping-balanced")],
     )
     lines = list(csv.DictReader(io.StringIO(to_csv(per_scenario(study)))))
     assert [line["algorithm"] for line in lines] == ["fedavg", "sattler"]
@@ -273,15 +279,15 @@ def test_fairness_has_the_worst_client_jains_index_the_gap_in_loss_and_the_sizes
     """Means over rounds (0.1 + 0.3) / 2, (0.5 + 0.9) / 2 and (2 + 4) / 2; at the end five clients and one."""
     curves = {"worst_client_accuracy": (0.1, 0.3), "jain_index": (0.5, 0.9), "learning_gap_loss": (2, 4)}
     curves["worst_tenth_accuracy"] = (0.2, 0.4)
-    uneven = result_of(run_of("sattler"), [(0,) * 6, (0, 0, 0, 0, 0, 1)], curves=curves)
-    table = fairness(study_of([uneven, result_of(run_of("fedavg"), ONE)]))
+    uneven = make_result(make_run("sattler"), [(0,) * 6, (0, 0, 0, 0, 0, 1)], curves=curves)
+    table = fairness(make_study([uneven, make_result(make_run("fedavg"), ONE)]))
     assert table.name == "fairness-mnist"
     assert [f"{column.group}: {column.name}" for column in table.columns] == [
         *(f"mean over rounds: {name}" for name in ("worst tenth", "worst client", "Jain", "gap in loss")),
         *(f"last round: {name}" for name in ("worst tenth", "worst client", "Jain", "gap in loss")),
         *(f"last partition: {name}" for name in ("clusters", "smallest", "clients alone")),
     ]
-    assert texts_of(table) == {
+    assert read_texts(table) == {
         "sattler": [
             "0.300",
             "0.200",

@@ -11,7 +11,7 @@ from fedgrid.tracking.scoring.paired_tests import by_seed, seeds_test
 from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.by_axes import by_axes
 from fedgrid.tracking.tables.formats import to_csv, to_latex, to_markdown
-from tests.helpers.studies import ONE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, make_result, make_run, make_study
 
 fedavg = (0.50, 0.52, 0.51)
 """Accuracy by seed."""
@@ -28,13 +28,13 @@ def study(*, lacking: str = "") -> Study:
     for split, less in (("nonoverlapping-balanced", {}), ("overlapping-balanced", {"sattler": 0.1})):
         for algorithm, accuracies in (("fedavg", fedavg), ("sattler", sattler)):
             for seed, accuracy in enumerate(accuracies):
-                run = run_of(algorithm, split=split, seed=seed)
+                run = make_run(algorithm, split=split, seed=seed)
                 if algorithm == lacking and seed == 2 and less:
                     missing.append(run)
                     continue
                 curve = (0.0, accuracy - less.get(algorithm, 0.0))
-                found.append(result_of(run, ONE, curves={"personalised_accuracy": curve}))
-    return study_of(found, missing)
+                found.append(make_result(run, ONE, curves={"personalised_accuracy": curve}))
+    return make_study(found, missing)
 
 
 def with_epochs(given: Study) -> Study:
@@ -57,20 +57,20 @@ def values(table):
 
 def test_table_of_predicted_numbers_without_a_score_has_r2_and_its_median_and_pooled():
     r2 = {"personalised_r2": (-9.0,), "personalised_r2_median": (0.3,), "personalised_r2_pooled": (0.4,)}
-    predicting = result_of(run_of("fedavg"), ONE, curves=r2)
-    assert list(values(by_axes(study_of([predicting]))).values()) == [-9.0, 0.3, 0.4]
-    accurate = result_of(run_of("sattler"), ONE, curves={"personalised_accuracy": (0.5,)})
-    assert len(by_axes(study_of([predicting, accurate])).columns) == 1
+    predicting = make_result(make_run("fedavg"), ONE, curves=r2)
+    assert list(values(by_axes(make_study([predicting]))).values()) == [-9.0, 0.3, 0.4]
+    accurate = make_result(make_run("sattler"), ONE, curves={"personalised_accuracy": (0.5,)})
+    assert len(by_axes(make_study([predicting, accurate])).columns) == 1
 
 
 def test_key_without_effect_on_a_split_is_in_no_heading_of_it():
     """Two values of alpha, and label-skew, which has none."""
     alphas = {"nonoverlapping-balanced": "0.1", "overlapping-balanced": "10", "label-skew": "1"}
     found = [
-        result_of(run_of("fedavg", split=split), ONE, curves={"personalised_accuracy": (0.5,)})
+        make_result(make_run("fedavg", split=split), ONE, curves={"personalised_accuracy": (0.5,)})
         for split in alphas
     ]
-    part = study_of(found)
+    part = make_study(found)
     runs = tuple(
         replace(
             run,
@@ -130,10 +130,10 @@ def test_several_scores_are_columns_below_each_scenario():
 
 
 def test_final_score_that_is_no_curve_is_a_share_of_runs():
-    exact = [result_of(run_of(seed=seed), ONE, ONE[0]) for seed in (0, 1)]
+    exact = [make_result(make_run(seed=seed), ONE, ONE[0]) for seed in (0, 1)]
     exact[0].scores["exactly_right"] = True
     exact[1].scores["exactly_right"] = False
-    assert by_axes(study_of(exact), ["exactly_right"]).rows[0].cells[0].value == 0.5
+    assert by_axes(make_study(exact), ["exactly_right"]).rows[0].cells[0].value == 0.5
 
 
 def test_paired_test_over_seeds_is_scipys_and_marks_what_is_worse():
@@ -148,11 +148,11 @@ def test_paired_test_over_seeds_is_scipys_and_marks_what_is_worse():
 
 def test_less_is_better_of_a_loss():
     results = [
-        result_of(run_of(name, seed=seed), ONE, curves={"personalised_loss": (1.0, loss)})
+        make_result(make_run(name, seed=seed), ONE, curves={"personalised_loss": (1.0, loss)})
         for name, losses in (("fedavg", fedavg), ("sattler", sattler))
         for seed, loss in enumerate(losses)
     ]
-    table = by_axes(study_of(results), ["personalised_loss"], against="sattler")
+    table = by_axes(make_study(results), ["personalised_loss"], against="sattler")
     assert (table.rows[0].cells[0].notes, table.rows[0].cells[0].bold) == (("+",), True)
 
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from fedgrid.tracking.tables.comparison import compare, paired_algorithms, unpaired_line
-from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, make_result, make_run, make_study
 
 LATE = [(0,) * 6, TRUTH_K]
 SPLITS = [(n, balance) for n in (15, 30, 60) for balance in ("balanced", "imbalanced")]
 
 
 def grid(name, *runs, lacking=()):
-    return study_of([result_of(run, labels) for run, labels in runs], lacking, name)
+    return make_study([make_result(run, labels) for run, labels in runs], lacking, name)
 
 
 def table_of(tables, name):
@@ -24,10 +24,10 @@ def texts(table):
 
 
 def test_equal_names_are_paired_first_and_then_what_stands_beside_the_same_published_row():
-    one = grid("one", *((run_of(name), ONE) for name in ("ocfl-hdbscan", "sattler", "fedavg")))
+    one = grid("one", *((make_run(name), ONE) for name in ("ocfl-hdbscan", "sattler", "fedavg")))
     other = grid(
         "other",
-        *((run_of(name), ONE) for name in ("ocfl-hdbscan-as-published", "sattler-as-published", "sattler")),
+        *((make_run(name), ONE) for name in ("ocfl-hdbscan-as-published", "sattler-as-published", "sattler")),
     )
     assert paired_algorithms(one, other) == {
         "sattler": "sattler",
@@ -41,10 +41,10 @@ def test_equal_names_are_paired_first_and_then_what_stands_beside_the_same_publi
 def test_means_difference_and_p_over_six_pairs():
     """Six wins of six: p is 2 / 2^6."""
     one = grid(
-        "one", *((run_of("sattler", clients=n, split=f"nonoverlapping-{b}"), WHOLE) for n, b in SPLITS)
+        "one", *((make_run("sattler", clients=n, split=f"nonoverlapping-{b}"), WHOLE) for n, b in SPLITS)
     )
     other = grid(
-        "other", *((run_of("sattler", clients=n, split=f"nonoverlapping-{b}"), LATE) for n, b in SPLITS)
+        "other", *((make_run("sattler", clients=n, split=f"nonoverlapping-{b}"), LATE) for n, b in SPLITS)
     )
     table = table_of(compare(one, other), "compare-mean-ari")
     assert [column.name for column in table.columns] == [
@@ -63,7 +63,7 @@ def test_means_difference_and_p_over_six_pairs():
 def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
     """Ranks 5 to 8 of 1 to 8 are won: 26 / 36."""
     runs = [
-        run_of("sattler", clients=n, split=f"nonoverlapping-{b}")
+        make_run("sattler", clients=n, split=f"nonoverlapping-{b}")
         for n in (15, 30, 45, 60)
         for b in ("balanced", "imbalanced")
     ]
@@ -76,8 +76,8 @@ def test_four_pairs_that_differ_among_eight_have_an_effect_and_no_p():
 
 def test_runs_are_paired_by_seed_and_seeds_of_one_grid_alone_are_left_out():
     """Seeds 1 and 2 are common, with scores 0 and 1 against 1 and 1: their deviation is sqrt(1 / 2)."""
-    one = grid("one", *((run_of("sattler", seed=n), WHOLE if n != 1 else ONE) for n in (0, 1, 2)))
-    other = grid("other", *((run_of("sattler", seed=n), WHOLE) for n in (1, 2, 7)))
+    one = grid("one", *((make_run("sattler", seed=n), WHOLE if n != 1 else ONE) for n in (0, 1, 2)))
+    other = grid("other", *((make_run("sattler", seed=n), WHOLE) for n in (1, 2, 7)))
     tables = compare(one, other)
     assert texts(table_of(tables, "compare-final-ari")) == [
         ("mnist", "sattler", "1", "0.500 ± 0.707", "1.000 ± 0.000", "-0.500", *["–"] * 4)
@@ -88,23 +88,26 @@ def test_runs_are_paired_by_seed_and_seeds_of_one_grid_alone_are_left_out():
 
 
 def test_grids_without_a_common_seed_cannot_be_paired():
-    one, other = grid("one", (run_of("sattler"), WHOLE)), grid("other", (run_of("sattler", seed=7), WHOLE))
+    one, other = (
+        grid("one", (make_run("sattler"), WHOLE)),
+        grid("other", (make_run("sattler", seed=7), WHOLE)),
+    )
     assert not any(table.rows for table in compare(one, other))
     assert "0 (one) and 7 (other)" in unpaired_line(one, other)
 
 
 def test_runs_of_the_archive_which_has_no_seeds_are_paired_with_all_seeds():
-    one = grid("one", *((run_of("sattler", seed=n), labels) for n, labels in ((3, WHOLE), (4, ONE))))
-    archived = replace(run_of("sattler"), is_archived=True)
+    one = grid("one", *((make_run("sattler", seed=n), labels) for n, labels in ((3, WHOLE), (4, ONE))))
+    archived = replace(make_run("sattler"), is_archived=True)
     tables = compare(one, grid("other", (archived, WHOLE)))
     assert texts(tables[0]) == [("mnist", "sattler", "1", "0.500 ± 0.707", "1.000", "-0.500", *["–"] * 4)]
     assert "other has no seeds" in tables[0].caption
 
 
 def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
-    late = run_of("sattler", split="overlapping-balanced")
-    one = grid("one", (run_of("sattler"), WHOLE), (late, ONE))
-    other = grid("other", (run_of("sattler"), WHOLE), (run_of("fedavg"), ONE), lacking=[late])
+    late = make_run("sattler", split="overlapping-balanced")
+    one = grid("one", (make_run("sattler"), WHOLE), (late, ONE))
+    other = grid("other", (make_run("sattler"), WHOLE), (make_run("fedavg"), ONE), lacking=[late])
     tables = compare(one, other)
     assert texts(tables[0]) == [("mnist", "sattler", "1", "1.000", "1.000", "0.000", *["–"] * 4)]
     assert tables[0].caption.count("1 pair of scenario and algorithm") == 1
@@ -117,7 +120,9 @@ def test_cells_without_a_partner_are_counted_named_and_in_no_mean():
 
 def test_a_measure_that_one_grid_lacks_is_in_no_pair():
     """A run that never clusters has no clustering round; no run here has tested a client."""
-    one, other = (grid(name, (run_of("sattler"), labels)) for name, labels in (("one", LATE), ("other", ONE)))
+    one, other = (
+        grid(name, (make_run("sattler"), labels)) for name, labels in (("one", LATE), ("other", ONE))
+    )
     tables = compare(one, other)
     assert texts(table_of(tables, "compare-clustering-round")) == [("mnist", "sattler", "0 of 1", *["–"] * 7)]
     assert texts(tables[-1]) == [
@@ -131,7 +136,7 @@ def test_a_measure_that_one_grid_lacks_is_in_no_pair():
 
 
 def test_grids_with_nothing_in_common_have_empty_tables_whose_caption_says_so():
-    tables = compare(grid("one", (run_of("sattler"), ONE)), grid("other", (run_of("fedavg"), ONE)))
+    tables = compare(grid("one", (make_run("sattler"), ONE)), grid("other", (make_run("fedavg"), ONE)))
     assert all(not table.rows for table in tables)
     assert "0 pairs" in tables[0].caption
 
@@ -140,8 +145,8 @@ def test_pairs_that_differ_in_more_than_the_grid_say_in_what():
     """A setting of the algorithm that both have counts, one that only the scores' names have does not."""
 
     def grid(name, keys):
-        run = replace(run_of("briggs"), values=keys, method="briggs")
-        return study_of([result_of(run, WHOLE)], name=name)
+        run = replace(make_run("briggs"), values=keys, method="briggs")
+        return make_study([make_result(run, WHOLE)], name=name)
 
     one = grid(
         "one", {"training.rounds": "5", "participation": "1", "seed": "0", "algorithm.threshold": "0.3"}

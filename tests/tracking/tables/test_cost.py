@@ -8,7 +8,7 @@ import pytest
 
 from fedgrid.tracking import figures
 from fedgrid.tracking.tables.cost import before_training, has_messages, last_sent, over_epsilon, until_final
-from tests.helpers.studies import ONE, TRUTH_K, WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import ONE, TRUTH_K, WHOLE, make_result, make_run, make_study
 
 SAID = {
     "message_bytes": (150, 0),
@@ -29,23 +29,23 @@ def row(table, name):
 
 def test_messages_and_updates_are_counted_alike():
     """150 bytes of 15 clients are 80 bits each; OCFL is final in its second round, after two megabytes."""
-    said = result_of(run_of("embeddings"), WHOLE, curves=SAID)
-    silent = result_of(run_of("ocfl-kmeans"), LATER, curves=SILENT)
-    never = result_of(run_of("fedavg"), ONE, curves=SILENT)
-    table = before_training(study_of([said, silent, never]))
+    said = make_result(make_run("embeddings"), WHOLE, curves=SAID)
+    silent = make_result(make_run("ocfl-kmeans"), LATER, curves=SILENT)
+    never = make_result(make_run("fedavg"), ONE, curves=SILENT)
+    table = before_training(make_study([said, silent, never]))
     assert row(table, "embeddings") == ["80", "2.000", "4.0", "2.000", "1.000"]
     assert row(table, "ocfl-kmeans") == ["0", "0.000", "–", "2.000", "1.000"]
     assert row(table, "fedavg")[3] == "–"
 
 
 def test_clusters_that_change_are_final_later():
-    assert until_final(result_of(run_of("embeddings"), LATER, curves=SAID)) == 4e6
-    assert until_final(result_of(run_of("ifca"), WHOLE, curves=SILENT)) == 1e6
+    assert until_final(make_result(make_run("embeddings"), LATER, curves=SAID)) == 4e6
+    assert until_final(make_result(make_run("ifca"), WHOLE, curves=SILENT)) == 1e6
 
 
 @pytest.mark.parametrize(("curves", "expected"), [(SAID, True), (SILENT, False)])
 def test_only_grids_with_messages_have_the_table(curves, expected):
-    assert has_messages(study_of([result_of(run_of(), WHOLE, curves=curves)])) is expected
+    assert has_messages(make_study([make_result(make_run(), WHOLE, curves=curves)])) is expected
 
 
 NAN = float("nan")
@@ -53,7 +53,7 @@ EPSILONS = {"clip 1": NAN, "clip 1, noise 0.1": 1000.0, "clip 1, noise 1": 12.34
 
 
 def result(algorithm, uplink, epsilon, labels_RK, accuracy, seed=0):
-    run = run_of(algorithm, seed=seed, is_reference=algorithm == "solo")
+    run = make_run(algorithm, seed=seed, is_reference=algorithm == "solo")
     run = replace(
         run,
         run_id=f"{run.run_id}-{uplink}",
@@ -66,7 +66,7 @@ def result(algorithm, uplink, epsilon, labels_RK, accuracy, seed=0):
         **dict.fromkeys(("last_local_accuracy", "generalised_accuracy", "global_accuracy"), (NAN, NAN)),
         "silhouette": (NAN, NAN),
     }
-    return result_of(run, labels_RK, curves=curves)
+    return make_result(run, labels_RK, curves=curves)
 
 
 def study(solo=True, telling=False):
@@ -80,7 +80,7 @@ def study(solo=True, telling=False):
             *([result("ifca", uplink, inf if number else NAN, ONE, 0.7)] if telling else ()),
         )
     ]
-    return study_of(results)
+    return make_study(results)
 
 
 class TestTable:
@@ -105,7 +105,7 @@ class TestTable:
         whole, *_ = study(solo=False).finished
         keys = {"privacy.delta": "1e-05", "privacy.epsilon": "8"}
         spent = replace(whole, values=keys, curves={**whole.curves, "epsilon": np.array([3.0, 6.0, 6.0])})
-        table = over_epsilon(study_of([spent]))
+        table = over_epsilon(make_study([spent]))
         assert [column.name for column in table.columns][:2] == ["epsilon", "sends until"]
         assert [cell.text for cell in table.rows[0].cells][1] == "2"
         assert last_sent(np.array([0.0, 0.0])) == 0
@@ -114,7 +114,7 @@ class TestTable:
     def test_has_the_largest_epsilon_of_any_run(self):
         """One seed asked its clients more often than the other."""
         runs = [result("fedavg", "noise", epsilon, ONE, 0.5, seed) for seed, epsilon in enumerate((3.0, 5.0))]
-        [row] = over_epsilon(study_of(runs)).rows
+        [row] = over_epsilon(make_study(runs)).rows
         assert row.cells[0].value == 5.0
 
 
@@ -144,5 +144,5 @@ class TestFigure:
         assert axes.get_xticks() == pytest.approx([10, 100, 1000, 10_000])
 
     def test_of_a_study_without_results_says_so(self):
-        empty = study_of([], [run_of()])
+        empty = make_study([], [make_run()])
         assert any("no run" in text.get_text() for text in figures.over_epsilon(empty).axes[0].texts)

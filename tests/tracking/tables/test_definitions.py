@@ -3,14 +3,14 @@
 import pytest
 
 from fedgrid.tracking.tables.personalisation import definitions
-from tests.helpers.studies import TRUTH_K, result_of, run_of, study_of
+from tests.helpers.studies import TRUTH_K, make_result, make_run, make_study
 
 NAN = float("nan")
 SIX = [TRUTH_K] * 6
 
 
 def study(**curves):
-    return study_of([result_of(run_of("FLIS-DC"), SIX, curves=curves)])
+    return make_study([make_result(make_run("FLIS-DC"), SIX, curves=curves)])
 
 
 def values(table):

@@ -15,19 +15,19 @@ from fedgrid.tracking.scoring.study import Study
 from fedgrid.tracking.tables.clustering import exactly_right, published_clustering, published_rounds
 from fedgrid.tracking.tables.formats import to_csv
 from fedgrid.tracking.tables.table import FAR, NONE, Table
-from tests.helpers.reference import OVERLAPS, SIZES, four_digits, labels_of, published
-from tests.helpers.studies import IDS, result_of, run_of, study_of
+from tests.helpers.reference import OVERLAPS, SIZES, read_labels, read_published, round_twice
+from tests.helpers.studies import IDS, make_result, make_run, make_study
 
 
 @pytest.fixture(scope="module")
 def study() -> Study:
     """The archive's 112 runs."""
     found = []
-    for row in published():
+    for row in read_published():
         dataset, overlap, balance, clients = scenario_of(row)
-        run = run_of(row["algorithm"], dataset=dataset, split=f"{overlap}-{balance}", clients=clients)
-        found.append(result_of(run, labels_of(row), np.repeat([0, 1, 2], SIZES[balance, clients])))
-    return study_of(found)
+        run = make_run(row["algorithm"], dataset=dataset, split=f"{overlap}-{balance}", clients=clients)
+        found.append(make_result(run, read_labels(row), np.repeat([0, 1, 2], SIZES[balance, clients])))
+    return make_study(found)
 
 
 def scenario_of(row: dict[str, str]) -> tuple[str, str, str, int]:
@@ -54,7 +54,7 @@ def test_table_1_is_the_published_one_to_all_digits_and_as_printed(study, datase
     table = published_clustering(study.where(dataset=dataset, clients=clients))
     lines = lines_of(table)
     printed = {(algorithm, heading): text for algorithm, heading, text in cells_of(table)}
-    rows = [row for row in published() if scenario_of(row)[::3] == (dataset, clients)]
+    rows = [row for row in read_published() if scenario_of(row)[::3] == (dataset, clients)]
     assert len(rows) * 3 == len(printed) == 84
     for row in rows:
         _, overlap, balance, _ = scenario_of(row)
@@ -62,7 +62,7 @@ def test_table_1_is_the_published_one_to_all_digits_and_as_printed(study, datase
         is_dash = {float(value) for value in values} == {0.0}
         for name, value in zip(("RAND", "AMI", "COM"), values, strict=True):
             heading = f"{overlap} {balance}: {name}"
-            assert four_digits(float(lines[IDS[row["algorithm"]]][heading])) == float(value)
+            assert round_twice(float(lines[IDS[row["algorithm"]]][heading])) == float(value)
             expected = NONE if is_dash else str(Decimal(value).quantize(Decimal("0.01"), ROUND_HALF_UP))
             assert printed[IDS[row["algorithm"]], heading] == expected.replace("-0.00", "0.00")
 
@@ -72,7 +72,7 @@ def test_table_2_is_the_published_one(study, dataset):
     table = published_rounds(study.where(dataset=dataset))
     lines = lines_of(table)
     printed = {(algorithm, heading): text for algorithm, heading, text in cells_of(table)}
-    rows = [row for row in published() if scenario_of(row)[0] == dataset]
+    rows = [row for row in read_published() if scenario_of(row)[0] == dataset]
     assert len(rows) == len(printed) == 56
     for row in rows:
         _, overlap, balance, clients = scenario_of(row)
@@ -109,7 +109,7 @@ def test_beside_the_published_numbers_the_archive_shows_no_difference(study):
 def test_algorithms_ranked_by_the_last_partition(study):
     """Average ranks of the archive's ARI_final, by counting who is better; BNC never clusters."""
     scores: dict[tuple[str, ...], dict[str, float]] = {}
-    for row in published():
+    for row in read_published():
         scores.setdefault(tuple(map(str, scenario_of(row))), {})[row["algorithm"]] = float(row["ARI_final"])
     names = [name for name in next(iter(scores.values())) if name != "BNC"]
     ranks = dict.fromkeys(names, 0.0)

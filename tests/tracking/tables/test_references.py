@@ -6,7 +6,7 @@ from fedgrid.tracking.scoring.statistics import compare
 from fedgrid.tracking.tables.clustering import clustering
 from fedgrid.tracking.tables.scenarios import overview
 from fedgrid.tracking.tables.table import NONE
-from tests.helpers.studies import WHOLE, result_of, run_of, study_of
+from tests.helpers.studies import WHOLE, make_result, make_run, make_study
 
 CURVES = {"oracle": 0.9, "solo": 0.8, "fedavg": 0.5, "sattler": 0.7}
 """Personalised F1; both references do better than either competitor."""
@@ -22,10 +22,10 @@ NOTE = "oracle and solo are for reference: not ranked, not tested, never in bold
 
 def study(algorithms=tuple(CURVES), scenarios=6):
     """Six scenarios, which differ in their number of clients."""
-    return study_of(
+    return make_study(
         [
-            result_of(
-                run_of(name, clients=clients, is_reference=name in ("oracle", "solo")),
+            make_result(
+                make_run(name, clients=clients, is_reference=name in ("oracle", "solo")),
                 [list(labels) for labels in LABELS[name]],
                 curves={curve: (CURVES[name],) * 2 for curve in SCORED},
             )
@@ -54,7 +54,7 @@ def test_best_of_an_overview_is_a_competitor_and_references_have_no_rank():
 
 def test_unfinished_reference_does_not_hide_the_best():
     whole = study(("fedavg", "sattler"), scenarios=1)
-    part = study_of(whole.finished, [run_of("oracle", clients=10, is_reference=True)])
+    part = make_study(whole.finished, [make_run("oracle", clients=10, is_reference=True)])
     assert bold(clustering(part, final=True), "ARI") == ["sattler"]
 
 

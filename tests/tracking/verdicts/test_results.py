@@ -17,7 +17,7 @@ from fedgrid.tracking.verdicts.figures import ILL, MIDDLE, UNKNOWN, WELL, Point,
 from fedgrid.tracking.verdicts.page import latex, results
 from fedgrid.tracking.verdicts.tables import overall
 from fedgrid.tracking.verdicts.verdict import shown_pairs, verdict
-from tests.helpers.studies import texts_of
+from tests.helpers.studies import read_texts
 from tests.tracking.verdicts.test_verdict import SOME
 
 FAMILIES = {f"rotated {number}": True for number in range(8)} | {"iid": False, "dirichlet": False}
@@ -142,7 +142,7 @@ def test_false_splits_have_an_exact_interval_over_runs_and_the_number_of_familie
 
 def _overall(outcomes):
     table = overall([field_of(outcomes, CLUSTERING, "served")], "name", "title")
-    rows = texts_of(table)
+    rows = read_texts(table)
     return [column.name for column in table.columns], rows
 
 
@@ -266,14 +266,14 @@ def test_tables_have_ranks_tests_classes_and_what_is_missing():
     outcomes = [*arena(), *of("ifca", "IFCA", 0.9, told="number"), *of("ward", "W", 0.4, told="number")]
     sections = results(outcomes, 45)
     tables = {item.name: item for each in sections for item in each.items if isinstance(item, Table)}
-    serving = texts_of(tables["serving-served"])
+    serving = read_texts(tables["serving-served"])
     assert list(serving) == ["good", "fedavg", "bad", "ifca", "ward", "oracle", "solo"]
     assert serving["good"][0] == "1.0"
     assert serving["good"][-3:] == ["2 (2)", "0", "better"]
     assert serving["bad"][-3:] == ["0", "2 (2)", "worse"]
     assert serving["ifca"][0] == "1.0"
     assert serving["oracle"][0] == "–"
-    clustering = texts_of(tables["clustering"])
+    clustering = read_texts(tables["clustering"])
     assert clustering["good"] == ["1.0", "1.000", "16/16", "4.0", "4/4", "40–100 %", "2/2", "1 (1)", "0"]
     assert r"\label{tab:serving-served}" in latex([], sections)
 

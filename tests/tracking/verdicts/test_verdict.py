@@ -12,7 +12,7 @@ from fedgrid.tracking.verdicts.field import CLUSTERING, SERVING
 from fedgrid.tracking.verdicts.outcomes import Outcome, RowOfArena, from_csv, outcome_of, to_csv
 from fedgrid.tracking.verdicts.verdict import NoVerdict, verdict
 from fedgrid.tracking.verdicts.words import as_dict, own_families, sentence, table_of, verdict_page
-from tests.helpers.studies import texts_of
+from tests.helpers.studies import read_texts
 
 SOME = Outcome(
     method="mine",
@@ -214,7 +214,7 @@ def test_own_method_family_by_family_says_what_failed():
     ]
     verdicts = [verdict(outcomes, "mine", question, "served") for question in (CLUSTERING, SERVING)]
     [table] = own_families(verdicts, 45)
-    cells = texts_of(table)
+    cells = read_texts(table)
     assert cells["rotated 0"] == ["0.805", "0.755 fedavg", "0.755", "1/3", "–"]
     assert cells["rotated 3"][3:] == ["3/3", "groups not found in 1 of 2, worse than fedavg"]
     assert cells["iid"][3:] == ["3/3", "false split in 2 of 2, worse than fedavg"]

@@ -7,9 +7,9 @@ from fedgrid.algorithms.clustered.before_training.before_training import CENTROI
 from fedgrid.algorithms.clustered.before_training.class_means import VECTOR
 from fedgrid.algorithms.contract.orders import Presence
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, layout_of, partition, rng, sets, start, step
+from tests.helpers.small_cases import build_layout, clients, partition, rng, sets, start, step
 
-LAYOUT = layout_of(2)
+LAYOUT = build_layout(2)
 POINTS = {0: 0.0, 1: 10.0, 2: 1.0, 3: 11.0, 4: 0.5}
 
 

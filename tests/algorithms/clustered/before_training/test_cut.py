@@ -9,7 +9,7 @@ from sklearn.metrics import calinski_harabasz_score
 
 from fedgrid.algorithms.clustered.before_training import cut
 from fedgrid.algorithms.clustered.before_training.cut import Guards, Tree
-from tests.helpers.small_cases import groups_of, sets
+from tests.helpers.small_cases import group_labels, sets
 
 ANY = Guards(2, 1)
 FOUR = np.array([[0.0], [1.0], [10.0], [12.0]])
@@ -33,8 +33,8 @@ def test_heights_and_index_by_hand():
     np.testing.assert_allclose(tree.heights, [1, 2, 10.5 * np.sqrt(2)])
     assert tree.index_after(2) == pytest.approx(88.2)
     assert tree.index_after(1) == pytest.approx(112.25)
-    assert groups_of(tree.best_ch(ANY).labels_N) == sets({0, 1}, {2}, {3})
-    assert groups_of(tree.best_ch(Guards(2, 2)).labels_N) == sets({0, 1}, {2, 3})
+    assert group_labels(tree.best_ch(ANY).labels_N) == sets({0, 1}, {2}, {3})
+    assert group_labels(tree.best_ch(Guards(2, 2)).labels_N) == sets({0, 1}, {2, 3})
 
 
 def test_index_of_every_cut_is_scikit_learns():
@@ -50,7 +50,7 @@ def test_clusters_below_a_height_are_scikit_learns():
     tree = Tree(vectors)
     for threshold in (3.0, 5.0, 8.0, 100.0):
         model = AgglomerativeClustering(None, linkage="ward", distance_threshold=threshold).fit(vectors)
-        assert groups_of(tree.below(threshold).labels_N) == groups_of(model.labels_)
+        assert group_labels(tree.below(threshold).labels_N) == group_labels(model.labels_)
 
 
 @pytest.mark.parametrize("flip", [0.0, 0.1])
@@ -58,7 +58,7 @@ def test_clusters_below_a_height_are_scikit_learns():
 def test_four_planted_groups_are_found(rule, flip):
     vectors, truth = planted(4, 25, 200, flip)
     found = getattr(Tree(vectors), rule)(Guards(2, 2))
-    assert groups_of(found.labels_N) == groups_of(truth)
+    assert group_labels(found.labels_N) == group_labels(truth)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_four_planted_groups_are_found(rule, flip):
     ],
 )
 def test_tree_is_cut_into_a_number_of_clusters(count, groups):
-    assert groups_of(Tree(FOUR).into(count)) == sets(*groups)
+    assert group_labels(Tree(FOUR).into(count)) == sets(*groups)
 
 
 def test_equal_vectors_have_fewer_clusters_than_asked_for():
-    assert groups_of(Tree(np.array([[0.0], [0.0], [3.0]])).into(3)) == sets({0, 1}, {2})
+    assert group_labels(Tree(np.array([[0.0], [0.0], [3.0]])).into(3)) == sets({0, 1}, {2})
     assert Tree(np.ones((1, 3))).into(2).tolist() == [0]
 
 
@@ -90,9 +90,9 @@ def test_too_few_vectors_are_one_cluster(count):
 def test_guards_refuse_small_clusters_unless_there_are_no_others():
     """0 0 1 1 and 50 alone: of two clusters one is {50}."""
     vectors = np.array([[0.0], [0.1], [5.0], [5.1], [50.0]])
-    assert groups_of(Tree(vectors).best_ch(Guards(2, 1)).labels_N) == sets({0, 1}, {2, 3}, {4})
-    assert groups_of(Tree(vectors[:4]).best_ch(Guards(2, 2)).labels_N) == sets({0, 1}, {2, 3})
-    assert len(groups_of(Tree(vectors).best_ch(Guards(2, 3)).labels_N)) == 3
+    assert group_labels(Tree(vectors).best_ch(Guards(2, 1)).labels_N) == sets({0, 1}, {2, 3}, {4})
+    assert group_labels(Tree(vectors[:4]).best_ch(Guards(2, 2)).labels_N) == sets({0, 1}, {2, 3})
+    assert len(group_labels(Tree(vectors).best_ch(Guards(2, 3)).labels_N)) == 3
 
 
 def test_exact_choice_is_never_below_the_optimised_one(monkeypatch):
@@ -109,6 +109,6 @@ def test_reversed_sign_prefers_the_worst_accepted_cut(monkeypatch):
     monkeypatch.setattr(cut, "MODEL_POINTS", 0)
     vectors = np.repeat([[0.0], [10.0], [30.0], [60.0]], 5, axis=0) + np.tile([[0.0], [0.1]], (10, 1))
     tree = Tree(vectors)
-    assert len(groups_of(tree.best_ch(Guards(3, 5)).labels_N)) == 4
+    assert len(group_labels(tree.best_ch(Guards(3, 5)).labels_N)) == 4
     found = tree.bayesian(Guards(3, 5), 0, reversed_sign=True)
-    assert groups_of(found.labels_N) == sets(range(10), range(10, 15), range(15, 20))
+    assert group_labels(found.labels_N) == sets(range(10), range(10, 15), range(15, 20))

@@ -9,7 +9,7 @@ from fedgrid.algorithms.contract.orders import PREDICTIONS, Adaptation
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
-from tests.helpers.small_cases import frozen, layout_of, orders_of, rng, start
+from tests.helpers.small_cases import build_layout, build_orders, frozen, rng, start
 from tests.helpers.small_runs import config, play, rows
 
 REFERENCES = {"reference_images": 20}
@@ -21,7 +21,7 @@ def take(state, replies, weights=None, **settings):
     predictions = {client: frozen(np.eye(4)[list(classes)]) for client, (_, _, classes) in replies.items()}
     updates = Updates(
         InMemory(vectors, {PREDICTIONS: predictions}),
-        layout_of(1),
+        build_layout(1),
         clients=vectors,
         chosen={client: chosen for client, (chosen, _, _) in replies.items()},
         weights=weights,
@@ -76,7 +76,7 @@ class TestStep:
     def test_next_round_sends_all_models_and_those_not_asked_choose_at_the_test(self):
         algorithm = create("flis-dc", {"choose_on": "batch", "choose_by": "accuracy", "fine_tune": 7})
         state, _ = take(of_models(0.0), CHAIN, beta=0.5)
-        [order] = orders_of(algorithm, state, [3], 1).values()
+        [order] = build_orders(algorithm, state, [3], 1).values()
         assert (order.candidates, order.choose_on, order.choose_by) == ((0, 1, 2), "batch", "accuracy")
         assert order.infer
         served = algorithm.served(state)
@@ -87,7 +87,7 @@ class TestStep:
 
 
 def test_published_version_chooses_by_accuracy_on_the_test_images():
-    [order] = orders_of(create("flis-dc-as-published"), start(create("flis-dc"), 3), [1]).values()
+    [order] = build_orders(create("flis-dc-as-published"), start(create("flis-dc"), 3), [1]).values()
     assert (order.choose_on, order.choose_by) == ("test", "accuracy")
     assert create("flis-dc-as-published").settings.always_joined == 0.96
 

@@ -8,7 +8,7 @@ from fedgrid.algorithms.contract.orders import PREDICTIONS, Presence
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import InMemory
 from fedgrid.algorithms.updates.updates import Updates
-from tests.helpers.small_cases import frozen, layout_of, partition, rng, sets
+from tests.helpers.small_cases import build_layout, frozen, partition, rng, sets
 from tests.helpers.small_runs import config, play
 
 REFERENCES = {"reference_images": 20}
@@ -23,7 +23,7 @@ def hc(**settings):
 
 
 def begin(algorithm, num_clients=6):
-    return algorithm.init(layout_of(1), num_clients, lambda number: frozen([10.0]), rng())
+    return algorithm.init(build_layout(1), num_clients, lambda number: frozen([10.0]), rng())
 
 
 def orders(algorithm, state, joined, sampled):
@@ -42,7 +42,7 @@ def take(algorithm, state, updates, sampled=None, weights=None, classes=None):
         InMemory(
             {client: frozen([update]) for client, update in updates.items()}, {PREDICTIONS: predictions}
         ),
-        layout_of(1),
+        build_layout(1),
         clients=updates,
         chosen={client: asked[client].candidates[0] for client in updates},
         sampled=sampled,

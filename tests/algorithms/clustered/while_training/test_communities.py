@@ -8,20 +8,20 @@ from fedgrid.algorithms.contract.section import idle_keys
 from fedgrid.algorithms.registry import ALGORITHMS, create
 from tests.helpers.small_cases import (
     Federation,
+    build_orders,
+    build_updates,
     check_valid,
     clients,
+    copy_state,
     frozen,
-    model_of,
-    orders_of,
+    has_same_bits,
     partition,
     play,
+    read_model,
     rng,
-    same_bits,
-    saved,
     sets,
     start,
     step,
-    updates_of,
 )
 
 LIBRARIES = ["louvain", "leiden"]
@@ -37,7 +37,7 @@ def euclidean(name="louvain", **settings):
 
 def sent(algorithm, state, client):
     """Return where on the line the model lies that `client` is sent."""
-    (model,) = orders_of(algorithm, state, [client])[client].candidates
+    (model,) = build_orders(algorithm, state, [client])[client].candidates
     return float(state.models[model][0])
 
 
@@ -91,7 +91,7 @@ def test_wnn_starts_a_client_from_a_mixture_of_the_nearest():
     state, _ = visits(algorithm, 4, FOUR)
     assert sent(algorithm, state, 0) == pytest.approx(4.125)
     assert len({sent(algorithm, state, client) for client in range(4)}) == 4
-    assert model_of(state, 0) == [1.5, 0]
+    assert read_model(state, 0) == [1.5, 0]
 
 
 def test_wnn_weights_by_hand():
@@ -217,7 +217,7 @@ def test_weights_count_in_community_models_also_for_a_client_that_is_absent():
         ({0: 1, 1: 1, 2: 3}, {0: 1, 1: 2, 2: 11}, [1.5, 11.5]),
     ):
         vectors = {client: (end - sent(algorithm, state, client), 0.0) for client, end in ends.items()}
-        state, _ = algorithm.step(state, 0, updates_of(vectors, weights=weights), rng())
+        state, _ = algorithm.step(state, 0, build_updates(vectors, weights=weights), rng())
         assert places_of(state)[:2] == expected
 
 
@@ -265,8 +265,8 @@ def test_the_server_optimizer_acts_with_late_only():
 def test_the_hidden_groups_are_found_also_if_interrupted(name, attribution):
     settings = {"attribution": attribution, "max_age": 2}
     first = Federation().play(create(name, settings), range(3))
-    history = Federation().play(create(name, settings), range(3, 6), saved(first[-1][0]))
-    assert same_bits(history[-1][0], Federation().play(create(name, settings))[-1][0])
+    history = Federation().play(create(name, settings), range(3, 6), copy_state(first[-1][0]))
+    assert has_same_bits(history[-1][0], Federation().play(create(name, settings))[-1][0])
     assert partition(history[-1][0]) == {frozenset(range(group, 12, 3)) for group in range(3)}
     assert history[-1][1].silhouette > 0.5
 

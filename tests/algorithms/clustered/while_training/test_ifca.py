@@ -5,7 +5,7 @@ import numpy as np
 from fedgrid.algorithms.registry import create
 from fedgrid.algorithms.updates.source import Layout
 from fedgrid.algorithms.updates.updates import Updates
-from tests.helpers.small_cases import Federation, frozen, orders_of, rng, start
+from tests.helpers.small_cases import Federation, build_orders, frozen, rng, start
 from tests.helpers.small_runs import config, play, rows
 
 TWO_LAYERS = Layout(("0.weight", "0.bias", "2.weight"), ((2,), (1,), (1,)), 4)
@@ -92,7 +92,7 @@ class TestShared:
         for shared, expected in ((0, 32), (1, 20), (2, 16)):
             algorithm = ifca(num_clusters=2, shared=shared)
             state = state_of(algorithm, [[0] * 4, [1] * 4], 2)
-            order = orders_of(algorithm, state, [0])[0]
+            order = build_orders(algorithm, state, [0])[0]
             assert algorithm.traffic(order, TWO_LAYERS).down == expected
 
 
@@ -100,15 +100,15 @@ class TestStart:
     def test_dealt_models_are_trained_by_as_many_clients_each_in_round_1_only(self):
         algorithm = ifca(start="deal")
         state = start(algorithm, 9)
-        dealt = [order.candidates for order in orders_of(algorithm, state, range(9)).values()]
+        dealt = [order.candidates for order in build_orders(algorithm, state, range(9)).values()]
         assert sorted(dealt) == [(0,)] * 3 + [(1,)] * 3 + [(2,)] * 3
-        assert len(orders_of(algorithm, state, range(9), 1)[0].candidates) == 3
+        assert len(build_orders(algorithm, state, range(9), 1)[0].candidates) == 3
 
     def test_equal_losses_are_decided_at_random_and_the_same_again(self):
         """The first candidate wins a tie; each of three is first for some of 30 clients."""
         algorithm = ifca()
         state = start(algorithm, 30)
-        first, again = (orders_of(algorithm, state, range(30)) for _ in range(2))
+        first, again = (build_orders(algorithm, state, range(30)) for _ in range(2))
         assert {order.candidates[0] for order in first.values()} == {0, 1, 2}
         assert first == again
 

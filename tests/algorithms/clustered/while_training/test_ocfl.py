@@ -9,7 +9,16 @@ import pytest
 from fedgrid.algorithms.clustered.while_training.ocfl import Ocfl, OcflSettings
 from fedgrid.algorithms.clustering.clusterers import HDBSCANAsPublished, KMeans
 from fedgrid.algorithms.registry import create
-from tests.helpers.small_cases import clients, model_of, partition, play, rounds_clustered, sets, start, step
+from tests.helpers.small_cases import (
+    clients,
+    partition,
+    play,
+    read_model,
+    rounds_clustered,
+    sets,
+    start,
+    step,
+)
 
 SAME = clients(*[(1, 0)] * 4)
 
@@ -142,7 +151,7 @@ def test_a_noise_client_joins_the_nearest_cluster(answers):
     answers([0, 0, 1, -1])
     history = play(ocfl(noise="nearest"), [SAME, NOISY], 4)
     assert partition(history[1][0]) == sets([0, 1], [2, 3])
-    assert model_of(history[1][0], 3) == [1.5, 2]
+    assert read_model(history[1][0], 3) == [1.5, 2]
 
 
 def test_as_published_noise_is_one_cluster_more(answers):
@@ -161,7 +170,7 @@ def test_clients_without_an_update_join_the_largest_cluster(answers):
     )
     assert asked[0].shape == (4, 4)
     assert partition(history[1][0]) == sets([0], [1, 2, 3, 4])
-    assert model_of(history[1][0], 2) == [1, 1]
+    assert read_model(history[1][0], 2) == [1, 1]
 
 
 def test_a_child_inherits_the_server_momentum_of_its_parent(answers):

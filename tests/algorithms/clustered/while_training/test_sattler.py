@@ -7,7 +7,7 @@ from fedgrid.algorithms.contract.split import split
 from fedgrid.algorithms.registry import create
 from fedgrid.engine.runtime.configuration.complete import complete
 from tests.helpers import small_runs
-from tests.helpers.small_cases import clients, groups_of, model_of, partition, play, sets, start, step
+from tests.helpers.small_cases import clients, group_labels, partition, play, read_model, sets, start, step
 
 OPPOSED = clients((2, 0), (2, 0), (-2, 0), (-2, 0))
 """Mean 0 < 0.35, norms 2 > 1, four clients: a cluster that splits."""
@@ -87,7 +87,7 @@ def test_members_without_an_update_join_the_larger_child():
     vectors = {0: (3, 0), 1: (-1, 0), 3: (-1, 0), 4: (-1, 0)}
     state, _ = take(vectors, 5)
     assert partition(state) == sets([0], [1, 2, 3, 4])
-    assert model_of(state, 2) == [-1, 0]
+    assert read_model(state, 2) == [-1, 0]
 
 
 @pytest.mark.parametrize("name", ["sattler", "sattler-as-published"])
@@ -101,9 +101,9 @@ def test_a_later_cluster_splits_into_its_own_ids(name):
     vectors = clients(*[(1, 0)] * 5) | clients((3, 0), (-2, 0), (3, 0), (-2, 0), (-2, 0), first=5)
     state, diagnostics = step(algorithm, before, 30, vectors)
     assert partition(state) == sets(range(5), [5, 7], [6, 8, 9])
-    assert model_of(state, 0) == [1, 0]
-    assert model_of(state, 5) == [3, 0]
-    assert model_of(state, 6) == [-2, 0]
+    assert read_model(state, 0) == [1, 0]
+    assert read_model(state, 5) == [3, 0]
+    assert read_model(state, 6) == [-2, 0]
     assert diagnostics.mean_norm == pytest.approx(1)
     assert diagnostics.max_norm == pytest.approx(3)
 
@@ -114,7 +114,7 @@ def test_several_clusters_may_split_in_one_round():
     vectors = {0: (2, 0), 2: (2, 0), 4: (-2, 0), 6: (-2, 0), 1: (0, 2), 3: (0, -2), 5: (0, 2), 7: (0, -2)}
     state, _ = step(algorithm, before, 20, vectors)
     assert partition(state) == sets([0, 2], [4, 6], [1, 5], [3, 7])
-    assert [model_of(state, client) for client in (0, 4, 1, 3)] == [[2, 0], [-2, 0], [0, 2], [0, -2]]
+    assert [read_model(state, client) for client in (0, 4, 1, 3)] == [[2, 0], [-2, 0], [0, 2], [0, -2]]
 
 
 def test_a_cluster_splits_into_two_at_most_in_a_round():
@@ -291,5 +291,5 @@ def test_swapped_labels_of_digits_are_found_once_one_model_for_all_has_settled(t
     )
     small_runs.play(run, tmp_path)
     records = small_runs.rows(run, tmp_path, "clients")
-    found = {at: groups_of([row["cluster"] for row in records if row["round"] == at]) for at in (1, 8)}
+    found = {at: group_labels([row["cluster"] for row in records if row["round"] == at]) for at in (1, 8)}
     assert found == {1: WHOLE, 8: sets((0, 2), (1, 3))}

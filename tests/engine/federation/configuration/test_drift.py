@@ -7,7 +7,7 @@ from fedgrid.algorithms.registry import create
 from fedgrid.engine.federation.partition.scenarios import class_sets
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.helpers.small_cases import start
-from tests.helpers.small_runs import NOWHERE, config, differing, play, rows
+from tests.helpers.small_runs import NOWHERE, config, find_differing, play, rows
 
 DRIFT = {0: {"round": 2, "to": 2}}
 
@@ -66,7 +66,7 @@ def test_records_change_with_the_data_and_rounds_before_the_move_are_those_of_th
     assert [row["true_cluster"] for row in records if row["client"] == 0] == [0, 0, 2]
     held = prepare(moving, NOWHERE)[0].clients[0].moved
     assert (records[12]["train_images"], records[12]["test_images"]) == (len(held.train), len(held.test))
-    assert differing(moving, tmp_path) == []
+    assert find_differing(moving, tmp_path) == []
 
 
 def test_the_oracle_moves_the_client_to_the_cluster_of_its_new_group(tmp_path):

@@ -16,7 +16,7 @@ from fedgrid.engine.federation.partition.settings import Split
 from fedgrid.engine.federation.training.settings import Evaluation, Training
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
-from tests.helpers.small_runs import optimizer_for, references_for
+from tests.helpers.small_runs import choose_optimizer, choose_references
 
 NOWHERE = Path("no-data-needed")
 
@@ -223,7 +223,7 @@ class TestSharedPrefix:
 
     @pytest.mark.parametrize("name", ALGORITHMS)
     def test_it_is_shared_by_all_algorithms_and_numbers_of_rounds(self, name):
-        split = references_for(name)
+        split = choose_references(name)
         other = run(algorithm=name, split=split, training={"rounds": 100})
         assert other.shared_prefix == run(split=split).shared_prefix
 
@@ -270,8 +270,8 @@ class TestSharedPrefix:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_stored_configuration_of_an_algorithm_can_be_run_again(name):
-    training = {**optimizer_for(name), "learning_rate": 1e-7}
-    config = run(dataset="pathmnist", algorithm=name, split=references_for(name), training=training)
+    training = {**choose_optimizer(name), "learning_rate": 1e-7}
+    config = run(dataset="pathmnist", algorithm=name, split=choose_references(name), training=training)
     assert algorithm_of(config).settings.model_dump(mode="json") == config.algorithm.settings
     assert RunConfig.model_validate_json(config.canonical_json()) == config
     stored = yaml.safe_load(json.dumps(config.model_dump(mode="json")))

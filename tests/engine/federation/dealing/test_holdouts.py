@@ -17,7 +17,7 @@ from fedgrid.engine.federation.dealing.holdouts import (
 from fedgrid.engine.federation.errors import ConfigError
 from fedgrid.engine.federation.partition.kind import Changes
 from fedgrid.engine.federation.partition.settings import Split
-from tests.helpers.partitions import by_client, deal_labels
+from tests.helpers.partitions import deal_labels, list_held
 
 NUM_IMAGES = 20
 SERVER = ImageSet(np.arange(NUM_IMAGES, dtype=np.uint8).reshape(-1, 1, 1, 1), np.arange(NUM_IMAGES) % 3)
@@ -153,7 +153,7 @@ def sides(held_K, subjects_N, before=None, **settings):
     held_K = [np.array(held) for held in held_K]
     subjects_N = np.array(subjects_N)
     dealt = Partition([0] * len(held_K), held_K)
-    cut_K = by_client(cut_by_subject(dealt, rngs, subjects_N, Split(**settings), 0, "s", before))
+    cut_K = list_held(cut_by_subject(dealt, rngs, subjects_N, Split(**settings), 0, "s", before))
     for held, (_, _, train, test) in zip(held_K, cut_K, strict=True):
         assert np.intersect1d(train, test).size == 0
         assert set(train) | set(test) <= set(held)

@@ -12,7 +12,7 @@ from fedgrid.engine.federation.inputs import pixels
 from fedgrid.engine.federation.partition.natural import Natural
 from fedgrid.engine.federation.partition.scenarios import Scenario, scenario_of
 from fedgrid.engine.federation.partition.settings import Split
-from tests.helpers.partitions import by_client, deal_labels
+from tests.helpers.partitions import deal_labels, list_held
 
 GROUPS = np.repeat([0, 1, 2, 3], [40, 60, 80, 100])
 LABELS = np.tile(np.arange(5), 56)
@@ -71,7 +71,7 @@ def test_official_tests_are_those_of_the_clients_own_group_and_labels():
     pool = np.repeat(np.arange(3), 20), np.repeat([0, 1], [40, 20])
     official = official_of([1, 2, 1, 2], [0, 0, 1, 1])
     tested = with_official_tests(*pool, official)
-    assert [(len(part.train), part.test.tolist()) for part in by_client(tested)] == [(40, [0]), (20, [3])]
+    assert [(len(part.train), part.test.tolist()) for part in list_held(tested)] == [(40, [0]), (20, [3])]
     assert tested.is_official
     with pytest.raises(ConfigError, match="tested_on = official: the official test images have no groups"):
         with_official_tests(*pool, official.without_groups())

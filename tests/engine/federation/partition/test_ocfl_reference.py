@@ -11,7 +11,7 @@ from fedgrid.engine.federation.dealing.holdouts import round_share
 from fedgrid.engine.federation.partition.scenarios import SCENARIOS, class_sets, sizes_of
 from fedgrid.engine.runtime.data.datasets import load
 from tests.helpers.partitions import deal_labels, find_leakage
-from tests.helpers.reference import OVERLAPS, REFERENCE, rows_of
+from tests.helpers.reference import OVERLAPS, REFERENCE, read_rows
 
 MNIST_COUNTS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 """Training images of each digit."""
@@ -25,7 +25,7 @@ COUNTED = [name for name in SCENARIOS if SCENARIOS[name].dataset in ("mnist", "c
 def rows(table: str) -> dict[str, list[dict[str, str]]]:
     """Return a reference table's rows by the name of their scenario."""
     by_scenario: dict[str, list[dict[str, str]]] = {}
-    for row in rows_of(REFERENCE / table):
+    for row in read_rows(REFERENCE / table):
         name = f"{row['dataset'].lower()}-{row['n']}-{OVERLAPS[row['overlap']]}-{row['balance']}"
         by_scenario.setdefault(name, []).append(row)
     return by_scenario

@@ -25,7 +25,7 @@ from fedgrid.engine.federation.partition.shifted import (
 from fedgrid.engine.runtime.configuration.complete import complete
 from fedgrid.engine.runtime.data.datasets import load
 from fedgrid.engine.runtime.run.prepare import prepare
-from tests.helpers.partitions import by_client
+from tests.helpers.partitions import list_held
 
 NOWHERE = Path("no-data-needed")
 SHIFTED = ("rotated", "rolled", "flipped", "swapped", "dimmed", "noisy", "two-levels")
@@ -104,7 +104,7 @@ def test_noise_has_the_groups_deviation_and_depends_on_the_image_alone():
 def test_clients_are_in_groups_in_turn_or_by_sizes_and_hold_every_image_once():
     pair = load("digits", NOWHERE)
     parts, by_sizes = (
-        by_client(deal(run("rotated", sizes=sizes), pair, NUM_CLASSES)) for sizes in (None, [3, 1, 1, 1])
+        list_held(deal(run("rotated", sizes=sizes), pair, NUM_CLASSES)) for sizes in (None, [3, 1, 1, 1])
     )
     assert [part.cluster for part in parts] == [0, 1, 2, 3, 0, 1]
     assert [part.cluster for part in by_sizes] == [0, 0, 0, 1, 2, 3]
@@ -120,7 +120,7 @@ def test_training_and_test_images_have_their_groups_transform(split, tested_on):
     pool, server = load("digits", NOWHERE)
     setup, groups_K = prepare(config, NOWHERE)
     partition = deal(config, (pool, server), NUM_CLASSES)
-    for part, client in zip(by_client(partition), setup.clients, strict=True):
+    for part, client in zip(list_held(partition), setup.clients, strict=True):
         tested = (server if tested_on == "official" else pool).take(part.test)
         for before, after in ((pool.take(part.train), client.train), (tested, client.test)):
             expected = KINDS[split].TRANSFORM(before, int(groups_K[part.client]), 4, 10)

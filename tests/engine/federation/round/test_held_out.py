@@ -11,7 +11,7 @@ from fedgrid.engine.federation.round.next_round import next_round
 from fedgrid.engine.runtime.clients.local_pool import InProcessPool
 from fedgrid.engine.runtime.plugins.algorithm_of import algorithm_of
 from fedgrid.engine.runtime.run.prepare import prepare
-from tests.helpers.small_runs import NOWHERE, ROUNDS, early
+from tests.helpers.small_runs import NOWHERE, ROUNDS, build_early_run
 
 
 def play(algorithm, changed=False, never_joining=False, **given):
@@ -19,7 +19,7 @@ def play(algorithm, changed=False, never_joining=False, **given):
 
     The data of the first held-out client can be `changed`; or held-out ones are `never_joining` newcomers.
     """
-    config = early(algorithm, held_out=0.3, **given)
+    config = build_early_run(algorithm, held_out=0.3, **given)
     setup, truth_K = prepare(config, NOWHERE)
     federation = Federation.of(config, algorithm_of(config), setup, truth_K)
     held_out = sorted(federation.participation.held_out)

@@ -15,7 +15,7 @@ from fedgrid.grids.results.runs import describe, read_runs
 from fedgrid.grids.results.study import load_run
 from fedgrid.manifest import read_manifest
 from fedgrid.tracking.records import table
-from tests.helpers.small_runs import CACHE, NOWHERE, config, numbers, play, rows
+from tests.helpers.small_runs import CACHE, NOWHERE, config, play, read_numbers, rows
 
 AFTER, MOST = 2, 30
 
@@ -59,7 +59,7 @@ def test_it_ends_where_the_records_say_so_also_if_every_round_has_a_session_of_i
     assert number in scores
     while not isinstance(run(asked, tmp_path / "cut", 1), RunFinished):
         pass
-    assert numbers(folder_of(tmp_path / "cut", asked)) == numbers(folder)
+    assert read_numbers(folder_of(tmp_path / "cut", asked)) == read_numbers(folder)
     storage = Storage.of(tmp_path / "one")
     for row in (*read_runs([asked], storage), *describe([asked], storage), load_run(asked, storage)):
         assert row.stopped == f"stopped after round {number} of {MOST}"

@@ -14,7 +14,7 @@ from fedgrid.engine.federation.models.normalisation import MixedPrecision, Norma
 from fedgrid.engine.federation.training import evaluation
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
-from tests.helpers.small_runs import Arithmetic, config, play, warnings
+from tests.helpers.small_runs import ArithmeticPool, config, play, warnings
 
 ONE_PIXEL = torch.tensor([[[[255, 0]]]], dtype=torch.uint8)
 """As in `test_rules`: a step of plain SGD has exact numbers of few bits, so that both precisions agree."""
@@ -128,7 +128,7 @@ def test_tests_and_predictions_are_in_the_models_precision_with_sums_in_float64(
     assert flat.read().tobytes() == vector.tobytes()
 
 
-class OldProcessors(Arithmetic):
+class OldProcessors(ArithmeticPool):
     machines = staticmethod(lambda: [{"processor": "AVX2", "bfloat16": "emulated"}])
 
 

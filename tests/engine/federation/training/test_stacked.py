@@ -14,7 +14,7 @@ from fedgrid.engine.federation.models.normalisation import MixedPrecision
 from fedgrid.engine.federation.training.local import train
 from fedgrid.engine.federation.training.settings import LocalTraining
 from fedgrid.engine.federation.training.stacked import Member, Stack, train_together
-from tests.helpers.small_runs import config, differing, play, trained
+from tests.helpers.small_runs import config, count_trained, find_differing, play
 
 SHAPE, CLASSES = (2, 6, 6), 3
 SIZES = {0: 9, 1: 4, 3: 1, 4: 14}
@@ -155,5 +155,5 @@ def test_stacked_runs_share_rounds_and_those_of_half_the_clients_too(tmp_path):
     play(config("fedavg", **options), tmp_path)
     run = config("ocfl-kmeans", **options)
     play(run, tmp_path)
-    assert trained(run, tmp_path)[0] == 0
-    assert differing(run, tmp_path) == []
+    assert count_trained(run, tmp_path)[0] == 0
+    assert find_differing(run, tmp_path) == []

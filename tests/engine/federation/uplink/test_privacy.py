@@ -8,16 +8,16 @@ import pytest
 from fedgrid.engine.federation.errors import RunError
 from fedgrid.engine.federation.uplink.ledger import epsilon
 from fedgrid.engine.federation.uplink.privacy import CentralNoise
-from tests.helpers.small_cases import updates_of
+from tests.helpers.small_cases import build_updates
 from tests.helpers.small_runs import (
+    build_early_run,
+    choose_optimizer,
     config,
-    differing,
-    early,
+    count_trained,
+    find_differing,
     log,
-    optimizer_for,
     play,
     rows,
-    trained,
 )
 
 CLIPPED = [{"clip": 0.5}]
@@ -60,7 +60,7 @@ class TestCentralNoise:
 
     def test_is_in_every_mean_of_updates_also_of_a_part_of_them(self):
         noise = CentralNoise(1.0, 1.0, 0, 0)
-        updates = updates_of({0: [1, 0], 1: [3, 0], 2: [5, 0]}, noise=noise)
+        updates = build_updates({0: [1, 0], 1: [3, 0], 2: [5, 0]}, noise=noise)
         whole, part = updates.mean(), updates.select([0, 1]).mean()
         assert whole != pytest.approx([3, 0])
         assert part != pytest.approx([2, 0])
@@ -107,8 +107,8 @@ class TestRuns:
         for algorithm in ("fedavg", {"name": "briggs", "round": 9}):
             run = config(algorithm, uplink=ALL_STEPS, evaluation={"every": 3})
             play(run, tmp_path)
-            assert not differing(run, tmp_path)
-        assert trained(run, tmp_path) == [0, 0, 0]
+            assert not find_differing(run, tmp_path)
+        assert count_trained(run, tmp_path) == [0, 0, 0]
 
     def test_a_client_with_a_spent_budget_sends_nothing_and_a_newcomer_goes_on(self, tmp_path):
         """Two rounds are within the budget, three are not; client 5 joins in the second one."""
@@ -129,7 +129,7 @@ class TestRuns:
             "5 of the 6 clients asked have spent their budget of epsilon "
             f"{limit:g}: they send nothing from now on"
         )
-        assert not differing(run, tmp_path)
+        assert not find_differing(run, tmp_path)
 
     @pytest.mark.parametrize(
         ("algorithm", "budget", "says"),
@@ -141,7 +141,7 @@ class TestRuns:
     def test_a_budget_below_the_first_round_is_an_error_that_names_both(
         self, algorithm, budget, says, tmp_path
     ):
-        run = early(algorithm, uplink=NOISY, privacy={"epsilon": budget})
+        run = build_early_run(algorithm, uplink=NOISY, privacy={"epsilon": budget})
         with pytest.raises(RunError, match=says):
             play(run, tmp_path, cache=None)
 
@@ -166,7 +166,7 @@ class TestRuns:
         assert [list(found) for found in last(noisy, tmp_path, "epsilon", "cluster_epsilon")] == [
             expected
         ] * 6
-        assert not differing(noisy, tmp_path)
+        assert not find_differing(noisy, tmp_path)
 
 
 TELLING = ("ifca", "flis-dc")
@@ -177,8 +177,8 @@ OWN = [*TELLING, "flis-hc", "scaffold", "fednova", "lg-fedavg", "per-fedavg", "l
 
 @pytest.mark.parametrize("name", OWN)
 def test_algorithms_take_every_step(name, tmp_path):
-    training = {**optimizer_for(name), "rounds": 2}
-    run = early(name, uplink=ALL_STEPS, training=training, evaluation={"every": 9})
+    training = {**choose_optimizer(name), "rounds": 2}
+    run = build_early_run(name, uplink=ALL_STEPS, training=training, evaluation={"every": 9})
     play(run, tmp_path, cache=None)
     releases = {"scaffold": 4, "solo": 0}.get(name, 2)
     expected = inf if name in TELLING else epsilon(releases / 0.1**2, 1e-5)

@@ -12,7 +12,7 @@ from fedgrid.engine.runtime.clients.actor import Client, death_of
 from fedgrid.engine.runtime.clients.gpu_errors import name_share
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.clients.ray_pool import RayPool
-from tests.helpers.client_actors import client_actors
+from tests.helpers.client_actors import start_client_actors
 
 OLD_DRIVER = (
     "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU "
@@ -89,7 +89,7 @@ def test_actor_whose_gpu_is_not_there_shows_torchs_own_cause(ray_session, monkey
         return Client.options(num_cpus=0.1, runtime_env=hidden).remote(0.5, "Client actor 1 of 1")
 
     monkeypatch.setattr(RayPool, "_start", start)
-    with client_actors(1) as pool, pytest.raises(FinalError, match="did not start: .*(CUDA|NVIDIA)"):
+    with start_client_actors(1) as pool, pytest.raises(FinalError, match="did not start: .*(CUDA|NVIDIA)"):
         pool.machines()
 
 

@@ -10,11 +10,11 @@ from fedgrid.engine.runtime.clients import ray_pool
 from fedgrid.engine.runtime.clients.placement import Placement
 from fedgrid.engine.runtime.clients.ray_pool import RayPool
 from fedgrid.engine.runtime.storage.clock import FIRST, LEAST, MAX_DEATHS, Deadlines
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 
 def test_first_task_has_hours_and_later_ones_twenty_times_the_slowest():
-    deadlines = Deadlines(Time().clock.now)
+    deadlines = Deadlines(FakeTime().clock.now)
     assert deadlines.of("train") == FIRST == 6 * 3600
     for seconds, limit in ((1, LEAST), (90, 1800), (600, 12_000), (60, 12_000)):
         deadlines.note("train", seconds)
@@ -25,7 +25,7 @@ def test_first_task_has_hours_and_later_ones_twenty_times_the_slowest():
 @pytest.fixture
 def pool(monkeypatch):
     """Return a pool of two actors without Ray: a task is the name of its actor and the seconds it takes."""
-    time, made = Time(), []
+    time, made = FakeTime(), []
 
     def start(self, index):
         made.append(index)

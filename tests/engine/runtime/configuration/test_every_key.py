@@ -34,8 +34,8 @@ from fedgrid.engine.runtime.data.datasets import find
 from fedgrid.engine.runtime.data.partition_files import facts_of
 from fedgrid.engine.runtime.run.prepare import prepare
 from tests.algorithms.test_contract import ACTING
-from tests.helpers.small_cases import Federation, layout_of, orders_of, replies_of, rng
-from tests.helpers.small_runs import NOWHERE, contents, digits_of_two_writers, play
+from tests.helpers.small_cases import Federation, build_layout, build_orders, build_replies, rng
+from tests.helpers.small_runs import NOWHERE, digits_of_two_writers, play, read_contents
 
 CLIENTS = 6
 
@@ -151,7 +151,7 @@ def trained(optimizer, momentum, changes):
     config = complete({**given, "evaluation": {"every": 2}}, NOWHERE)
     check_keys(config, find("digits", NOWHERE))
     with TemporaryDirectory() as folder:
-        return repr(contents(play(config, folder, cache=None)))
+        return repr(read_contents(play(config, folder, cache=None)))
 
 
 @pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.0), ("sgd", 0.9), ("adam", 0.0)])
@@ -210,14 +210,14 @@ def decided(algorithm):
     message, seen = algorithm.message(), [repr(algorithm.message())]
     if message is not None:
         said = {name: {VECTOR: np.float32([name % 3, 10 * (name % 3), rng(name).random()])} for name in names}
-        state = algorithm.meet(state, said, layout_of(16, 4), rng())
+        state = algorithm.meet(state, said, build_layout(16, 4), rng())
     for number in range(6):
         if message is not None and algorithm.meets_again(number):
             turned = {name: said[(name + number) % 12] for name in names}
-            state = algorithm.meet_again(state, turned, layout_of(16, 4), rng())
+            state = algorithm.meet_again(state, turned, build_layout(16, 4), rng())
         vectors = federation.vectors(number, state, algorithm)
-        seen.append(repr([vars(order) for order in orders_of(algorithm, state, vectors, number).values()]))
-        view = replies_of(algorithm, state, number, vectors, 4)
+        seen.append(repr([vars(order) for order in build_orders(algorithm, state, vectors, number).values()]))
+        view = build_replies(algorithm, state, number, vectors, 4)
         seen.append(temperature(view.cosine_distances_KK))
         [(state, diagnostics)] = federation.play(algorithm, [number], state)
         served = algorithm.served(state)

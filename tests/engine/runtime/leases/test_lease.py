@@ -19,7 +19,7 @@ from fedgrid.engine.runtime.storage.clock import Clock
 from fedgrid.engine.runtime.storage.remote import connect
 from fedgrid.engine.runtime.storage.storage import Storage
 from tests.chaos.s3_server import Content, serving
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 LONG_AGO = "00000000000.000000"
 OTHER = "drivers/00000000000000aa.json"
@@ -34,7 +34,7 @@ def storage(tmp_path):
 
 
 def lease(storage, what="paper", time=None, keys=RUN):
-    return Lease(storage, what, keys, clock=(time or Time()).clock)
+    return Lease(storage, what, keys, clock=(time or FakeTime()).clock)
 
 
 def names(storage):

@@ -27,8 +27,17 @@ from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.run_events import run_to_end
 from fedgrid.grids.presets.load import load_grid
-from tests.helpers.plugin_files import AGGREGATOR, ALGORITHM, CLUSTERER, DATASET, LOCAL, MODEL, SPLIT, renamed
-from tests.helpers.small_cases import updates_of
+from tests.helpers.plugin_files import (
+    AGGREGATOR,
+    ALGORITHM,
+    CLUSTERER,
+    DATASET,
+    LOCAL,
+    MODEL,
+    SPLIT,
+    change_digest,
+)
+from tests.helpers.small_cases import build_updates
 
 NOWHERE = Path("unused")
 BUILT_IN = {name: dict(registry) for name, registry in (("a", ALGORITHMS), ("c", CLUSTERERS), ("m", MODELS))}
@@ -178,7 +187,7 @@ class TestLoading:
         assert run.algorithm.aggregate == {"name": "krum", "attackers": 2}
         assert config(algorithm={"name": "sattler", "aggregate": "median"}).plugin_digests == ()
         aggregate = create("fedavg", {"aggregate": "krum"}).settings.aggregate
-        five = updates_of(dict(enumerate([(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)])))
+        five = build_updates(dict(enumerate([(1, 0), (2, 1), (3, 0), (2, -1), (10, 10)])))
         assert [vector.tolist() for vector in aggregate.of(five, [range(5)])] == [[1, 0]]
         active.use()
         with pytest.raises(ConfigError, match="unknown aggregator 'krum'"):
@@ -216,7 +225,7 @@ class TestLoading:
 
     def test_name_of_another_plugin_is_refused_and_both_are_named(self, write):
         with pytest.raises(ConfigError) as caught:
-            active.use([write(ALGORITHM, "one.py"), write(renamed(ALGORITHM), "two.py")])
+            active.use([write(ALGORITHM, "one.py"), write(change_digest(ALGORITHM), "two.py")])
         for part in ("algorithm 'own'", "one.py", "two.py"):
             assert part in str(caught.value)
 
@@ -273,7 +282,7 @@ class TestRuns:
     def test_changed_source_is_another_run_with_rounds_of_its_own(self, write):
         active.use([write(MODEL)])
         before = config(model="own-model")
-        active.use([write(renamed(MODEL))])
+        active.use([write(change_digest(MODEL))])
         after = config(model="own-model")
         assert before.run_id != after.run_id
         assert before.shared_prefix != after.shared_prefix

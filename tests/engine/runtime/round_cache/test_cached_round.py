@@ -19,17 +19,17 @@ from tests.helpers.small_runs import (
     CLIENTS,
     NOWHERE,
     ROUNDS,
-    Counting,
-    Untouchable,
+    CountingPool,
+    UnusedPool,
+    build_all_runs,
+    build_early_run,
     config,
-    differing,
-    early,
-    every,
+    count_trained,
+    find_differing,
     locks,
     log,
     play,
     rows,
-    trained,
     warnings,
 )
 
@@ -48,9 +48,9 @@ class TestNoNumberChanges:
 
     @pytest.mark.parametrize("order", [1, -1], ids=["as listed", "backwards"])
     def test_every_algorithm_after_every_other_leaves_the_same_files(self, tmp_path, order):
-        for run in every()[::order]:
+        for run in build_all_runs()[::order]:
             play(run, tmp_path)
-            assert differing(run, tmp_path) == [], ids(run)
+            assert find_differing(run, tmp_path) == [], ids(run)
             assert warnings(run, tmp_path) == []
             assert locks(tmp_path) == []
 
@@ -59,15 +59,15 @@ class TestNoNumberChanges:
         play(config(), tmp_path)
         run = config({"name": "fedavg", "server_optimizer": "adam", "server_learning_rate": 0.01})
         play(run, tmp_path)
-        assert differing(run, tmp_path) == []
-        assert trained(run, tmp_path) == [NOBODY, ALL, ALL]
+        assert find_differing(run, tmp_path) == []
+        assert count_trained(run, tmp_path) == [NOBODY, ALL, ALL]
 
     def test_weights_share_the_first_round_and_leave_the_same_files(self, tmp_path):
         """The second run needs another mean than the first: the clients train for it again."""
         for weights in ("none", "images"):
             run = config(weights=weights)
             play(run, tmp_path)
-            assert differing(run, tmp_path) == []
+            assert find_differing(run, tmp_path) == []
         assert run.shared_prefix == config().shared_prefix
         assert rows(run, tmp_path)[0]["trained_clients"] == CLIENTS
         assert rows(run, tmp_path, "rounds")[0] == rows(config(), tmp_path, "rounds")[0]
@@ -94,29 +94,29 @@ class TestNoNumberChanges:
     def test_settings_leave_the_same_files(self, tmp_path, settings):
         shared = 0
         for algorithm in PARTING:
-            run = early(algorithm, **settings)
+            run = build_early_run(algorithm, **settings)
             play(run, tmp_path)
-            assert differing(run, tmp_path) == [], algorithm
-            shared += trained(run, tmp_path).count(0)
+            assert find_differing(run, tmp_path) == [], algorithm
+            shared += count_trained(run, tmp_path).count(0)
         assert shared
 
     def test_runs_resumed_after_each_round_leave_the_same_files(self, tmp_path):
         """And take turns."""
-        runs = [early(algorithm) for algorithm in PARTING]
+        runs = [build_early_run(algorithm) for algorithm in PARTING]
         for number in range(1, ROUNDS + 1):
             for run in runs:
                 play(run, tmp_path, until=number)
         for run in runs:
-            assert differing(run, tmp_path) == [], ids(run)
+            assert find_differing(run, tmp_path) == [], ids(run)
             assert f"continues after round {ROUNDS - 1}" in log(run, tmp_path)
 
     @pytest.mark.parametrize("limit", [0, 250_000])
     def test_small_limits_leave_the_same_files(self, tmp_path, limit):
         """A state of this model takes 90 kB."""
         for algorithm in PARTING:
-            run = early(algorithm)
+            run = build_early_run(algorithm)
             play(run, tmp_path, cache=CacheOptions(limit))
-            assert differing(run, tmp_path) == [], algorithm
+            assert find_differing(run, tmp_path) == [], algorithm
             assert sum(entry.size for entry in kept(Storage.of(tmp_path))) <= limit
 
 
@@ -125,11 +125,11 @@ class TestWhoTrains:
         """Sattler and Briggs act in round 21 at the earliest."""
         first = config()
         play(first, tmp_path)
-        assert trained(first, tmp_path) == [ALL] * ROUNDS
+        assert count_trained(first, tmp_path) == [ALL] * ROUNDS
         for algorithm in ("sattler", "briggs"):
             run = config(algorithm)
-            play(run, tmp_path, Untouchable())
-            assert differing(run, tmp_path) == []
+            play(run, tmp_path, UnusedPool())
+            assert find_differing(run, tmp_path) == []
             for row in rows(run, tmp_path):
                 assert (row["trained_clients"], row["computed_by"]) == (0, first.run_id)
                 assert row["uncached_seconds"] > row["seconds"]
@@ -139,7 +139,7 @@ class TestWhoTrains:
         play(config(), tmp_path)
         run = config("ocfl-kmeans")
         play(run, tmp_path)
-        assert trained(run, tmp_path) == [NOBODY, ALL, ALL]
+        assert count_trained(run, tmp_path) == [NOBODY, ALL, ALL]
         assert [row["clusters"] for row in rows(run, tmp_path, "rounds")] == [1, 3, 3]
 
     def test_runs_that_come_to_the_same_partition_share_all_that_follows(self, tmp_path):
@@ -148,7 +148,7 @@ class TestWhoTrains:
         play(first, tmp_path)
         for algorithm in ("ocfl-affinity", "ocfl-hdbscan"):
             run = config(algorithm)
-            play(run, tmp_path, Untouchable())
+            play(run, tmp_path, UnusedPool())
             assert {row["computed_by"] for row in rows(run, tmp_path)} == {first.run_id}
 
     def test_only_clients_of_clusters_without_a_cached_mean_train(self, tmp_path):
@@ -157,20 +157,20 @@ class TestWhoTrains:
         In the round after it, too: the first four go on from the same models in both runs.
         """
         play(config("ocfl-kmeans", seed=3), tmp_path)
-        run, pool = config("ocfl-meanshift", seed=3), Counting()
+        run, pool = config("ocfl-meanshift", seed=3), CountingPool()
         play(run, tmp_path, pool)
         second = [row["cluster"] for row in rows(run, tmp_path, "clients") if row["round"] == 2]
         assert second == [0, 0, 1, 1, 2, 3]
         assert pool.trained == [(2, 4), (2, 5), (3, 4), (3, 5)]
-        assert trained(run, tmp_path) == [NOBODY, 2, 2]
+        assert count_trained(run, tmp_path) == [NOBODY, 2, 2]
         assert rows(run, tmp_path)[1]["computed_by"] == run.run_id
 
     def test_deviating_run_caches_the_plain_mean_of_that_round(self, tmp_path):
         """Plain averaging gets its next model without training, and trains from the round after."""
-        departed, run, pool = config("ocfl-kmeans"), config(), Counting()
+        departed, run, pool = config("ocfl-kmeans"), config(), CountingPool()
         play(departed, tmp_path)
         play(run, tmp_path, pool)
-        assert trained(run, tmp_path) == [NOBODY, NOBODY, ALL]
+        assert count_trained(run, tmp_path) == [NOBODY, NOBODY, ALL]
         assert [row["computed_by"] for row in rows(run, tmp_path)] == [departed.run_id] * 2 + [run.run_id]
         assert {number for number, _ in pool.trained} == {3}
 
@@ -181,15 +181,15 @@ class TestWhoTrains:
         [acted] = [row["round"] for row in rows(departed, tmp_path, "rounds") if row["clustered"]]
         play(run, tmp_path)
         assert acted == 2
-        assert trained(run, tmp_path)[:acted] == [NOBODY] * acted
+        assert count_trained(run, tmp_path)[:acted] == [NOBODY] * acted
 
     @pytest.mark.parametrize(("before", "after"), [(3, 5), (5, 3)])
     def test_runs_of_other_lengths_share_what_both_have(self, tmp_path, before, after):
         play(config(training={"rounds": before}), tmp_path)
         run = config("sattler", training={"rounds": after})
         play(run, tmp_path)
-        assert trained(run, tmp_path) == [NOBODY] * 3 + [ALL] * (after - 3)
-        assert differing(run, tmp_path) == []
+        assert count_trained(run, tmp_path) == [NOBODY] * 3 + [ALL] * (after - 3)
+        assert find_differing(run, tmp_path) == []
 
     def test_a_session_hands_its_clients_the_data_of_the_run_that_trains(self, tmp_path):
         """Not those of an earlier run, whose rounds were all cache hits."""
@@ -198,7 +198,7 @@ class TestWhoTrains:
         for run in (config(seed=1), config("sattler"), config("briggs", seed=2), config("ocfl-kmeans")):
             for _ in range(opened.open(run, Storage.of(tmp_path)), ROUNDS):
                 opened.next_round()
-            assert differing(run, tmp_path) == []
+            assert find_differing(run, tmp_path) == []
 
     def test_a_session_that_writes_behind_has_shared_all_once_it_has_settled(self, tmp_path):
         """When another run is opened, say, after two rounds."""
@@ -210,10 +210,10 @@ class TestWhoTrains:
         assert locks(tmp_path) == []
         for _ in range(ROUNDS):
             opened.next_round()
-        assert trained(config("sattler"), tmp_path) == [NOBODY, NOBODY, ALL]
-        play(config("briggs"), tmp_path, Untouchable())
+        assert count_trained(config("sattler"), tmp_path) == [NOBODY, NOBODY, ALL]
+        play(config("briggs"), tmp_path, UnusedPool())
         for algorithm in ("sattler", "briggs"):
-            assert differing(config(algorithm), tmp_path) == []
+            assert find_differing(config(algorithm), tmp_path) == []
 
     def test_without_a_cache_nothing_is_written_or_read(self, tmp_path):
         play(config(), tmp_path, cache=None)
@@ -222,7 +222,7 @@ class TestWhoTrains:
         play(config(), tmp_path)
         run = config("sattler")
         play(run, tmp_path, cache=None)
-        assert trained(run, tmp_path) == [ALL] * ROUNDS
+        assert count_trained(run, tmp_path) == [ALL] * ROUNDS
 
 
 class TestTimings:
@@ -238,7 +238,7 @@ class TestTimings:
     def test_timings_of_rounds_that_another_run_trained(self, tmp_path):
         play(config(), tmp_path)
         run = config("sattler")
-        play(run, tmp_path, Untouchable())
+        play(run, tmp_path, UnusedPool())
         for row in rows(run, tmp_path):
             assert row["train_seconds"] == row["waited_seconds"] == 0
             assert (row["slowest_client"], row["slowest_client_seconds"]) == (None, None)
@@ -248,7 +248,7 @@ class TestTimings:
         """With its training; without the time for preparing the clients and writing to the cache."""
         first, second = config(), config("sattler")
         play(first, tmp_path)
-        play(second, tmp_path, Untouchable())
+        play(second, tmp_path, UnusedPool())
         for done, taken in zip(rows(first, tmp_path), rows(second, tmp_path), strict=True):
             saved = taken["uncached_seconds"] - taken["seconds"]
             assert done["slowest_client_seconds"] < saved < done["seconds"]
@@ -257,13 +257,13 @@ class TestTimings:
         run = config(dropout=0.999)
         play(run, tmp_path)
         assert {row["part"] for row in rows(run, tmp_path, "clients")} == {"dropped"}
-        assert differing(run, tmp_path) == []
+        assert find_differing(run, tmp_path) == []
         for row in rows(run, tmp_path):
             assert (row["computed_by"], row["reached_clients"]) == (run.run_id, 0)
             assert row["uncached_seconds"] >= row["seconds"] > 0
         other = config("ocfl-kmeans", dropout=0.999)
-        play(other, tmp_path, Untouchable())
-        assert differing(other, tmp_path) == []
+        play(other, tmp_path, UnusedPool())
+        assert find_differing(other, tmp_path) == []
         assert all(row["uncached_seconds"] > row["seconds"] for row in rows(other, tmp_path))
 
 
@@ -272,7 +272,7 @@ class TestFailures:
 
     def test_round_with_only_unusable_updates_fails_every_run_with_the_same_message(self, tmp_path):
         """The lock is released; the second run finds the clients' reports in the cache."""
-        for algorithm, pool in (("fedavg", InProcessPool()), ("sattler", Untouchable())):
+        for algorithm, pool in (("fedavg", InProcessPool()), ("sattler", UnusedPool())):
             run = config(algorithm, **self.HOPELESS)
             with pytest.raises(RunError, match=r"^clients 0, 1, 2, 3, 4, 5, round 1: every update is NaN"):
                 play(run, tmp_path, pool)
@@ -284,7 +284,7 @@ class TestFailures:
         with pytest.raises(ZeroDivisionError):
             play(config(), tmp_path, FailingTests())
         assert locks(tmp_path) == []
-        pool = Counting()
+        pool = CountingPool()
         play(config("sattler", training={"rounds": 1}), tmp_path, pool)
         assert (pool.trained, pool.tests) == ([], 1)
 

@@ -15,12 +15,12 @@ from tests.helpers.small_runs import (
     CLIENTS,
     ROUNDS,
     config,
-    differing,
+    count_trained,
     files,
+    find_differing,
     locks,
     play,
     rows,
-    trained,
 )
 
 HOUR = 3600.0
@@ -91,8 +91,8 @@ class TestInThreads:
         runs = [config(algorithm) for algorithm in ("fedavg", "sattler", "briggs")]
         at_once(*(lambda run=run: play(run, tmp_path, Awaited(waits)) for run in runs))
         for run in runs:
-            assert differing(run, tmp_path) == []
-        by_round = list(zip(*(trained(run, tmp_path) for run in runs), strict=True))
+            assert find_differing(run, tmp_path) == []
+        by_round = list(zip(*(count_trained(run, tmp_path) for run in runs), strict=True))
         assert [sorted(numbers) for numbers in by_round] == [[0, 0, CLIENTS]] * ROUNDS
         assert locks(tmp_path) == []
 
@@ -117,7 +117,9 @@ class TestInThreads:
         for name in ("seconds", "cluster_seconds", "evaluate_seconds", "train_seconds"):
             assert 0 <= waited[name] < HOUR
         assert waited["computed_by"] == did["computed_by"]
-        assert [run.run_id for run in runs if trained(run, tmp_path) == [CLIENTS]] == [did["computed_by"]]
+        assert [run.run_id for run in runs if count_trained(run, tmp_path) == [CLIENTS]] == [
+            did["computed_by"]
+        ]
 
     def test_failed_round_is_trained_by_the_waiting_run(self, tmp_path, waits):
         """And what failed goes on from there."""
@@ -130,11 +132,11 @@ class TestInThreads:
 
         error, _ = at_once(lambda: play(runs[0], tmp_path, Doomed(waits, begun)), second)
         assert isinstance(error, ZeroDivisionError)
-        assert trained(runs[1], tmp_path) == [CLIENTS] * ROUNDS
+        assert count_trained(runs[1], tmp_path) == [CLIENTS] * ROUNDS
         play(runs[0], tmp_path)
-        assert trained(runs[0], tmp_path) == [0] * ROUNDS
+        assert count_trained(runs[0], tmp_path) == [0] * ROUNDS
         for run in runs:
-            assert differing(run, tmp_path) == []
+            assert find_differing(run, tmp_path) == []
 
 
 class Stuck(InProcessPool):
@@ -175,10 +177,10 @@ def test_waiting_run_goes_on_after_the_process_that_trains_is_killed(tmp_path, w
         process.join(PATIENCE)
 
     assert at_once(lambda: play(run, tmp_path), kill)[1] is None
-    assert differing(run, tmp_path) == []
-    assert trained(run, tmp_path) == [0, CLIENTS, CLIENTS]
+    assert find_differing(run, tmp_path) == []
+    assert count_trained(run, tmp_path) == [0, CLIENTS, CLIENTS]
     assert rows(run, tmp_path)[1]["waited_seconds"] > 0
     assert locks(tmp_path) == []
     play(killed, tmp_path)
-    assert differing(killed, tmp_path) == []
-    assert trained(killed, tmp_path) == [CLIENTS, 0, 0]
+    assert find_differing(killed, tmp_path) == []
+    assert count_trained(killed, tmp_path) == [CLIENTS, 0, 0]

@@ -10,14 +10,14 @@ from fedgrid.engine.runtime.round_cache.cached_round import CachedRound
 from fedgrid.engine.runtime.round_cache.files import FOLDER, RoundCache
 from tests.helpers.small_runs import (
     CLIENTS,
-    Arithmetic,
-    Untouchable,
+    ArithmeticPool,
+    UnusedPool,
     config,
-    differing,
+    count_trained,
     files,
+    find_differing,
     locks,
     play,
-    trained,
     warnings,
 )
 
@@ -73,7 +73,7 @@ def of_the_same_kind(file):
 def first(tmp_path_factory):
     """A storage in which a run has filled the cache."""
     folder = tmp_path_factory.mktemp("first")
-    play(config(**KEPT), folder, Arithmetic())
+    play(config(**KEPT), folder, ArithmeticPool())
     return folder
 
 
@@ -93,11 +93,11 @@ class TestOneFile:
         damage(file, of_the_same_kind(file))
         assert file.read_bytes() != whole
         run = config("sattler", **KEPT)
-        play(run, root, Arithmetic())
+        play(run, root, ArithmeticPool())
         (warning,) = warnings(run, root)
         assert warning.startswith(f"warning: {file} is damaged")
-        assert differing(run, root, Arithmetic) == []
-        play(config("briggs", **KEPT), root, Untouchable())
+        assert find_differing(run, root, ArithmeticPool) == []
+        play(config("briggs", **KEPT), root, UnusedPool())
         assert warnings(config("briggs", **KEPT), root) == []
 
     @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ class TestOneFile:
         """A memory costs the training of its client, a test costs no training."""
         files(root, f"000002-*-{name}*")[0].unlink()
         run = config("sattler", **KEPT)
-        play(run, root, Arithmetic())
-        assert trained(run, root) == [0, again, 0]
+        play(run, root, ArithmeticPool())
+        assert count_trained(run, root) == [0, again, 0]
         assert warnings(run, root) == []
-        assert differing(run, root, Arithmetic) == []
+        assert find_differing(run, root, ArithmeticPool) == []
 
 
 def harm(root, random, share=0.5):
@@ -136,9 +136,9 @@ def test_damage_before_each_lookup_changes_no_number(tmp_path, monkeypatch):
     monkeypatch.setattr(RoundCache, "read", harmed)
     told = []
     for algorithm in ALGORITHMS * 2:
-        rmtree(play(config(algorithm, **KEPT), tmp_path, Arithmetic(), until=1))
-        play(config(algorithm, **KEPT), tmp_path, Arithmetic())
-        assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []
+        rmtree(play(config(algorithm, **KEPT), tmp_path, ArithmeticPool(), until=1))
+        play(config(algorithm, **KEPT), tmp_path, ArithmeticPool())
+        assert find_differing(config(algorithm, **KEPT), tmp_path, ArithmeticPool) == []
         told += warnings(config(algorithm, **KEPT), tmp_path)
     assert told
     for line in told:
@@ -156,7 +156,7 @@ def test_deleted_cache_before_each_lookup_changes_no_number(tmp_path, monkeypatc
 
     monkeypatch.setattr(CachedRound, "cached", swept)
     for algorithm in ALGORITHMS:
-        play(config(algorithm, **KEPT), tmp_path, Arithmetic())
-        assert differing(config(algorithm, **KEPT), tmp_path, Arithmetic) == []
+        play(config(algorithm, **KEPT), tmp_path, ArithmeticPool())
+        assert find_differing(config(algorithm, **KEPT), tmp_path, ArithmeticPool) == []
         assert warnings(config(algorithm, **KEPT), tmp_path) == []
     assert locks(tmp_path) == []

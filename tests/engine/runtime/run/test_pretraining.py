@@ -15,7 +15,7 @@ from fedgrid.engine.runtime.run import pretraining
 from fedgrid.engine.runtime.run.session import Session
 from fedgrid.engine.runtime.storage.format import DamagedFile
 from fedgrid.engine.runtime.storage.storage import Storage
-from tests.helpers.small_runs import NOWHERE, config, numbers, play
+from tests.helpers.small_runs import NOWHERE, config, play, read_numbers
 
 SHORT = {"federated": 2, "local_epochs": 1, "batch_size": 16}
 PARAMETERS = 65 * 50 + 51 * 20 + 21 * 50 + 51 * 64
@@ -95,9 +95,9 @@ def test_timings_have_seconds_of_a_message_and_of_an_epoch(finished):
 def test_run_that_goes_on_with_newcomers_has_the_same_bytes(tmp_path):
     """Interrupted after round 1; clients 4 and 5 join in round 2 and need the encoder again."""
     run = embeddings(joins={4: 2, 5: 2})
-    whole = numbers(play(run, tmp_path / "whole"))
+    whole = read_numbers(play(run, tmp_path / "whole"))
     play(run, tmp_path / "parts", until=1)
-    assert numbers(play(run, tmp_path / "parts")) == whole
+    assert read_numbers(play(run, tmp_path / "parts")) == whole
 
 
 def test_damaged_encoder_is_trained_again(tmp_path):

@@ -22,12 +22,12 @@ from tests.helpers.run_folders import (
     ROUNDS,
     TABLES,
     config,
-    content,
+    make_progress,
     open_folder,
-    progress,
+    read_content,
     record,
-    save,
-    short,
+    save_rounds,
+    strip_checksum,
 )
 
 LONG = 7
@@ -38,9 +38,9 @@ LONG = 7
 def whole(tmp_path):
     """Return the files of a finished run whose records never were in segments."""
     folder, _ = open_folder(tmp_path / "whole")
-    save(folder, *range(1, ROUNDS + 1))
+    save_rounds(folder, *range(1, ROUNDS + 1))
     folder.finish()
-    return content(folder.path)
+    return read_content(folder.path)
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def rounds_seen(path):
 
 def test_a_round_is_written_with_at_most_one_round_more_than_a_segment(tmp_path, two_rounds_a_file):
     folder, _ = open_folder(tmp_path, rounds=LONG + 1)
-    save(folder, *range(1, LONG + 1))
+    save_rounds(folder, *range(1, LONG + 1))
     for name in ("rounds", "clients", "timings"):
         files = read_manifest(folder.path).segments(name)
-        assert [short(file) for file in files] == [
+        assert [strip_checksum(file) for file in files] == [
             f"{name}-00000{start}-00000{end}.parquet" for start, end in ((1, 2), (3, 4), (5, 6), (7, 7))
         ]
         assert [rounds_in(folder.path / file) for file in files] == [[1, 2], [3, 4], [5, 6], [7]]
@@ -82,11 +82,11 @@ def test_a_round_is_written_with_at_most_one_round_more_than_a_segment(tmp_path,
 def test_a_finished_run_has_the_bytes_of_one_without_segments(tmp_path, whole, two_rounds_a_file, together):
     """Whether its rounds are saved one by one or several together."""
     folder, _ = open_folder(tmp_path)
-    rounds = [(record(number), progress(number)) for number in range(1, ROUNDS + 1)]
+    rounds = [(record(number), make_progress(number)) for number in range(1, ROUNDS + 1)]
     for first in range(0, ROUNDS, together):
         folder.save(rounds[first : first + together])
     folder.finish()
-    assert content(folder.path) == whole
+    assert read_content(folder.path) == whole
 
 
 def test_joined_row_groups_are_those_of_one_table(tmp_path, monkeypatch):
@@ -146,14 +146,14 @@ def test_a_kill_between_any_two_steps_leaves_the_same_bytes(tmp_path, monkeypatc
     with its joined tables. The end renames two manifests, and deletes the nine segments.
     """
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    save(open_folder(tmp_path / "half")[0], 1, 2)
+    save_rounds(open_folder(tmp_path / "half")[0], 1, 2)
     for last in range(1, 1000):
         root = shutil.copytree(tmp_path / "half", tmp_path / str(last))
         folder, _ = open_folder(root)
         try:
             with monkeypatch.context() as patch:
                 killed_at(patch, last)
-                save(folder, 3, 4)
+                save_rounds(folder, 3, 4)
                 folder.finish()
             break
         except Killed:
@@ -161,9 +161,9 @@ def test_a_kill_between_any_two_steps_leaves_the_same_bytes(tmp_path, monkeypatc
             assert seen == list(range(1, max(seen) + 1))
             folder, kept = open_folder(root)
             assert kept.rounds_done == max(seen) >= 2
-            save(folder, *range(kept.rounds_done + 1, ROUNDS + 1))
+            save_rounds(folder, *range(kept.rounds_done + 1, ROUNDS + 1))
             folder.finish()
-            assert content(folder.path) == whole, last
+            assert read_content(folder.path) == whole, last
             assert {path.name for path in folder.path.iterdir()} == OF_FINISHED, last
     assert last == 2 * 7 + 11 + 1
 
@@ -177,19 +177,19 @@ OF_FINISHED = {
 def test_rounds_after_an_older_state_are_written_anew(tmp_path, two_rounds_a_file):
     """Round 2 is run again, perhaps by other code; it stays in its file, which was complete."""
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2)
+    save_rounds(folder, 1, 2)
     (folder.path / "state-000002.safetensors").write_bytes(b"")
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 1
     other = record(2)
-    folder.save([(replace(other, round={**other.round, "temperature": 0.9}), progress(2))])
-    save(folder, 3)
+    folder.save([(replace(other, round={**other.round, "temperature": 0.9}), make_progress(2))])
+    save_rounds(folder, 3)
     assert table(folder.path, "rounds")["temperature"].to_pylist() == [0.5, 0.9, 0.25]
 
 
 def test_a_run_that_lacks_a_round_is_not_finished(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3)
+    save_rounds(folder, 1, 2, 3)
     with pytest.raises(RunError, match=f"its records end with round 3 of {ROUNDS}"):
         folder.finish()
     assert not folder.is_done
@@ -198,14 +198,14 @@ def test_a_run_that_lacks_a_round_is_not_finished(tmp_path):
 def test_segments_are_at_the_uri_until_they_are_joined(bucket, machine, whole, one_round_a_file):
     folder = RunFolder(machine("here"), config())
     folder.open()
-    save(folder, 1, 2)
+    save_rounds(folder, 1, 2)
     folder = RunFolder(machine("elsewhere"), config())
     assert folder.open().rounds_done == 2
-    save(folder, 3, 4)
+    save_rounds(folder, 3, 4)
     there = bucket / folder.path.name
     assert rounds_seen(there) == [1, 2, 3, 4]
     folder.finish()
-    assert content(there) == content(folder.path) == whole
+    assert read_content(there) == read_content(folder.path) == whole
     assert {path.name for path in there.iterdir()} == OF_FINISHED
 
 
@@ -216,5 +216,5 @@ def test_run_whose_first_files_were_not_sent_begins_again(monkeypatch, bucket, m
         RunFolder(storage, config()).open()
     folder = RunFolder(storage, config())
     assert folder.open() is None
-    save(folder, 1)
+    save_rounds(folder, 1)
     assert read_manifest(bucket / folder.path.name).rounds_done == 1

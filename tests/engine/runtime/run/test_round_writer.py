@@ -5,7 +5,7 @@ import pytest
 
 from fedgrid.engine.runtime.run import round_writer
 from fedgrid.engine.runtime.run.round_writer import RoundWriter
-from tests.helpers.run_folders import progress
+from tests.helpers.run_folders import make_progress
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def test_rounds_that_end_while_others_are_written_are_written_together(no_pause)
         go_on.wait()
 
     writer = RoundWriter(save)
-    writer.add(None, progress(1))
+    writer.add(None, make_progress(1))
     began.wait()
     for number in (2, 3, 4):
-        writer.add(None, progress(number))
+        writer.add(None, make_progress(number))
     go_on.set()
     writer.settle()
     assert saved == [[1], [2, 3, 4]]
@@ -41,7 +41,7 @@ def test_settling_does_not_wait_for_the_pause(monkeypatch):
     saved = []
     writer = RoundWriter(lambda rounds: saved.append(numbers(rounds)))
     for number in (1, 2):
-        writer.add(None, progress(number))
+        writer.add(None, make_progress(number))
         writer.settle()
     assert saved == [[1], [2]]
 
@@ -52,7 +52,7 @@ def test_rounds_of_large_models_do_not_wait_for_each_other(monkeypatch):
     saved = []
     writer = RoundWriter(lambda rounds: saved.append(numbers(rounds)))
     for number in (1, 2, 3):
-        writer.add(None, progress(number))
+        writer.add(None, make_progress(number))
     writer.settle()
     assert saved == [[1], [2], [3]]
 
@@ -67,9 +67,9 @@ def test_after_a_write_that_failed_nothing_is_written(no_pause):
         raise OSError("disk full")
 
     writer = RoundWriter(save)
-    writer.add(None, progress(1))
+    writer.add(None, make_progress(1))
     began.wait()
-    writer.add(None, progress(2))
+    writer.add(None, make_progress(2))
     go_on.set()
     with pytest.raises(OSError, match="disk full"):
         writer.settle()

@@ -23,15 +23,15 @@ from tests.helpers.manifests import list_files
 from tests.helpers.run_folders import (
     ROUNDS,
     TABLES,
-    aside,
     config,
-    content,
+    find_records,
+    list_damaged,
+    make_progress,
     open_folder,
-    progress,
+    read_content,
     record,
-    records_in,
     run_folder,
-    save,
+    save_rounds,
 )
 
 
@@ -39,8 +39,8 @@ from tests.helpers.run_folders import (
 def uninterrupted(tmp_path):
     folder, kept = open_folder(tmp_path / "uninterrupted")
     assert kept is None
-    save(folder, *range(1, ROUNDS + 1))
-    return content(folder.path)
+    save_rounds(folder, *range(1, ROUNDS + 1))
+    return read_content(folder.path)
 
 
 def test_files_of_a_run_folder(uninterrupted):
@@ -58,8 +58,10 @@ def test_files_of_a_run_folder(uninterrupted):
 
 def test_records_have_one_row_per_round_and_per_client(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2)
-    rounds, clients, timings = (pq.read_table(path).to_pylist() for path in records_in(folder.path).values())
+    save_rounds(folder, 1, 2)
+    rounds, clients, timings = (
+        pq.read_table(path).to_pylist() for path in find_records(folder.path).values()
+    )
     assert [row["round"] for row in rounds] == [row["round"] for row in timings] == [1, 2]
     assert [(row["round"], row["client"]) for row in clients] == [(n, c) for n in (1, 2) for c in range(3)]
     assert (rounds[0]["mean_norm"], rounds[1]["mean_norm"]) == (None, 0.1)
@@ -72,10 +74,10 @@ def test_records_have_one_row_per_round_and_per_client(tmp_path):
 def test_a_run_resumed_after_each_round_leaves_the_same_bytes(tmp_path, uninterrupted):
     folder, _ = open_folder(tmp_path / "resumed")
     for number in range(1, ROUNDS + 1):
-        save(folder, number)
+        save_rounds(folder, number)
         folder, kept = open_folder(tmp_path / "resumed")
         assert kept.rounds_done == number
-    assert content(folder.path) == uninterrupted
+    assert read_content(folder.path) == uninterrupted
 
 
 EARLIER = {
@@ -88,14 +90,14 @@ EARLIER = {
 
 def test_resumed_run_has_nulls_in_columns_that_an_earlier_version_did_not_record(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2)
-    for name, path in records_in(folder.path).items():
+    save_rounds(folder, 1, 2)
+    for name, path in find_records(folder.path).items():
         pq.write_table(pq.read_table(path).drop_columns(EARLIER[name]), path)
     list_files(folder.path)
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
-    save(folder, 3)
-    now = records_in(folder.path)
+    save_rounds(folder, 3)
+    now = find_records(folder.path)
     clients = pq.read_table(now["clients"]).to_pylist()
     assert [row["part"] for row in clients[3:]] == [None] * 3 + ["trained", "trained", "excluded"]
     rounds = pq.read_table(now["rounds"])
@@ -135,30 +137,30 @@ def test_damaged_file_costs_the_rounds_that_need_it(
     tmp_path, uninterrupted, rounds, names, left, set_aside, damage
 ):
     folder, _ = open_folder(tmp_path)
-    save(folder, *range(1, rounds + 1))
+    save_rounds(folder, *range(1, rounds + 1))
     if rounds == ROUNDS:
         folder.finish()
-    paths = [records_in(folder.path).get(name, folder.path / name) for name in names]
+    paths = [find_records(folder.path).get(name, folder.path / name) for name in names]
     for path in paths:
         damage(path)
     assert (folder.damage() is None) == (names == [STATE(3)]), "of states only the sizes are compared"
     folder, kept = open_folder(tmp_path)
     assert (kept.rounds_done if kept else 0) == left
-    found = {re.sub(r"(-0.*)?\.parquet", "", name) for name in aside(folder.path)}
+    found = {re.sub(r"(-0.*)?\.parquet", "", name) for name in list_damaged(folder.path)}
     assert found == set_aside - (set(names) if damage is remove else set())
     log = (folder.path / "log.txt").read_text()
     assert log.count(f"warning: {paths[0]} is damaged (") == 1
-    save(folder, *range(left + 1, ROUNDS + 1))
-    assert content(folder.path) == uninterrupted
+    save_rounds(folder, *range(left + 1, ROUNDS + 1))
+    assert read_content(folder.path) == uninterrupted
 
 
 @pytest.mark.parametrize("name", ["clients", "timings", "state-000003.safetensors", MANIFEST])
 def test_file_that_the_disk_does_not_give_is_not_taken_for_damaged(tmp_path, monkeypatch, name):
     """Once the disk is mended, the run continues from its last round."""
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3)
-    before = content(folder.path)
-    name = records_in(folder.path).get(name, folder.path / name).name
+    save_rounds(folder, 1, 2, 3)
+    before = read_content(folder.path)
+    name = find_records(folder.path).get(name, folder.path / name).name
 
     def failing(path, *given, plain=Path.open, **options):
         if path.name == name:
@@ -169,13 +171,13 @@ def test_file_that_the_disk_does_not_give_is_not_taken_for_damaged(tmp_path, mon
         patched.setattr(Path, "open", failing)
         with pytest.raises(StorageError, match=f"^{re.escape(str(folder.path / name))} cannot be read: Inp"):
             open_folder(tmp_path)
-    assert (content(folder.path), aside(folder.path)) == (before, [])
+    assert (read_content(folder.path), list_damaged(folder.path)) == (before, [])
     assert open_folder(tmp_path)[1].rounds_done == 3
 
 
 def test_run_with_only_damaged_states_is_refused(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2)
+    save_rounds(folder, 1, 2)
     for number in (1, 2):
         flip(folder.path / f"state-{number:06d}.safetensors")
     with pytest.raises(RunError, match=f"move {re.escape(str(folder.path))} away") as refusal:
@@ -186,7 +188,7 @@ def test_run_with_only_damaged_states_is_refused(tmp_path):
 
 def test_finished_run_whose_states_were_deleted_restarts_if_its_records_are_damaged(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3, 4)
+    save_rounds(folder, 1, 2, 3, 4)
     folder.finish()
     for state in folder.path.glob("state-*"):
         state.unlink()
@@ -208,10 +210,10 @@ def test_run_of_the_first_layout_is_refused_in_one_line_and_left_alone(tmp_path,
 def test_memories_are_written_when_they_change_and_go_with_the_last_state_that_needs_them(tmp_path):
     """Client 0 trains in rounds 1 and 2, client 1 in round 1."""
     folder, _ = open_folder(tmp_path)
-    state = progress(0)
+    state = make_progress(0)
     for number, clients in ((1, (0, 1)), (2, (0,)), (3, ())):
         memories = {client: {"c": np.full(2, number)} for client in clients}
-        state = state.after_round(progress(number).state, memories)
+        state = state.after_round(make_progress(number).state, memories)
         folder.save([(record(number), state)])
         if number == 1:
             inode = (folder.path / "state-client-000001-000001.safetensors").stat().st_ino
@@ -229,39 +231,39 @@ def test_memories_are_written_when_they_change_and_go_with_the_last_state_that_n
 def test_round_that_another_process_stores_meanwhile_is_skipped(tmp_path, monkeypatch, uninterrupted):
     """The faster writer stores round 3 between the slower one's files and its manifest."""
     slow, _ = open_folder(tmp_path)
-    save(slow, 1, 2)
+    save_rounds(slow, 1, 2)
     fast, _ = open_folder(tmp_path)
     put = slow._put
 
     def put_late(files):
         entries = put(files)
-        save(fast, 3)
+        save_rounds(fast, 3)
         return entries
 
     with monkeypatch.context() as patch:
         patch.setattr(slow, "_put", put_late)
-        save(slow, 3)
+        save_rounds(slow, 3)
     assert read_manifest(slow.path).rounds_done == 3
-    save(slow, 4)
-    assert content(slow.path) == uninterrupted
+    save_rounds(slow, 4)
+    assert read_content(slow.path) == uninterrupted
 
 
 def test_a_folder_of_another_configuration_is_refused_and_left_alone(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1)
+    save_rounds(folder, 1)
     config_file = folder.path / "config.json"
     config_file.write_text(config_file.read_text().replace("digits", "mnist"))
-    before = content(folder.path)
+    before = read_content(folder.path)
     message = f"{config_file} is damaged, or of another fedgrid; update fedgrid, or move {folder.path} away"
     for refuse in (folder.check_config, folder.open):
         with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
             refuse()
-    assert content(folder.path) == before
+    assert read_content(folder.path) == before
 
 
 def test_a_run_is_done_once_it_is_marked(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2, 3, 4)
+    save_rounds(folder, 1, 2, 3, 4)
     assert not folder.is_done
     folder.finish()
     assert folder.is_done
@@ -279,9 +281,9 @@ def test_rounds_done_are_those_of_the_manifest(tmp_path):
     assert folder.rounds_done == 0
     folder.open()
     assert run_folder(tmp_path).rounds_done == 0
-    save(folder, 1, 2, 3)
+    save_rounds(folder, 1, 2, 3)
     assert run_folder(tmp_path).rounds_done == 3
-    save(folder, 4)
+    save_rounds(folder, 4)
     folder.finish()
     for state in folder.path.glob("state-*"):
         state.unlink()
@@ -310,7 +312,7 @@ def test_a_damaged_mark_of_failure_still_says_failed(tmp_path):
 
 def test_warnings_are_in_the_log(tmp_path):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1)
+    save_rounds(folder, 1)
     log = (folder.path / "log.txt").read_text()
     assert log.endswith("warning: round 1: client 2 left out, its update is NaN or infinite\n")
 
@@ -341,23 +343,23 @@ def test_full_disk_is_named_and_the_run_continues_from_the_last_state(
     tmp_path, monkeypatch, uninterrupted, count
 ):
     folder, _ = open_folder(tmp_path)
-    save(folder, 1, 2)
+    save_rounds(folder, 1, 2)
     message = f"the disk of {folder.path} is full; free some space"
     with monkeypatch.context() as patch:
         full_from(patch, count)
         with pytest.raises(RunError, match=f"^{re.escape(message)}"):
-            save(folder, 3)
+            save_rounds(folder, 3)
     assert not list(folder.path.glob(f"*{atomic.PARTIAL}*"))
     folder, kept = open_folder(tmp_path)
     assert kept.rounds_done == 2
-    save(folder, 3, 4)
-    assert content(folder.path) == uninterrupted
+    save_rounds(folder, 3, 4)
+    assert read_content(folder.path) == uninterrupted
 
 
 def test_other_disk_errors_are_reported_in_one_line(tmp_path):
     """A limit of 3,000 bytes on the size of a file stops only the state."""
     folder, _ = open_folder(tmp_path)
-    big = progress(1)
+    big = make_progress(1)
     big = replace(big, state=replace(big.state, models=(np.zeros(10_000, np.float32),)))
     small = replace(record(1), clients=[], warnings=())
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -23,7 +23,7 @@ from fedgrid.engine.runtime.storage.remote import Remote
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import read_manifest
 from tests.helpers.manifests import list_files
-from tests.helpers.small_runs import NOWHERE, ROUNDS, config, numbers
+from tests.helpers.small_runs import NOWHERE, ROUNDS, config, read_numbers
 
 
 def session():
@@ -79,12 +79,12 @@ def test_the_servers_test_set_is_tiled_by_the_clients():
 def test_a_finished_run_opens_as_finished(tmp_path):
     """One that was killed between its last round and its end, too."""
     folder = finish(config(), tmp_path)
-    before = numbers(folder)
+    before = read_numbers(folder)
     assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
-    assert numbers(folder) == before
+    assert read_numbers(folder) == before
     list_files(folder, is_finished=False)
     assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
-    assert numbers(folder) == before
+    assert read_numbers(folder) == before
     assert read_manifest(folder).is_finished
 
 
@@ -93,7 +93,7 @@ def test_a_run_that_takes_a_client_from_the_next_one_leaves_nothing_behind(tmp_p
     opened = session()
     first = finish(config(), tmp_path / "one", opened)
     finish(config(clients=3, model="tinyvgg", seed=4, training={"momentum": 0.9}), tmp_path / "one", opened)
-    assert numbers(finish(config(), tmp_path / "two", opened)) == numbers(first)
+    assert read_numbers(finish(config(), tmp_path / "two", opened)) == read_numbers(first)
 
 
 @pytest.mark.parametrize(
@@ -172,14 +172,16 @@ def test_an_error_in_a_clients_training_is_named_and_the_run_goes_on_after_it(tm
     folder = folder_of(tmp_path / "broken", config())
     assert read_manifest(folder).rounds_done == 1
     assert "Traceback" in (folder / "log.txt").read_text(), "for who mends it"
-    assert numbers(finish(config(), tmp_path / "broken")) == numbers(finish(config(), tmp_path / "whole"))
+    assert read_numbers(finish(config(), tmp_path / "broken")) == read_numbers(
+        finish(config(), tmp_path / "whole")
+    )
 
 
 def test_writing_behind_leaves_the_same_files(tmp_path):
     """The last round is waited for: once it is returned, everything is there."""
     run = config()
     behind = finish(run, tmp_path / "behind", Session(InProcessPool(), NOWHERE, write_behind=True))
-    assert numbers(behind) == numbers(finish(run, tmp_path / "before"))
+    assert read_numbers(behind) == read_numbers(finish(run, tmp_path / "before"))
 
 
 def full(monkeypatch, after):
@@ -209,7 +211,7 @@ def test_a_round_that_could_not_be_written_stops_the_run_in_the_next(tmp_path, m
         with pytest.raises(RunError, match=r"^the disk of .* is full; free some space"):
             opened.next_round()
     assert read_manifest(folder_of(tmp_path / "full", run)).rounds_done == 1
-    assert numbers(finish(run, tmp_path / "full")) == numbers(finish(run, tmp_path / "undisturbed"))
+    assert read_numbers(finish(run, tmp_path / "full")) == read_numbers(finish(run, tmp_path / "undisturbed"))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_round_cache_gives_way_to_a_write_on_a_full_disk(tmp_path, monkeypatch, 
         patch.setattr(atomic, "flush", flush)
         folder = finish(run, root, Session(InProcessPool(), NOWHERE, cache=CacheOptions()))
     assert len(refused) >= 1
-    assert numbers(folder) == numbers(finish(run, tmp_path / "undisturbed"))
+    assert read_numbers(folder) == read_numbers(finish(run, tmp_path / "undisturbed"))
 
 
 def test_a_run_that_is_left_can_be_waited_for(tmp_path, monkeypatch):
@@ -286,8 +288,8 @@ def test_a_run_goes_on_on_another_machine(tmp_path, bucket, machine):
     opened = session()
     assert opened.open(run, there) == 2
     opened.next_round()
-    kept = numbers(folder_of(bucket, run))
-    assert kept == numbers(folder_of(there.root, run)) == numbers(finish(run, tmp_path / "plain"))
+    kept = read_numbers(folder_of(bucket, run))
+    assert kept == read_numbers(folder_of(there.root, run)) == read_numbers(finish(run, tmp_path / "plain"))
     log = (folder_of(bucket, run) / "log.txt").read_text().splitlines()
     assert [line.split(" ", 2)[2] for line in log] == ["starts", "continues after round 2", "finished"]
     here.pull_marks()
@@ -318,7 +320,7 @@ def test_a_push_cut_short_costs_one_round(tmp_path, monkeypatch, bucket, machine
     opened = session()
     assert opened.open(run, storage) == 2
     opened.next_round()
-    assert numbers(there) == numbers(finish(run, tmp_path / "whole"))
+    assert read_numbers(there) == read_numbers(finish(run, tmp_path / "whole"))
 
 
 def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_path):
@@ -330,8 +332,8 @@ def test_until_an_algorithm_acts_its_rounds_are_those_of_plain_averaging(tmp_pat
 
 def test_a_run_killed_between_its_last_round_and_its_end_is_finished(tmp_path):
     folder = finish(config(), tmp_path)
-    before = numbers(folder)
+    before = read_numbers(folder)
     list_files(folder, is_finished=False)
     assert session().open(config(), Storage.of(tmp_path)) == ROUNDS
-    assert numbers(folder) == before
+    assert read_numbers(folder) == before
     assert read_manifest(folder).is_finished

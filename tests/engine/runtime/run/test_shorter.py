@@ -13,7 +13,7 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.manifest import Part, read_manifest
 from tests.helpers import small_runs
 from tests.helpers.manifests import list_files
-from tests.helpers.small_runs import NOWHERE, numbers
+from tests.helpers.small_runs import NOWHERE, read_numbers
 
 
 def config(rounds=5, **given):
@@ -50,7 +50,9 @@ def test_longer_run_has_the_bytes_of_an_uninterrupted_one(tmp_path, evaluation, 
     finish(run.with_rounds(3), tmp_path / "taken")
     assert finish(run, tmp_path / "taken") == common
     finish(run, tmp_path / "whole")
-    assert numbers(folder_of(tmp_path / "taken", run)) == numbers(folder_of(tmp_path / "whole", run))
+    assert read_numbers(folder_of(tmp_path / "taken", run)) == read_numbers(
+        folder_of(tmp_path / "whole", run)
+    )
 
 
 @pytest.fixture(scope="module")

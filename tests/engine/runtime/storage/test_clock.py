@@ -4,7 +4,7 @@ import pytest
 
 from fedgrid.engine.runtime.storage import clock
 from fedgrid.engine.runtime.storage.clock import Patience, backoff
-from tests.helpers.time import Time
+from tests.helpers.time import FakeTime
 
 
 class Failing:
@@ -32,7 +32,7 @@ def whole_pauses(monkeypatch):
 
 
 def test_failed_call_is_repeated_until_it_succeeds(whole_pauses):
-    time, warnings = Time(), []
+    time, warnings = FakeTime(), []
     call = Failing(OSError("first"), OSError("second"))
     assert Patience(60, warnings.append, time.clock).repeat(call, (OSError,)) == 7
     assert warnings == ["first; trying again for 60 s"]
@@ -41,7 +41,7 @@ def test_failed_call_is_repeated_until_it_succeeds(whole_pauses):
 
 
 def test_last_error_is_raised_after_the_stated_time(whole_pauses):
-    time = Time()
+    time = FakeTime()
     call = Failing(*(OSError(str(number)) for number in range(100)))
     with pytest.raises(OSError, match=r"^\d+$"):
         Patience(60, clock=time.clock).repeat(call, (OSError,))
@@ -51,7 +51,7 @@ def test_last_error_is_raised_after_the_stated_time(whole_pauses):
 
 def test_an_interruption_is_heeded_within_five_seconds():
     """In the longest pause, of 60 s; the error is its cause."""
-    time = Time()
+    time = FakeTime()
     stopped = []
     call = Failing(*(OSError(str(number)) for number in range(100)))
     time.during_pause = lambda: time.seconds > 1200 and stopped.append(time.seconds)
@@ -66,14 +66,14 @@ def test_a_call_that_succeeds_after_an_interruption_returns():
 
 
 def test_no_patience_tries_once():
-    time = Time()
+    time = FakeTime()
     with pytest.raises(OSError, match="once"):
         Patience(clock=time.clock).repeat(Failing(OSError("once")), (OSError,))
     assert time.pauses == []
 
 
 def test_other_errors_are_raised_at_once():
-    time = Time()
+    time = FakeTime()
     with pytest.raises(KeyError):
         Patience(60, clock=time.clock).repeat(Failing(KeyError("bug")), (OSError,))
     assert time.pauses == []

@@ -10,7 +10,7 @@ from fedgrid.engine.runtime.run import checkpoint
 from fedgrid.grids.explain.compute.explained_run import explain_run
 from fedgrid.grids.explain.compute.settings import Explaining
 from fedgrid.tracking import records
-from tests.helpers.small_runs import CLIENTS, NOWHERE, ROUNDS, config, early, play
+from tests.helpers.small_runs import CLIENTS, NOWHERE, ROUNDS, build_early_run, config, play
 
 FEWEST = {0: 11, 3: 11, 5: 11}
 """Client -> its number of test images, of those that have the fewest."""
@@ -19,7 +19,7 @@ FEWEST = {0: 11, 3: 11, 5: 11}
 @cache
 def played(name):
     """Return a run, its last state, and the recorded accuracy of each client's own test."""
-    run = early(name)
+    run = build_early_run(name)
     with TemporaryDirectory() as root:
         folder = play(run, root, cache=None)
         accuracy_K = records.read_records(folder).clients["personalised_accuracy"][-1]

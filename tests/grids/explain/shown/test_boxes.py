@@ -4,12 +4,12 @@ import pytest
 
 from fedgrid.grids.explain.shown.figures import explanation_boxes
 from fedgrid.tracking.explained.scores import DELETION, INSERTION
-from tests.helpers.explanations import explained
+from tests.helpers.explanations import make_explained
 
 ROWS = [
-    *(explained("briggs", value, 0.5) for value in (0.1, 0.2, 0.3, 0.4, 0.9)),
-    explained("fedavg", 0.6, 0.5),
-    explained("fedavg", 0.7, 0.5, dataset="cifar10"),
+    *(make_explained("briggs", value, 0.5) for value in (0.1, 0.2, 0.3, 0.4, 0.9)),
+    make_explained("fedavg", 0.6, 0.5),
+    make_explained("fedavg", 0.7, 0.5, dataset="cifar10"),
 ]
 
 

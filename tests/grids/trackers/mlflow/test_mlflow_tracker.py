@@ -25,13 +25,13 @@ from fedgrid.grids.trackers.names import metric_meanings, run_name
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from fedgrid.sealed_json import LAYOUT, seal
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import ROUNDS, Store, config_of, new_session, record
+from tests.helpers.logged_runs import ROUNDS, Store, build_config, new_session, write_run
 from tests.helpers.manifests import list_files
 from tests.helpers.run_records import write_timings
 
 pytestmark = pytest.mark.usefixtures("own_store")
 
-CONFIG = config_of(0)
+CONFIG = build_config(0)
 MARKED = {"uri": "http://***@head:5000", "rounds": ROUNDS}
 
 
@@ -41,7 +41,7 @@ def is_logged(folder, config=CONFIG):
 
 
 def test_run_has_name_tags_and_parameters(storage, store):
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     assert new_session(storage, text="dataset: digits\n").update(CONFIG) == ROUNDS
     run, parent = store.runs["fedavg s0 NB, digits-4"], store.runs["mine"]
     assert run.info.status == "FINISHED"
@@ -68,7 +68,7 @@ def test_run_has_name_tags_and_parameters(storage, store):
 
 
 def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(storage, store):
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     axes = ["training.local_epochs", "algorithm.cooldown"]
     new_session(storage, axes=axes).update(CONFIG)
     epochs = str(CONFIG.training.local_epochs)
@@ -79,7 +79,7 @@ def test_a_further_axis_of_the_grid_is_a_tag_and_stands_in_the_name_of_a_run(sto
 
 def test_run_with_cache_hits_has_its_time_without_them(storage, store, session):
     """Four rounds of 3 s, of which it took two, in 0.25 s each."""
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     timings = pa.table(
         {
             "round": [1, 2, 3, 4],
@@ -102,10 +102,10 @@ def test_run_with_cache_hits_has_its_time_without_them(storage, store, session):
 
 def test_folder_of_a_run_is_marked_as_logged(storage, store, session, monkeypatch):
     folder = folder_of(storage, CONFIG)
-    record(storage, CONFIG, 2)
+    write_run(storage, CONFIG, 2)
     session.update(CONFIG)
     assert not is_logged(folder)
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     session.update(CONFIG)
     assert unseal(folder / "mlflow.json") == {
         "uri": default_uri(storage),
@@ -136,7 +136,7 @@ def test_mark_of_another_layout_is_refused(tmp_path):
 
 
 def test_a_gap_in_the_records_is_refused(storage, session, monkeypatch):
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     monkeypatch.setattr("fedgrid.grids.following.session.rounds_after", lambda *_: [(2, {}, 1)])
     with pytest.raises(TrackerFailed, match="round 1 is missing before round 2"):
         session.update(CONFIG)
@@ -144,11 +144,11 @@ def test_a_gap_in_the_records_is_refused(storage, session, monkeypatch):
 
 def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(storage, store, session):
     """Its driver was killed, and round 3's state was damaged: rounds 2 and 3 come again."""
-    record(storage, CONFIG, 3)
+    write_run(storage, CONFIG, 3)
     session.update(CONFIG)
     successor, logged = new_session(storage), []
     for number in (1, 2, 3, 4, 4):
-        record(storage, CONFIG, number)
+        write_run(storage, CONFIG, number)
         logged.append(successor.update(CONFIG))
     assert logged == [0, 0, 0, 1, 0]
     assert store.steps(CONFIG) == store.steps(CONFIG, "round") == [1, 2, 3, 4]
@@ -157,20 +157,20 @@ def test_run_that_resumes_before_the_last_logged_round_is_not_logged_twice(stora
 def test_failed_run_has_its_rounds_and_is_continued_by_a_retry(storage, store, session):
     session.update(CONFIG, "FAILED")
     assert (store.status(CONFIG), store.runs[run_name(CONFIG)].data.metrics) == ("FAILED", {})
-    record(storage, CONFIG, 2)
+    write_run(storage, CONFIG, 2)
     session.update(CONFIG, "FAILED")
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FAILED", [1, 2])
     assert not is_logged(folder_of(storage, CONFIG))
-    record(storage, CONFIG, 3)
+    write_run(storage, CONFIG, 3)
     session.update(CONFIG)
     assert store.status(CONFIG) == "RUNNING"
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     session.update(CONFIG)
     assert (store.status(CONFIG), store.steps(CONFIG)) == ("FINISHED", [1, 2, 3, 4])
 
 
 def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store, session):
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     list_files(folder_of(storage, CONFIG), is_finished=False)
     session.update(CONFIG, "KILLED")
     assert not is_logged(folder_of(storage, CONFIG))
@@ -182,7 +182,7 @@ def test_run_killed_after_its_last_round_is_not_marked_as_logged(storage, store,
 def test_run_that_has_stopped_early_is_finished(storage, store, session):
     given = {"clients": 4, "training": {"rounds": ROUNDS, "stop_after": 1}, "algorithm": "fedavg"}
     run = complete({**given, "split": {"scored_on": "validation"}}, Path("unused"))
-    record(storage, run, 3)
+    write_run(storage, run, 3)
     (folder_of(storage, run) / "scores.json").write_text("{}\n")
     list_files(folder_of(storage, run), is_finished=True)
     assert session.update(run) == 3
@@ -234,7 +234,7 @@ def test_report_goes_into_a_store_that_the_user_named(storage, tmp_path, monkeyp
 
 
 def test_deleted_run_becomes_a_new_mlflow_run(storage, store, session):
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     session.update(CONFIG)
     before = store.runs[run_name(CONFIG)].info.run_id
     session.forget(CONFIG)
@@ -250,7 +250,7 @@ def test_two_storages_of_one_store_do_not_share_runs(tmp_path, monkeypatch):
     uri = default_uri(here)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     for storage, rounds in ((here, 3), (there, ROUNDS)):
-        record(storage, CONFIG, rounds)
+        write_run(storage, CONFIG, rounds)
         new_session(storage).update(CONFIG)
     client = MlflowClient(tracking_uri=uri)
     [experiment] = [found for found in client.search_experiments() if found.name == "mine"]
@@ -268,10 +268,10 @@ def test_moved_storage_goes_on_with_its_runs(tmp_path, monkeypatch):
     here, there = new_storage(tmp_path / "a"), tmp_path / "b"
     uri = default_uri(here)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    record(here, CONFIG, 2)
+    write_run(here, CONFIG, 2)
     new_session(here).update(CONFIG)
     shutil.copytree(here, there, ignore=shutil.ignore_patterns("mlflow.db"))
-    record(there, CONFIG, ROUNDS)
+    write_run(there, CONFIG, ROUNDS)
     assert new_session(there).update(CONFIG) == ROUNDS - 2
     assert Store(uri).steps(CONFIG) == [1, 2, 3, 4]
 
@@ -283,12 +283,12 @@ def test_work_on_a_copy_of_a_storage_leaves_the_original_alone(storage, session,
     def files():
         return {path: path.read_bytes() for path in storage.rglob("*") if path.is_file()}
 
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     session.update(CONFIG)
     before, copy = files(), shutil.copytree(storage, tmp_path / "copy", copy_function=copied)
     # Another run: MLflow remembers addresses by run as long as a process lives.
-    record(copy, config_of(1), ROUNDS)
-    new_session(copy).update(config_of(1))
+    write_run(copy, build_config(1), ROUNDS)
+    new_session(copy).update(build_config(1))
     RunFolder(Storage(copy), CONFIG).log("continues")
     assert files() == before
     assert len(list(copy.glob("mlartifacts/*/artifacts/config.json"))) == 2

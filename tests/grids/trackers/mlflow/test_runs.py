@@ -15,7 +15,7 @@ from fedgrid.grids.trackers.mlflow.mlflow_tracker import MlflowTracker
 from fedgrid.grids.trackers.mlflow.store import default_uri
 from fedgrid.grids.trackers.tracker import TrackedGrid, TrackedRun
 from tests.helpers.command_line import new_storage
-from tests.helpers.logged_runs import config_of
+from tests.helpers.logged_runs import build_config
 
 AT = 1_700_000_000_000
 """Unix time in milliseconds."""
@@ -40,7 +40,7 @@ def client(storage: Path) -> MlflowClient:
 
 @pytest.fixture
 def run(storage: Path) -> TrackedRun:
-    return TrackedRun.of(config_of(0), Storage(storage))
+    return TrackedRun.of(build_config(0), Storage(storage))
 
 
 def log_rounds(tracker: MlflowTracker, run: TrackedRun, rounds: dict[int, dict[str, Any]]) -> None:
@@ -75,7 +75,7 @@ def test_a_new_run_takes_two_calls_a_round_one_and_runs_are_found_with_one_searc
     tracker = opened()
     tracker.opened(run)
     calls.clear()
-    other = TrackedRun.of(config_of(1), Storage(storage))
+    other = TrackedRun.of(build_config(1), Storage(storage))
     tracker.opened(other)
     assert calls == ["create_run", "log_batch"]
     log_rounds(tracker, run, {1: {"ari": 0.5}, 2: {"ari": 0.5}})
@@ -88,7 +88,7 @@ def test_a_new_run_takes_two_calls_a_round_one_and_runs_are_found_with_one_searc
 
 def test_all_pages_of_runs_are_read(opened, storage, monkeypatch):
     monkeypatch.setattr(runs, "RUNS_PER_PAGE", 2)
-    tracker, configs = opened(), [config_of(seed) for seed in range(5)]
+    tracker, configs = opened(), [build_config(seed) for seed in range(5)]
     for config in configs:
         tracker.opened(TrackedRun.of(config, Storage(storage)))
     assert {*opened().runs} == {*(config.run_id for config in configs), mlflow_tracker.PARENT}

@@ -13,17 +13,17 @@ from fedgrid.grids.trackers.mlflow.descriptions import KIND_TAG, of_run_ended
 from fedgrid.grids.trackers.mlflow.view import VIEW_TAG
 from fedgrid.grids.trackers.names import run_name, source
 from fedgrid.manifest import CODE, Part
-from tests.helpers.logged_runs import ROUNDS, STARTED_MS, config_of, new_session, record, unpacked
+from tests.helpers.logged_runs import ROUNDS, STARTED_MS, build_config, new_session, unpack_tag, write_run
 from tests.helpers.manifests import list_files
 
-CONFIG = config_of(0)
+CONFIG = build_config(0)
 NAME = "fedavg s0 NB, digits-4"
 DIGEST = "0123456789abcdef" * 4
 
 
 def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, session):
     """Four rounds of half a second, the first of which began at STARTED_MS."""
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     folder = folder_of(storage, CONFIG)
     parts = (Part(1, {CODE: "a digest", "images": DIGEST}),)
     list_files(folder, made_with=parts)
@@ -43,16 +43,16 @@ def test_run_has_its_own_times_its_data_set_and_a_description(storage, store, se
 
 
 def test_description_shows_the_figures_of_a_run(storage):
-    record(storage, CONFIG, ROUNDS - 1)
+    write_run(storage, CONFIG, ROUNDS - 1)
     note = of_run_ended(CONFIG, [Path("run.png")], "abc")
     assert "![run](get-artifact?path=figures%2Frun.png&run_uuid=abc)" in note
 
 
 def test_description_that_the_user_wrote_stays(storage, store, session):
-    record(storage, CONFIG, 2)
+    write_run(storage, CONFIG, 2)
     session.update(CONFIG)
     store.client.set_tag(store.runs[NAME].info.run_id, "mlflow.note.content", "mine")
-    record(storage, CONFIG, ROUNDS)
+    write_run(storage, CONFIG, ROUNDS)
     session.update(CONFIG)
     assert store.runs[NAME].data.tags["mlflow.note.content"] == "mine"
 
@@ -60,7 +60,7 @@ def test_description_that_the_user_wrote_stays(storage, store, session):
 def test_experiment_has_the_view_a_description_and_the_kind_of_its_pages(storage, store, session):
     session.close(End("FINISHED"))
     experiment = store.client.get_experiment_by_name("mine")
-    assert unpacked(experiment.tags[VIEW_TAG])["groupBy"]
+    assert unpack_tag(experiment.tags[VIEW_TAG])["groupBy"]
     assert (
         f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey="
         in (experiment.tags["mlflow.note.content"])
@@ -86,7 +86,7 @@ def test_initials_tell_all_splits_apart():
 
 
 def test_axes_of_one_last_word_keep_the_whole_key_in_the_name():
-    name = run_name(config_of(3), ["training.local_epochs", "algorithm.local_epochs"])
+    name = run_name(build_config(3), ["training.local_epochs", "algorithm.local_epochs"])
     assert name.startswith("fedavg s3 NB, training.local_epochs ")
 
 
