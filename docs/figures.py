@@ -1,4 +1,4 @@
-"""Figures of a grid for a paper: `python docs/figures.py paper-digits --storage runs`. Copy and change it."""
+"""Draw figures of a grid for a paper: `python docs/figures.py paper-digits --storage runs`. Copy it."""
 
 from argparse import ArgumentParser
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What each algorithm does to a toy, drawn: `python docs/toys.py` writes docs/toys/*.png.
+"""Draw what each algorithm does to a toy: `python docs/toys.py` writes docs/toys/*.png.
 
 A client is a point of the plane, and so is a model. To train is to move the model a third of the way to one's
 own point; the loss is the squared distance. The server sees updates, as always, and nothing of the points.
@@ -38,19 +38,19 @@ GREY = "#9A9A9A"
 
 @dataclass(frozen=True)
 class World:
-    """Clients as points, and which hidden group each belongs to."""
+    """Clients as points, and the hidden group of each."""
 
     points_K2: NDArray[np.float64]
     truth_K: NDArray[np.int64]
 
     @property
     def targets_KP(self) -> NDArray[np.float64]:
-        """Where each client's training leads."""
+        """Vectors to which each client's training leads, shape (K, P)."""
         return np.pad(self.points_K2, ((0, 0), (0, OTHERS)))
 
 
 def make_three_groups() -> World:
-    """Return three groups of four clients, at the corners of a triangle."""
+    """Make three groups of four clients, at the corners of a triangle."""
     truth_K = np.repeat(np.arange(3), 4)
     angles_K = np.pi / 2 + truth_K * 2 * np.pi / 3
     corners_K2 = 2.2 * np.stack([np.cos(angles_K), np.sin(angles_K)], axis=1)
@@ -58,7 +58,7 @@ def make_three_groups() -> World:
 
 
 def make_one_group() -> World:
-    """Return twelve clients that differ by chance alone."""
+    """Make twelve clients that differ by chance alone."""
     points_K2 = np.random.default_rng(1).normal(0, 0.3, (12, PLANE))
     return World(points_K2, np.zeros(12, np.int64))
 
@@ -85,18 +85,18 @@ TOYS: Mapping[str, tuple[str, dict[str, Any], World]] = {
 
 @dataclass(frozen=True)
 class Story:
-    """What an algorithm did, before round 1 and after each round."""
+    """The partitions and models of an algorithm, before round 1 and after each round."""
 
     labels_RK: NDArray[np.int64]
     """Shape (R + 1, K)."""
     models_RK2: NDArray[np.float64]
-    """Where the model is that each client is tested with, shape (R + 1, K, 2)."""
+    """Place of the model that each client is tested with, shape (R + 1, K, 2)."""
     clustered: list[int]
     """Rounds, from 1, in which a partition was chosen."""
 
 
 def play_story(name: str, settings: Mapping[str, Any], world: World) -> Story:
-    """Run an algorithm of the registry."""
+    """Run an algorithm of the registry on the clients of a world."""
     algorithm, clients = create(name, settings), tuple(range(len(world.truth_K)))
     state = algorithm.init(LAYOUT, len(clients), _draw_start, np.random.default_rng(0))
     if algorithm.message() is not None:
@@ -113,17 +113,18 @@ def play_story(name: str, settings: Mapping[str, Any], world: World) -> Story:
 
 
 def _draw_start(number: int) -> NDArray[np.float32]:
-    """Return the common start; others lie around it."""
+    """Draw an initial model: the first is the common start, others lie around it."""
     offset_2 = np.random.default_rng((2, number)).normal(0, 1.5, PLANE) * (number > 0)
     return np.pad(START + offset_2, (0, OTHERS)).astype(np.float32)
 
 
 def _find_nearest(models: Any, candidates: Any, target_P: NDArray[np.float64]) -> int:
-    """Return the candidate with the least loss."""
+    """Find the candidate with the least loss."""
     return min(candidates, key=lambda model: float(((models[model] - target_P) ** 2).sum()))
 
 
 def _train_clients(orders: Any, state: State, world: World, rng: np.random.Generator) -> Updates:
+    """Train each client from the model that it chooses among its order's candidates."""
     vectors, chosen, predictions = {}, {}, {}
     for order in sorted(orders, key=lambda order: order.client):
         vectors[order.client], chosen[order.client] = _train_client(order, state, world, rng)
@@ -135,6 +136,7 @@ def _train_clients(orders: Any, state: State, world: World, rng: np.random.Gener
 def _train_client(
     order: Order, state: State, world: World, rng: np.random.Generator
 ) -> tuple[NDArray[np.float32], int]:
+    """Train one client a step: its update, and the model that it chose."""
     target_P = world.targets_KP[order.client]
     model = _find_nearest(state.models, order.candidates, target_P)
     step_P = STRIDE * (target_P - state.models[model]) + rng.normal(0, NOISE, LAYOUT.size)
@@ -142,14 +144,15 @@ def _train_client(
 
 
 def _predict_classes(model_P: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the class of 256 reference points: in which quadrant around the model each lies."""
+    """Predict the class of 256 reference points: the quadrant around the model in which each lies."""
+    # The same points for all clients: FLIS compares predictions on images that the server has.
     points_M2 = np.random.default_rng(3).uniform(-4, 4, (256, PLANE))
     right_M, above_M = (points_M2 > model_P[:PLANE]).T
     return np.eye(4, dtype=np.float32)[2 * right_M + above_M]
 
 
 def _collect_messages(algorithm: Algorithm, world: World) -> dict[int, Any]:
-    """Return what clients say before round 1: about 20 images each, of one class."""
+    """Compute the messages of clients before round 1: about 20 images each, of one class."""
     message, messages = algorithm.message(), {}
     assert message is not None
     for client, point_2 in enumerate(world.points_K2):
@@ -161,18 +164,19 @@ def _collect_messages(algorithm: Algorithm, world: World) -> dict[int, Any]:
 
 
 def _encode_points(points_N2: NDArray[np.float64]) -> torch.Tensor:
-    """Return codes of 64 numbers: the encoder is a random layer."""
+    """Encode points as 64 numbers: the encoder is a random layer."""
     layer_2Z = np.random.default_rng(5).normal(0, 1, (PLANE, 64))
     return torch.from_numpy(np.tanh(points_N2 @ layer_2Z))
 
 
 def _make_images(points_N2: NDArray[np.float64]) -> torch.Tensor:
-    """Return images of two channels, whose brightness are the two coordinates."""
+    """Make images of two channels, whose brightness are the two coordinates."""
     grey_N2 = np.clip(128 + 30 * points_N2, 0, 255).astype(np.uint8)
     return torch.from_numpy(np.tile(grey_N2[:, :, None, None], (1, 1, 8, 8)))
 
 
 def _locate_tested_models(algorithm: Algorithm, state: State, world: World) -> NDArray[np.float64]:
+    """Find the model that each client is tested with, shape (K, 2)."""
     served = algorithm.served(state)
     models_C2 = np.array(served.models)[:, :PLANE]
     places = [
@@ -183,7 +187,7 @@ def _locate_tested_models(algorithm: Algorithm, state: State, world: World) -> N
 
 
 def draw_story(story: Story, world: World) -> Figure:
-    """Return the plane, with the way of each model, beside the partitions by round."""
+    """Draw the plane, with the way of each model, next to the partitions by round."""
     figure = figures.PaperFigure(figsize=(6.4, 2.5), layout="constrained")
     plane, rounds = figure.subplots(1, 2, width_ratios=(1, 1.25))
     _draw_plane(plane, story, world)
@@ -200,6 +204,7 @@ def draw_story(story: Story, world: World) -> Figure:
 
 
 def _draw_plane(axes: Axes, story: Story, world: World) -> None:
+    """Draw the ways of the models, the clients in the colour of their last cluster, and the start."""
     marks = ("o", "s", "^")
     for before_K2, after_K2, labels_K in zip(
         story.models_RK2, story.models_RK2[1:], story.labels_RK[1:], strict=False
@@ -224,7 +229,7 @@ def _draw_plane(axes: Axes, story: Story, world: World) -> None:
 
 
 def _choose_colour(label: int, labels_K: NDArray[np.int64]) -> str:
-    """Return grey while there is one cluster; else a hue for each, in the order of their first clients."""
+    """Choose grey while there is one cluster; else a hue for each, in the order of their first clients."""
     labels = list(dict.fromkeys(labels_K.tolist()))
     return GREY if len(labels) == 1 else HUES[labels.index(int(label)) % len(HUES)]
 

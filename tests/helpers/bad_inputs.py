@@ -1,4 +1,4 @@
-"""Bad inputs of a user, or of somebody who means harm: files, and the commands that are given them."""
+"""Bad inputs, by mistake or by malice: files, and the commands that are given them."""
 
 import io
 import os
@@ -29,18 +29,18 @@ class BadInput:
 
 
 def yaml(name: str, text: str | bytes, message: str) -> BadInput:
-    """Return a grid's file with this content."""
+    """Build a grid's file with this content."""
     data = text if isinstance(text, bytes) else text.encode()
     return BadInput(name, FILE, message, lambda folder: _write(folder / "mine.yaml", data))
 
 
 def npz(name: str, message: str, **changes: bytes | None) -> BadInput:
-    """Return an npz file with changed members: bytes, or None to leave it out."""
+    """Build an npz file with changed members: bytes, or None to leave a member out."""
     return BadInput(name, MINE, message, lambda folder: write_npz(folder / "mine.npz", changes))
 
 
 def images(name: str, message: str, write: Callable[[Path], None]) -> BadInput:
-    """Return an image folder of two classes; `write` changes something in it."""
+    """Build an image folder of two classes; `write` changes something in it."""
 
     def build(folder: Path) -> None:
         write_images(folder / "images")
@@ -50,35 +50,35 @@ def images(name: str, message: str, write: Callable[[Path], None]) -> BadInput:
 
 
 def raw(name: str, data: bytes, message: str) -> BadInput:
-    """Return an npz file of these bytes."""
+    """Build an npz file of these bytes."""
     return BadInput(name, MINE, message, lambda folder: _write(folder / "mine.npz", data))
 
 
 def plugin(name: str, data: bytes, message: str) -> BadInput:
-    """Return a plugin with this content."""
+    """Build a plugin with this content."""
     return BadInput(name, PLUGIN, message, lambda folder: _write(folder / "mine.py", data))
 
 
 def cluster(name: str, text: str, message: str) -> BadInput:
-    """Return a cluster's file with this content."""
+    """Build a cluster's file with this content."""
     arguments = ("submit", "quickstart", "--cluster", "c.yaml")
     return BadInput(name, arguments, message, lambda folder: _write(folder / "c.yaml", text.encode()))
 
 
 def options(name: str, *arguments: str, message: str) -> BadInput:
-    """Return a command line without files."""
+    """Build a command line without files."""
     return BadInput(name, arguments, message)
 
 
 def header(shape: str, dtype: str = "|u1") -> bytes:
-    """Return the first bytes of an array's file that claims this shape."""
+    """Build the first bytes of an array's file that claims this shape."""
     text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
     text += b" " * (-(len(text) + 11) % 64) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
 
 
 def array(values: np.ndarray) -> bytes:
-    """Return an array's file."""
+    """Build an array's file."""
     file = io.BytesIO()
     np.save(file, values)
     return file.getvalue()
@@ -114,7 +114,7 @@ def _image(name: str, data: bytes) -> Callable[[Path], None]:
 
 
 def _png(width: int, height: int) -> bytes:
-    """Return the header of an image of a claimed size."""
+    """Build the header of an image of a claimed size."""
     import struct
     import zlib
 

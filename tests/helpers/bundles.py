@@ -1,4 +1,4 @@
-"""A small bundle, and what forgers do to one: with all checksums written anew, so that only numbers tell."""
+"""A small bundle, and what forgers do to one: all checksums are right again, so that only numbers differ."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ USER, HOST = "quaxolotl", "host-of-quaxolotl"
 
 
 def make_grid(home: Path) -> Path:
-    """Run the grid `mine` in a user's folder, on digits and on a table, with a plugin; return the storage."""
+    """Run the grid `mine` in a user's folder, on digits and on a table, with a plugin; find its storage."""
     (home / "own.py").write_text(ALGORITHM)
     with (home / "sites.csv").open("w", newline="") as file:
         rows = csv.writer(file)
@@ -56,9 +56,13 @@ def make_bundle(storage: Path, target: Path, *options: object) -> Path:
 
 @contextmanager
 def edit_bundle(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[Path]:
-    """Yield a folder with the files of a bundle; what they are at the end makes another bundle.
+    """Yield a folder with the files of a bundle; at the end they become another bundle.
 
-    Its list is that of before unless `listed`.
+
+    Args:
+       bundle: the bundle to start from.
+       target: file of the other bundle.
+       listed: whether its list of files is written again; else it is the old one.
     """
     with TemporaryDirectory() as place:
         folder = Path(place)
@@ -73,7 +77,15 @@ def edit_bundle(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[
 
 
 def find_run(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunConfig, Path]:
-    """Return one of the runs in the folder of a bundle, and its own folder."""
+    """Find one of the runs in the folder of a bundle, and its own folder.
+
+
+    Args:
+       folder: of the bundle.
+       dataset: short name of the run's data set.
+       algorithm: name of its algorithm.
+       seed: its seed.
+    """
     storage = Storage.of(folder / STORAGE)
     for run in GridFolder(storage, list_grids(storage)[0]).runs():
         if (run.short_dataset, run.algorithm.name, run.seed) == (dataset, algorithm, seed):
@@ -82,5 +94,5 @@ def find_run(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[Run
 
 
 def forge_table(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Change a table of a run's records, and write the run's manifest anew."""
+    """Change a table of a run's records, and write the run's manifest again."""
     edit_table(folder, table, change)

@@ -14,7 +14,7 @@ FILES = ("pyproject.toml", "CHANGELOG.md")
 
 
 def copy_with_changes(folder: Path, file: str, changes: Mapping[str, str]) -> Path:
-    """Copy the code to `folder` and set constants of a file, by name; return what PYTHONPATH must say."""
+    """Copy the code to `folder` and set constants of a file by name; find the value of PYTHONPATH."""
     _copy("fedgrid", folder)
     path = folder / "fedgrid" / file
     text = path.read_text()
@@ -62,7 +62,7 @@ class CodeCopy:
         self.written.append(file)
 
     def run_python(self, code: str) -> str:
-        """Return what code prints that imports this copy."""
+        """Run code that imports this copy, and read what it prints."""
         here = {**os.environ, "PYTHONPATH": str(self.folder)}
         done = subprocess.run(
             [sys.executable, "-c", code],
@@ -77,6 +77,7 @@ class CodeCopy:
 
 
 def _copy(name: str, folder: Path) -> None:
-    """Copy a folder with what is compiled of it, which holds as long as a file keeps its time and size."""
+    """Copy a folder with its compiled files."""
+    # Compiled files hold as long as their source keeps its time and size; those being written may vanish.
     being_written = shutil.ignore_patterns("*.pyc.*")
     shutil.copytree(ROOT / name, folder / name, ignore=being_written)

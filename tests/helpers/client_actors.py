@@ -26,5 +26,5 @@ def start_client_actors(num_actors: int) -> Iterator[RayPool]:
 
 
 def list_pids(pool: RayPool) -> list[int]:
-    """Return the process ids of a pool's actors."""
+    """List the process ids of a pool's actors."""
     return ray.get([actor.__ray_call__.remote(lambda _: os.getpid()) for actor in pool._actors])

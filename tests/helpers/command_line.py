@@ -1,4 +1,4 @@
-"""Drive the command line as a user would, in this process or in one of its own."""
+"""Call the command line as a user would, in this process or in one of its own."""
 
 import fcntl
 import io
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fedgrid.grids.planning.workload import Workload
 
 SETTINGS = ("MLFLOW_TRACKING_URI", "FEDGRID_DATA", "FEDGRID_STORAGE", "COLUMNS", "FORCE_COLOR")
-"""What the environment of whoever runs the tests must not say."""
+"""Variables that the environment of the tests must not have."""
 END_SECONDS = 60
 TEST_RUN_FOLDER = "TEST_RUN_FOLDER"
 """Names the folder that all processes of a test run share."""
@@ -36,7 +36,7 @@ _CACHED_COMMAND = cache(typer.main.get_command)
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left on the screen."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -44,7 +44,7 @@ class Result:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The lines of `--json`."""
+        """The events that `--json` prints, one a line."""
         return [strict_json(line) for line in self.out.splitlines()]
 
 
@@ -58,7 +58,7 @@ def strict_json(text: str) -> Any:
 
 
 def new_storage(folder: Path) -> Path:
-    """Return `folder`, created, with an empty MLflow store: making one takes seconds, a copy nothing."""
+    """Make `folder` with an empty MLflow store: making one takes seconds, a copy nothing."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mlflow.db").write_bytes(_empty_store())
     return folder
@@ -66,7 +66,7 @@ def new_storage(folder: Path) -> Path:
 
 @cache
 def _empty_store() -> bytes:
-    """Return an empty MLflow store: made once for all processes of a test run, once a process elsewhere."""
+    """Build an empty MLflow store: once for all processes of a test run, once a process elsewhere."""
     shared = os.environ.get(TEST_RUN_FOLDER)
     if shared is None:
         with TemporaryDirectory() as folder:
@@ -84,13 +84,13 @@ def _load_store(folder: Path) -> bytes:
 
 
 def build_environment(**changes: str) -> dict[str, str]:
-    """Return this environment without the user's settings, with a Ray of its own and with `changes`."""
+    """Build this environment without the user's settings, with a Ray of its own and with `changes`."""
     own = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     return {**own, "RAY_ADDRESS": "local", **changes}
 
 
 def assume_speed(load: "Workload", device: str) -> "Speed":
-    """Return the same speed of each workload: stands for `time_training`."""
+    """Assume the same speed of each workload: stands for `time_training`."""
     from fedgrid.grids.planning.estimate import Speed
 
     return Speed(0.1, 1e-4)
@@ -142,7 +142,7 @@ def start_command(*arguments: object, **settings: str) -> Iterator["subprocess.P
 
 
 def wait_for_round(process: "subprocess.Popen[str]", number: int) -> None:
-    """Return when a command with `--json` has said that round `number` is done."""
+    """Wait until a command with `--json` has printed that round `number` is done."""
     assert process.stdout is not None
     for line in process.stdout:
         event = strict_json(line)
@@ -153,7 +153,8 @@ def wait_for_round(process: "subprocess.Popen[str]", number: int) -> None:
 
 
 def stop_command(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str]:
-    """Send a signal to the process alone; return its exit code and what it still said on stderr.
+    """Send a signal to the process alone; read its exit code and the rest of stderr.
+
 
     A killed driver's actors end a little later: until then its servers may still write.
     """

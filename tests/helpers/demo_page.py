@@ -28,13 +28,13 @@ def draw_curve(slope: float, width: float = 5.2) -> Figure:
 
 
 def make_plate(name: str, slope: float = 1.0, width: float = 5.2) -> Plate:
-    """Return a figure of one line."""
+    """Make a figure of one line."""
     caption = f"A line of slope {slope} by round, once; the band is the standard deviation over splits."
     return Plate(name, f"A line: {name}", caption, partial(draw_curve, slope, width))
 
 
 def make_wide_table(name: str, *, digits: int = 2) -> Table:
-    """Return a table like the papers' first: seven algorithms, four splits of three scores."""
+    """Make a table like the papers' first: seven algorithms, four splits of three scores."""
 
     def cell(row: int, column: int) -> Cell:
         value = (37 * row + 23 * column * column) % 100 / 100 + 0.001
@@ -72,7 +72,7 @@ def make_wide_table(name: str, *, digits: int = 2) -> Table:
 
 
 def make_small_table(name: str) -> Table:
-    """Return a table of two parts with means and deviations, one of the columns words."""
+    """Make a table of two parts with means and deviations, one of the columns words."""
     rows = [
         ("fedavg", 0.432, 0.012, "ten", "15 clients"),
         (WORST_NAME, 0.95, 0.2, "nine & more", "15 clients"),
@@ -93,7 +93,7 @@ def make_small_table(name: str) -> Table:
 
 
 def make_section(name: str) -> PageSection:
-    """Return a section of a data set."""
+    """Make a section of a data set."""
     return PageSection(
         name,
         name.upper(),
@@ -129,7 +129,7 @@ def make_section(name: str) -> PageSection:
 
 
 def make_demo_page(*datasets: str) -> Page:
-    """Return the page, with a section a data set."""
+    """Make the page, with a section a data set."""
     facts = (("grid", "paper"), ("runs", "278 of 280"), ("rounds", "18,480"), ("commit", "19c274f"))
     summary = PageSection(
         "summary", "Summary", "What came out.", (make_small_table("summary"), make_plate("ranks"))

@@ -15,7 +15,7 @@ UNFINISHED = config(2, training=CLUSTERING)
 
 
 def run_grid(root):
-    """Run both runs, and name a third one that is not started; return the storage."""
+    """Run both runs, and name a third one that is not started; make their storage."""
     storage = Storage(root)
     for run in RUNS:
         for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
@@ -25,6 +25,6 @@ def run_grid(root):
 
 
 def read_explanations(root):
-    """Return the bytes of all files of explanations."""
+    """Read the bytes of all files of explanations."""
     paths = sorted(root.glob("*/explanations/*"))
     return {str(path.relative_to(root)): path.read_bytes() for path in paths if "mlflow" not in path.name}

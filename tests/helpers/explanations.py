@@ -10,7 +10,7 @@ from tests.helpers.studies import IDS
 
 @cache
 def load_published() -> tuple[Explained, ...]:
-    """The published scores of runs, as if each run had one model."""
+    """Load the published scores of runs, as if each run had one model."""
     return tuple(
         Explained(scenario, IDS[algorithm], algorithm, on, *scores)
         for (scenario, algorithm, on), scores in numbers.explanations().items()
@@ -26,6 +26,17 @@ def make_explained(
     dataset: str = "mnist",
     split: str = "overlapping-balanced",
 ) -> Explained:
+    """Make the scores of one run's explanations.
+
+
+    Args:
+       algorithm: its id, or what papers call it.
+       insertion: score of insertion.
+       deletion: score of deletion.
+       on: which images are explained.
+       dataset: the run's data set.
+       split: the run's split.
+    """
     scenario = (dataset, 15, split)
     method = IDS.get(algorithm, algorithm)
     return Explained(scenario, method, row_in_papers(method), on, insertion, deletion)

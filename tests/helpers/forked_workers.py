@@ -1,7 +1,8 @@
 """Workers of Ray that are forks of one process, which has imported what takes each of them seconds.
 
-    python -m tests.helpers.forked_workers SOCKET  # the process that is forked, until its input ends
-    python forked_workers.py WORKER OPTIONS...     # in the place of Ray's setup_worker.py: asks for a fork
+
+   python -m tests.helpers.forked_workers SOCKET  # the process that is forked, until its input ends
+   python forked_workers.py WORKER OPTIONS...     # in the place of Ray's setup_worker.py: requests a fork
 
 Workers that start as a user's do: tests/chaos/test_kills.py and tests/cluster.
 """
@@ -30,9 +31,9 @@ IMPORTED = (
     "sklearn.metrics",
 )
 SOCKET = "TEST_FORKED_WORKERS"
-"""Names the socket to ask at for a fork."""
+"""Name of the variable with the socket at which a fork is requested."""
 MAX_MESSAGE_BYTES = 1 << 20
-"""Bytes of what is asked."""
+"""Bytes of a request at most."""
 
 
 @contextmanager
@@ -80,7 +81,15 @@ def serve_forks(place: str) -> None:
 
 
 def run_worker(arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> None:
-    """Run a worker's program in this fork, as if it had been started with these."""
+    """Run a worker's program in this fork, as if it had been started with these.
+
+
+    Args:
+       arguments: of the command line.
+       environment: its variables.
+       folder: to work in.
+       streams: file descriptors of its standard input, output and error.
+    """
     # When a worker has died, Ray kills its group.
     os.setpgrp()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -95,7 +104,7 @@ def run_worker(arguments: list[str], environment: dict[str, str], folder: str, s
 
 
 def request_fork() -> None:
-    """Ask for a fork with this process's folder and streams, and with what Ray gives it."""
+    """Request a fork with this process's folder and streams, and with what Ray gives it."""
     given = ArgumentParser(allow_abbrev=False)
     given.add_argument("--serialized-runtime-env-context", type=json.loads, default={}, dest="context")
     given.add_argument("--language")

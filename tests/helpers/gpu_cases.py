@@ -35,14 +35,14 @@ SETTINGS = LocalTraining(local_epochs=1, batch_size=BATCH, optimizer="sgd", lear
 
 @dataclass(frozen=True)
 class Case:
-    """What clients do."""
+    """A setup of clients, and what they do in a round."""
 
     rule: LocalRule = PLAIN
     training: Mapping[str, Any] = field(default_factory=dict)
     """What differs from `SETTINGS`."""
     model: str = "digitnet"
     images: int = 5
-    """Of a client; the last of three batches has one."""
+    """Images of a client; the last of three batches has one."""
     clients: int = 1
     choose_on: ChooseOn | None = "batch"
     """What clients choose among two models by; None: they are sent one."""
@@ -56,11 +56,12 @@ class Case:
 
     @property
     def settings(self) -> LocalTraining:
+        """The settings of training, with this case's changes."""
         return LocalTraining(**{**SETTINGS.model_dump(), **self.training})
 
 
 def _build_normed(channels: int, height: int, width: int, num_classes: int) -> nn.Module:
-    """Return a small model with BatchNorm."""
+    """Build a small model with BatchNorm."""
     return nn.Sequential(
         *(nn.Conv2d(channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU()),
         *(nn.Flatten(), nn.Linear(4 * (height - 2) * (width - 2), num_classes)),
@@ -115,7 +116,7 @@ TRAININGS = {
 
 
 def run_case(device: str, case: Case) -> dict[str, bytes]:
-    """Train the clients, then adapt and test them; return the bytes of all that comes out."""
+    """Train the clients, then adapt and test them; collect the bytes of all that comes out."""
     worker, start = build_worker(case, device), build_start(case)
     is_encoder = case.model in AUTOENCODERS
     candidates = (0,) if is_encoder or case.choose_on is None else (0, 1)
@@ -150,7 +151,7 @@ def run_case(device: str, case: Case) -> dict[str, bytes]:
 
 
 def count_waits(case: Case) -> Counter[str]:
-    """Play a case on the stand-in; return its waits, by what waited."""
+    """Run a case on the stand-in; count its waits, by what waited."""
     with StandIn() as gpu:
         on_device = run_case("cuda", case)
     # On the CPU inside a stand-in too: torch takes other kernels for some operations while it is watched.
@@ -161,19 +162,19 @@ def count_waits(case: Case) -> Counter[str]:
 
 
 def find_step_waits(case: Case) -> Counter[str]:
-    """Return what waits more often if clients take more steps."""
+    """Find what waits more often if clients take more steps."""
     with StandIn() as gpu:
         run_case("cuda", replace(case, images=case.settings.batch_size))
     return count_waits(replace(case, images=4 * case.settings.batch_size)) - gpu.waits
 
 
 def build_worker(case: Case, device: str) -> ClientWorker:
-    """Return a worker whose clients hold random images."""
+    """Build a worker whose clients hold random images."""
     return ClientWorker(build_setup(case), device)
 
 
 def build_setup(case: Case) -> Setup:
-    """Return the setup of a case; each client holds other images."""
+    """Build the setup of a case; each client holds other images."""
     inputs, rng = choose_inputs(case), np.random.default_rng(0)
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
 
@@ -199,13 +200,13 @@ def build_setup(case: Case) -> Setup:
 
 
 def build_start(case: Case) -> NDArray[np.float32]:
-    """Return the initial model of a case."""
+    """Build the initial model of a case."""
     num_classes = 1 if case.model in AUTOENCODERS else CLASSES
     return initial_vector(case.model, choose_inputs(case), num_classes, 0)
 
 
 def choose_inputs(case: Case) -> Inputs:
-    """Return what an example is: a small image where the model takes one."""
+    """Choose what an example is: a small image where the model takes one."""
     entry = MODELS.get(case.model) or AUTOENCODERS[case.model]
     side = max(8, entry.minimum_side)
     small = {"pixels": pixels(1, side, side), "numbers": Inputs("numbers", (1, 9))}
@@ -214,7 +215,7 @@ def choose_inputs(case: Case) -> Inputs:
 
 
 def find_subclasses(kind: type) -> set[type]:
-    """Return the classes of algorithms and engine that derive from `kind`, itself included."""
+    """Find the classes of algorithms and engine that derive from `kind`, itself included."""
     for package in ("fedgrid.algorithms", "fedgrid.engine"):
         for module in walk_packages(import_module(package).__path__, f"{package}."):
             import_module(module.name)
@@ -227,7 +228,8 @@ def find_subclasses(kind: type) -> set[type]:
 
 
 def find_uncovered(cases: Sequence[Section], others: int = 1) -> list[str]:
-    """Return the fields of settings of one class that have a value which no case has.
+    """Find the fields of settings of one class that have a value which no case has.
+
 
     Of choices and of true and false all values count, of other fields `others` values.
     """
@@ -243,7 +245,7 @@ def find_uncovered(cases: Sequence[Section], others: int = 1) -> list[str]:
 
 
 def _list_choices(annotation: Any) -> Iterable[Any]:
-    """Return the values of a choice, of several ones too, or of a bool; none of another type."""
+    """List the values of a choice, of several ones too, or of a bool; none of another type."""
     if annotation is bool:
         return (True, False)
     if get_origin(annotation) is Literal:

@@ -1,4 +1,4 @@
-"""A GPU's stand-in: tensors on `cuda` lie in main memory, have the CPU's numbers, and know where they belong.
+"""A GPU's stand-in: tensors on `cuda` lie in main memory, have the CPU's numbers, and are marked.
 
 Inside `StandIn()` what is put on `cuda`, and what is computed from it, is marked: its storage is. Mixing it
 with other tensors raises, as CUDA does, and so does `numpy()`. Waits for the device are counted, and so are
@@ -38,7 +38,7 @@ REAL: Mapping[str, Any] = {
 
 
 def is_on_gpu(tensor: Tensor) -> bool:
-    """Return whether a tensor is on the stand-in."""
+    """Check whether a tensor is on the stand-in."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return getattr(tensor.untyped_storage(), "on_gpu", False)
@@ -54,7 +54,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 class StandIn(TorchDispatchMode):
-    """What `cuda` is inside the block."""
+    """The device `cuda` inside the block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class StandIn(TorchDispatchMode):
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a plain function, which as an attribute of a class gets the instance."""
+    """Build a plain function, which as an attribute of a class gets the instance."""
     return lambda tensor, *args, **given: function(tensor, *args, **given)
 
 

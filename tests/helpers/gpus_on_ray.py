@@ -1,4 +1,4 @@
-"""What is done with pretended GPUs on a Ray cluster of two nodes, printed as JSON by `main`.
+"""Checks with pretended GPUs on a Ray cluster of two nodes, printed as JSON by `main`.
 
 The first node has a CPU and the GPUs 5 and 3, the second a CPU and the GPU 2, and sees the GPU 1 too. It
 needs a process of its own, as one has one cluster at a time, and must be imported there, as Ray's workers
@@ -55,7 +55,11 @@ def start_cluster() -> Iterator[None]:
 
 @contextmanager
 def reserve_bundles(bundles: list[dict[str, float]]) -> Iterator[dict[str, float]]:
-    """Reserve resources, which Ray tells a little later; yield how much less is free; free them again."""
+    """Reserve resources, and yield by how much less is free; free them again.
+
+
+    Ray counts what is free a little later.
+    """
     bundle = bundles[-1]
     before = read_free(bundle)
     group = ray.util.placement_group(bundles)
@@ -68,13 +72,13 @@ def reserve_bundles(bundles: list[dict[str, float]]) -> Iterator[dict[str, float
 
 
 def read_free(names: Iterable[str]) -> dict[str, float]:
-    """Return what of some resources is not reserved."""
+    """Read what of some resources is not reserved."""
     has = ray.available_resources()
     return {name: has.get(name, 0.0) for name in names}
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """Ask again and again, for at most a minute."""
+    """Check again and again, for at most a minute."""
     end = monotonic() + WAIT
     while not is_so():
         if monotonic() > end:
@@ -82,12 +86,12 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def assume_memory(number: int) -> float:
-    """Return as many GB as the smallest number by which the environment names this node's first GPUs."""
+    """Assume as many GB as the smallest number by which the environment names this node's first GPUs."""
     return GB * min(map(float, os.environ[VISIBLE].split(",")[:number]))
 
 
 def list_job_gpus() -> dict[str, Any]:
-    """Return process -> the GPUs on which it has done jobs, and how often."""
+    """List, by process, the GPUs on which it has done jobs."""
     run = complete({"algorithm": "fedavg"}, Path("nowhere"))
     jobs = [Job(run, None, f"where-{number}", 1) for number in range(JOBS)]
     ended: list[JobEnd] = []
@@ -105,7 +109,7 @@ def list_job_gpus() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print what was found."""
+    """Print the results of all checks."""
     results: dict[str, Any] = {}
     with start_cluster():
         with reserve_bundles([{"CPU": 1}] * 2), patch.object(nodes, "smallest_gpu", assume_memory):

@@ -27,13 +27,13 @@ LABELS = [[0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
 
 
 def build_config(seed: int) -> RunConfig:
-    """A run of four clients and four rounds."""
+    """Build a run of four clients and four rounds."""
     given = {"clients": 4, "training": {"rounds": ROUNDS}, "algorithm": "fedavg", "seed": seed}
     return complete(given, Path("unused"))
 
 
 def new_session(storage: Path, tracker: type[Tracker] = MlflowTracker, **grid: Any) -> TrackerSession:
-    """A tracker, MLflow by default, of the grid `mine`."""
+    """Open a tracker, MLflow by default, of the grid `mine`."""
     return TrackerSession(tracker, TrackedGrid("mine", Storage(storage), **grid))
 
 
@@ -60,14 +60,14 @@ def write_run(storage: Path, config: RunConfig, rounds: int) -> None:
 
 
 def unpack_tag(tag: str) -> Mapping[str, Any]:
-    """The state of MLflow's page that a tag has."""
+    """Unpack the state of MLflow's page that a tag has."""
     state = json.loads(zlib.decompress(b64decode(tag.removeprefix("deflate;"))))
     assert isinstance(state, dict)
     return state
 
 
 class Store:
-    """What MLflow has of the experiment `mine`."""
+    """The experiment `mine` as MLflow has it."""
 
     def __init__(self, uri: str) -> None:
         self.client = MlflowClient(tracking_uri=uri)

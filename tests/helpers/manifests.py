@@ -48,13 +48,13 @@ def list_files(folder: Path, **changes: Any) -> Manifest:
 
 
 def edit_table(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Change the records of a run in its one file of a table, and list that anew."""
+    """Change the records of a run in its one file of a table, and list that again."""
     path = folder / f"{table}.parquet"
     pq.write_table(change(pq.read_table(path)), path)
     list_files(folder)
 
 
 def list_finished(storage: Path, runs: str = "*") -> list[Path]:
-    """Return the folders of the finished runs of a storage whose names match."""
+    """List the folders of the finished runs of a storage whose names match."""
     folders = sorted(path.parent for path in storage.glob(f"{runs}/{MANIFEST}"))
     return [folder for folder in folders if read_manifest(folder).is_finished]

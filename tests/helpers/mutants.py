@@ -1,4 +1,4 @@
-"""Whether a room's tests notice faults: puts small faults into its code, one at a time, and runs the tests.
+"""Check whether a room's tests notice faults: small faults are put into its code, one at a time.
 
     python -m tests.helpers.mutants fedgrid/engine/federation/uplink --tests tests/engine/federation/uplink
         [--count 16] [--seed 0] [--before COMMIT]
@@ -145,7 +145,7 @@ def choose_mutants(sources: Sequence[Path], count: int, seed: int) -> list[Mutan
 
 
 def run_tests(folder: Path, tests: Sequence[str], seconds: float) -> bool:
-    """Return whether the tests pass in a copy of the tree, within a time in seconds."""
+    """Check whether the tests pass in a copy of the tree, within a time in seconds."""
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
@@ -164,7 +164,7 @@ def run_tests(folder: Path, tests: Sequence[str], seconds: float) -> bool:
 
 
 def count_kills(folder: Path, tests: Sequence[str], mutants: Sequence[Mutant]) -> list[bool]:
-    """Return which mutants the tests of a copy of the tree kill.
+    """Find which mutants the tests of a copy of the tree kill.
 
     Raises:
         SystemExit: the tests fail without a fault.

@@ -1,4 +1,4 @@
-"""Plugins as text: the smallest algorithm, clusterer and model that are somebody's own."""
+"""Plugins as text: the smallest algorithm, clusterer and others of a user's own."""
 
 ALGORITHM = """
 from fedgrid import AlgorithmEntry, FedOpt, FedOptSettings
@@ -69,7 +69,7 @@ MODELS = [
 
 
 def change_digest(text: str) -> str:
-    """Return the same plugin with the same names and another digest."""
+    """Change a plugin's digest and nothing else."""
     return text + "# changed\n"
 
 

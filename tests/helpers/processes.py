@@ -1,4 +1,4 @@
-"""Which processes a driver has started, and when they have all ended."""
+"""Find the processes that a driver has started, and wait until they have ended."""
 
 import os
 import re
@@ -23,7 +23,7 @@ TITLES = {
 
 
 def list_processes(driver: int) -> dict[int, str]:
-    """Return pid -> command line of everything that descends from the driver."""
+    """List pid -> command line of everything that descends from the driver."""
     parents, titles = {}, {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -42,12 +42,12 @@ def list_processes(driver: int) -> dict[int, str]:
 
 
 def select_kind(kind: str, titles: Mapping[int, str]) -> list[int]:
-    """Return those of `processes` that are of a kind of `TITLES`."""
+    """Select those of `list_processes` that are of a kind of `TITLES`."""
     return sorted(pid for pid, title in titles.items() if any(mark in title for mark in TITLES[kind]))
 
 
 def list_listeners(pids: Iterable[int]) -> list[str]:
-    """Return the addresses, in the kernel's hexadecimal, on which these processes accept TCP connections."""
+    """List the addresses, in the kernel's hexadecimal, on which these processes accept TCP connections."""
     held = {inode for pid in pids for inode in _list_sockets(pid)}
     rows = [
         line.split()
@@ -67,7 +67,7 @@ def _list_sockets(pid: int) -> Iterator[str]:
 
 
 def wait_until_ended(pids: Iterable[int]) -> None:
-    """Return when all of these processes have ended."""
+    """Wait until all of these processes have ended."""
     deadline = monotonic() + END_SECONDS
     left = set(pids)
     while left := {pid for pid in left if _is_running(pid)}:
@@ -76,7 +76,7 @@ def wait_until_ended(pids: Iterable[int]) -> None:
 
 
 def wait_until_served(address: str) -> None:
-    """Return when an MLflow server answers."""
+    """Wait until an MLflow server answers."""
     deadline = monotonic() + SERVER_SECONDS
     while True:
         try:

@@ -43,7 +43,7 @@ class QuadraticModel:
 
 @dataclass
 class QuadraticSource:
-    """The updates and outputs of the clients that were trained, as `Updates` asks for them."""
+    """The updates and outputs of the clients that were trained, as `Updates` reads them."""
 
     replies: dict[int, dict[str, np.ndarray]]
 
@@ -59,7 +59,18 @@ def build_quadratic_layout(size: int) -> Layout:
 
 
 def train_quadratic(order, model, curvature, target, rate, steps, memory):
-    """Return (reply by output name, memory) of one client's `steps` gradient steps under the order's rule."""
+    """Train one client by the order's rule: (reply by output name, memory).
+
+
+    Args:
+       order: with the rule and its payload.
+       model: vector to start from.
+       curvature: matrix A of the client's quadratic.
+       target: minimum b of the client's quadratic.
+       rate: learning rate.
+       steps: number of gradient steps.
+       memory: what the client remembers.
+    """
     local = QuadraticModel(torch.tensor(np.array(model)), rate, dict(order.payload), dict(memory))
     hooks = order.rule.start(local)
     matrix, centre = torch.tensor(curvature), torch.tensor(target)

@@ -41,13 +41,13 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def read_published() -> list[dict[str, str]]:
-    """Rows of Tables 1 and 2 of MNIST and CIFAR10."""
+    """Read the rows of Tables 1 and 2 of MNIST and CIFAR10."""
     rows = read_rows(REFERENCE / "published_clustering.csv")
     return [row for row in rows if row["dataset"] in ("MNIST", "CIFAR10")]
 
 
 def read_published_explanations(**parts: str) -> list[dict[str, str]]:
-    """Rows of `published_xai.csv`, which lies beside the archive, with these values."""
+    """Read the rows of `published_xai.csv`, which lies next to the archive, with these values."""
     rows = read_rows(ARCHIVE.parent / "published_xai.csv")
     return [row for row in rows if all(row[key] == value for key, value in parts.items())]
 
@@ -61,12 +61,12 @@ def format_key(row: Mapping[str, str]) -> str:
 
 
 def read_labels(row: Mapping[str, str]) -> np.ndarray:
-    """Cluster names of a run, shape (rounds, clients)."""
+    """Read the cluster names of a run, shape (rounds, clients)."""
     return _read_partitions()[build_key(row)]
 
 
 def read_temperatures(row: Mapping[str, str]) -> list[float]:
-    """Temperature of each round of an OCFL run, up to its clustering round."""
+    """Read the temperature of each round of an OCFL run, up to its clustering round."""
     rows = read_rows(REFERENCE / "archive_temperatures.csv")
     return [float(line["temperature"]) for line in rows if build_key(line) == build_key(row)]
 
@@ -78,7 +78,11 @@ def find_archived_results(row: Mapping[str, str]) -> Path:
 
 
 def read_archived_labels(row: Mapping[str, str]) -> np.ndarray:
-    """Four CIFAR10 files of Briggs have an index column that the header lacks: clients come last."""
+    """Read the labels of a run from the archive.
+
+
+    Four CIFAR10 files of Briggs have an index column that the header lacks: clients come last.
+    """
     num_clients = int(row["n"])
     with (find_archived_results(row) / "cluster_id_mapping.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
@@ -87,7 +91,7 @@ def read_archived_labels(row: Mapping[str, str]) -> np.ndarray:
 
 
 def round_twice(value: float) -> float:
-    """The published file was rounded to five digits and then to four (0.509855 -> 0.50985 -> 0.5098)."""
+    """Round as the published file was: to five digits and then to four (0.509855 -> 0.50985 -> 0.5098)."""
     return float(np.round(np.round(value, 5), 4))
 
 

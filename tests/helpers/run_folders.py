@@ -39,7 +39,11 @@ def make_progress(number):
 
 
 def record(number):
-    """Odd rounds have no evaluation and no norms; client 2's update is not finite."""
+    """Make the record of a round.
+
+
+    Odd rounds have no evaluation and no norms; client 2's update is not finite.
+    """
     tested = number % 2 == 0
     [result] = scores([Counts(np.array([[number, 1], [0, 0]]), 1 / 3)])
     return RoundRecord(
@@ -100,7 +104,8 @@ def save_rounds(folder, *numbers):
 
 
 def read_content(path):
-    """Return the bytes of every file that the manifest of a run lists, and what else the manifest says.
+    """Read the bytes of every file that the manifest of a run lists, and what else the manifest says.
+
 
     Files of a run that is not finished are there by the table and their last round.
     """
@@ -112,15 +117,15 @@ def read_content(path):
 
 
 def strip_checksum(name):
-    """Return the name of a file of records without its checksum."""
+    """Strip the checksum from the name of a file of records."""
     return re.sub(r"-[0-9a-f]{8}\.parquet", ".parquet", name)
 
 
 def find_records(path):
-    """Return table -> its newest file."""
+    """Find the newest file of each table."""
     return {table: path / read_manifest(path).segments(table)[-1] for table in schemas()}
 
 
 def list_damaged(path):
-    """Return the names of the damaged files that were set aside."""
+    """List the names of the damaged files that were set aside."""
     return sorted(damaged.name for damaged in path.glob("damaged-*/*"))

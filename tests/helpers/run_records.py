@@ -24,9 +24,16 @@ def write_records(
     clustered: Sequence[int] = (),
     columns: Mapping[str, Sequence[Sequence[float | str | None]]] | None = None,
 ) -> Path:
-    """Write labels and, where given, per-client `columns` (R rows of K values); the rest is null.
+    """Write labels and, where given, per-client `columns`; the rest is null.
 
-    All clients are asked in all rounds, unless `columns` has another `part`.
+
+    Args:
+       folder: of the run, made if missing.
+       labels_RK: cluster of each client by round.
+       truth_K: hidden group of each client.
+       temperature_R: of each round; 0.5 by default.
+       clustered: rounds, from 1, in which a partition was chosen.
+       columns: name -> R rows of K values; all clients train in all rounds unless it has another `part`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rounds = [

@@ -19,12 +19,20 @@ TITLES = [
 
 
 def find_results(archive: Path, algorithm: str, names: Names = SCENARIO) -> Path:
-    """Return where a run's csv files are."""
+    """Find the folder of a run's csv files."""
     return archive.joinpath("experiments", *names, "_".join([algorithm, *names]), "results")
 
 
 def write_run(archive: Path, algorithm: str, names: Names = SCENARIO, sizes: Sequence[int] = SIZES) -> Path:
-    """Write a run's mapping, and its temperature if it is one of OCFL's; return its folder."""
+    """Write a run's mapping, and its temperature if it is one of OCFL's; find its folder.
+
+
+    Args:
+       archive: its root.
+       algorithm: as the archive's folders have it.
+       names: data set, overlap, balance and number of clients.
+       sizes: of the clusters from the second round on.
+    """
     folder = find_results(archive, algorithm, names)
     folder.mkdir(parents=True)
     clusters = [name for name, size in zip(("AB", "AA", "AC"), sizes, strict=True) for _ in range(size)]
@@ -71,9 +79,10 @@ def list_order() -> Iterator[tuple[int, int]]:
 
 
 def write_centralised(archive: Path, dataset: str = "MNIST", inner: str = "") -> Path:
-    """Write a centralised training of two epochs, below `inner`; return its folder.
+    """Write a centralised training of two epochs, below `inner`; find its folder.
 
-    As in the archive the last test does not always say its epoch.
+
+    As in the archive the last test does not always name its epoch.
     """
     folder = archive.joinpath("experiments", dataset, "centralised_test", inner)
     folder.mkdir(parents=True)
@@ -106,7 +115,7 @@ def write_scores(path: Path, key: str, rows: Sequence[tuple[str, float, float]])
 
 
 def write_blueprint(archive: Path, strange: int | None = None) -> Path:
-    """Write who held which images of `SCENARIO`; client `strange` has images of all classes."""
+    """Write which images of `SCENARIO` each client held; client `strange` has images of all classes."""
     path = archive.joinpath("datasets", *SCENARIO, "MNIST_15_dataset_blueprint.csv")
     path.parent.mkdir(parents=True)
     rows = [["client_id", "partition", "total_samples", *map(str, range(10))]]
@@ -127,7 +136,15 @@ def write_csv(path: Path, rows: Iterator[list[str]] | list[list[str]]) -> None:
 
 
 def replace_text(path: Path, line: int, old: str, new: str) -> None:
-    """Replace the first `old` in a line, counted from 1."""
+    """Replace the first `old` in a line, counted from 1.
+
+
+    Args:
+       path: of the file.
+       line: its number.
+       old: text that must be in it.
+       new: text in its place.
+    """
     lines = path.read_text().splitlines(keepends=True)
     assert old in lines[line - 1]
     lines[line - 1] = lines[line - 1].replace(old, new, 1)

@@ -20,14 +20,14 @@ Vectors = Mapping[int, ArrayLike]
 
 
 def frozen(values: ArrayLike, dtype: Any = np.float32) -> NDArray[Any]:
-    """Return a read-only copy."""
+    """Make a read-only copy."""
     array = np.array(values, dtype)
     array.setflags(write=False)
     return array
 
 
 def freeze(state: State) -> State:
-    """Return a copy of `state` whose arrays are read-only."""
+    """Make a copy of `state` whose arrays are read-only."""
     return State(
         tuple(frozen(model, model.dtype) for model in state.models),
         frozen(state.labels_K, state.labels_K.dtype),
@@ -45,21 +45,29 @@ def build_layout(num_parameters: int, num_buffers: int = 0) -> Layout:
 
 
 def build_updates(vectors: Vectors, num_buffers: int = 0, **options: Any) -> Updates:
-    """Return the view of these updates; the last `num_buffers` entries are buffers."""
+    """Build the view of these updates; the last `num_buffers` entries are buffers."""
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     size = len(next(iter(arrays.values())))
     return Updates(arrays, build_layout(size - num_buffers, num_buffers), **options)
 
 
 def clients(*vectors: ArrayLike, first: int = 0) -> dict[int, ArrayLike]:
-    """Return updates keyed by the ids `first`, `first` + 1, ..."""
+    """Number updates as the clients `first`, `first` + 1, ..."""
     return dict(enumerate(vectors, first))
 
 
 def start(
     algorithm: Algorithm, num_clients: int, model: ArrayLike = (0.0, 0.0), num_buffers: int = 0
 ) -> State:
-    """Return the state before the first round; initial models but the first are `model` and noise."""
+    """Build the state before the first round; initial models but the first are `model` and noise.
+
+
+    Args:
+       algorithm: whose state.
+       num_clients: number of clients.
+       model: vector of the first model; two zeros by default.
+       num_buffers: entries at its end that are buffers.
+    """
     initial = frozen(model)
     layout = build_layout(len(initial) - num_buffers, num_buffers)
 
@@ -74,7 +82,15 @@ def start(
 def build_orders(
     algorithm: Algorithm, state: State, sampled: Iterable[int], round_index: int = 0
 ) -> dict[int, Order]:
-    """Return the order of each client in a round in which `sampled` are drawn of all."""
+    """Build the order of each client in a round in which `sampled` are drawn of all.
+
+
+    Args:
+       algorithm: which gives the orders.
+       state: before the round.
+       sampled: clients of the round.
+       round_index: from 0.
+    """
     joined = tuple(range(len(state.labels_K)))
     presence = Presence(joined, tuple(sorted(sampled)))
     return {order.client: order for order in algorithm.orders(state, round_index, presence, rng(round_index))}
@@ -89,7 +105,18 @@ def step(
     absent: Iterable[int] = (),
     chosen: Mapping[int, int] | None = None,
 ) -> tuple[State, Diagnostics]:
-    """Take one step with the generator of that round, from a read-only state."""
+    """Take one step with the generator of that round, from a read-only state.
+
+
+    Args:
+       algorithm: which takes it.
+       state: before the round.
+       round_index: from 0.
+       vectors: client -> update.
+       num_buffers: entries at the end of an update that are buffers.
+       absent: clients that are not there.
+       chosen: client -> the model that it chose; the first of its candidates by default.
+    """
     view = build_replies(algorithm, state, round_index, vectors, num_buffers, absent, chosen)
     return algorithm.step(freeze(state), round_index, view, rng(round_index))
 
@@ -103,11 +130,20 @@ def build_replies(
     absent: Iterable[int] = (),
     chosen: Mapping[int, int] | None = None,
 ) -> Updates:
-    """Return the view of these updates as replies to the algorithm's orders.
+    """Build the view of these updates as replies to the algorithm's orders.
+
 
     Every output that a rule names is a client's update of the parameters with the sign reversed, but for
-    FedNova's `normaliser`: one step for a short update, up to five for a long one. A client has `chosen` its
-    model, or the first of its candidates.
+    FedNova's `normaliser`: one step for a short update, up to five for a long one.
+
+    Args:
+       algorithm: which gives the orders.
+       state: before the round.
+       round_index: from 0.
+       vectors: client -> update.
+       num_buffers: entries at the end of an update that are buffers.
+       absent: clients that are not there.
+       chosen: client -> the model that it chose; the first of its candidates by default.
     """
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     width = len(next(iter(arrays.values()))) - num_buffers
@@ -133,7 +169,7 @@ def build_replies(
 
 
 def predict_images(model: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the class probabilities, of two, of 40 random images by a linear model, shape (40, 2)."""
+    """Compute the class probabilities, of two, of 40 random images by a linear model, shape (40, 2)."""
     images = rng(40).standard_normal((40, len(model)))
     scores = np.clip(images @ model.astype(np.float64), -30, 30)
     return frozen(np.stack([1 / (1 + np.exp(-scores)), 1 / (1 + np.exp(scores))], axis=1))
@@ -142,7 +178,7 @@ def predict_images(model: NDArray[np.float32]) -> NDArray[np.float32]:
 def play(
     algorithm: Algorithm, rounds: Sequence[Vectors], num_clients: int
 ) -> list[tuple[State, Diagnostics]]:
-    """Return (state, diagnostics) after each round, from a model of zeros in round 0."""
+    """Run an algorithm on updates from a model of zeros: (state, diagnostics) after each round."""
     size = np.asarray(next(iter(rounds[0].values()))).size
     state, history = start(algorithm, num_clients, np.zeros(size)), []
     for round_index, vectors in enumerate(rounds):
@@ -152,12 +188,12 @@ def play(
 
 
 def rounds_clustered(history: Iterable[tuple[State, Diagnostics]]) -> list[int]:
-    """Return the rounds, from 0, that are reported as clustered."""
+    """List the rounds, from 0, that are reported as clustered."""
     return [index for index, (_, diagnostics) in enumerate(history) if diagnostics.clustered]
 
 
 def group_labels(labels: Iterable[int]) -> set[frozenset[int]]:
-    """Return the partition that these labels describe, whatever the labels are called."""
+    """Find the partition that these labels describe, whatever the labels are called."""
     labels = [int(label) for label in labels]
     return {frozenset(index for index, other in enumerate(labels) if other == label) for label in set(labels)}
 
@@ -171,14 +207,15 @@ def sets(*groups: Iterable[int]) -> set[frozenset[int]]:
 
 
 def read_model(state: State, client: int) -> list[float]:
-    """Return the cluster model of `client`."""
+    """Read the cluster model of `client`."""
     return [float(entry) for entry in state.models[state.labels_K[client]]]
 
 
 def check_valid(state: State, num_clients: int) -> None:
     """Assert what holds for every state of every algorithm.
 
-    Every model is a client's, or one to start from or to choose, or kept for clients that were absent at a
+
+    Every model is a client's, or one to start from or to choose, or stored for clients that were absent at a
     split.
     """
     assert state.labels_K.dtype == np.int64
@@ -198,7 +235,7 @@ def check_valid(state: State, num_clients: int) -> None:
 
 
 def copy_state(state: State) -> State:
-    """Return `state` after a round trip through bytes, as a checkpoint makes one."""
+    """Copy `state` by way of bytes, as a checkpoint does."""
 
     def copy_array(array: NDArray[Any]) -> NDArray[Any]:
         return np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape).copy()
@@ -222,7 +259,15 @@ def has_same_bits(one: State, other: State) -> bool:
 def make_block_distances(
     sizes: Sequence[int], *, inside: float = 0.1, jitter: float = 0.01, seed: int = 0
 ) -> tuple[NDArray[np.float64], list[int]]:
-    """Return distances of three groups, 1, 0.8 and 0.6 apart, and the true labels."""
+    """Make distances of three groups, 1, 0.8 and 0.6 apart, and the true labels.
+
+
+    Args:
+       sizes: of the groups.
+       inside: distance within a group.
+       jitter: deviation of all distances.
+       seed: of the jitter.
+    """
     truth_K = np.repeat(np.arange(3), sizes)
     between = np.array([[inside, 1.0, 0.8], [1.0, inside, 0.6], [0.8, 0.6, inside]])
     noise_KK = jitter * rng(seed).standard_normal((len(truth_K), len(truth_K)))
@@ -247,31 +292,31 @@ class Federation:
     order: tuple[int, ...] | None = None
     """Client i of this federation is client `order[i]` of the usual one."""
     participation: float = 1.0
-    """The share of the clients that is there; who, is drawn for each round."""
+    """Share of the clients that are there; they are drawn for each round."""
 
     @property
     def model(self) -> NDArray[np.float32]:
         return frozen(np.zeros(self.num_parameters + self.num_buffers))
 
     def start(self, algorithm: Algorithm) -> State:
-        """Return the state before the first round."""
+        """Build the state before the first round."""
         return start(algorithm, self.num_clients, self.model, self.num_buffers)
 
     def targets(self) -> NDArray[np.float64]:
-        """Return one target a group: 16 along the first axis, then a triangle with unequal sides."""
+        """Make one target a group: 16 along the first axis, then a triangle with unequal sides."""
         targets = np.zeros((3, self.num_parameters))
         targets[:, 0] = 16.0
         targets[:, 1:3] = [[2.0, 0.0], [-2.0, 0.6], [-0.5, -2.0]]
         return targets
 
     def absent(self, round_index: int) -> frozenset[int]:
-        """Return the clients that are not there in a round."""
+        """Draw the clients that are not there in a round."""
         away = round(self.num_clients * (1 - self.participation))
         usual = np.random.default_rng((round_index, 7)).permutation(self.num_clients)[:away].tolist()
         return frozenset(self.order.index(client) if self.order else client for client in usual)
 
     def chosen(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, int]:
-        """Return the candidate of least loss for every client that is present; ties go to the first."""
+        """Find the candidate of least loss for every client that is present; ties go to the first."""
         present, targets = set(range(self.num_clients)) - self.absent(round_index), self.targets()
 
         def loss(client: int, candidate: int) -> float:
@@ -285,7 +330,7 @@ class Federation:
         }
 
     def vectors(self, round_index: int, state: State, algorithm: Algorithm) -> dict[int, NDArray[np.float32]]:
-        """Return the update of every client that is present, from the model that it chooses."""
+        """Compute the update of every client that is present, from the model that it chooses."""
         present = set(range(self.num_clients)) - self.absent(round_index)
         targets, chosen = self.targets(), self.chosen(round_index, state, algorithm)
         size = (16.0, 3.0, 0.2)[min(round_index, 2)] / np.sqrt(self.num_parameters)
@@ -301,7 +346,7 @@ class Federation:
     def play(
         self, algorithm: Algorithm, rounds: Iterable[int] = range(6), state: State | None = None
     ) -> list[tuple[State, Diagnostics]]:
-        """Return (state, diagnostics) after each of `rounds`, starting from `state`."""
+        """Run `rounds` from `state`: (state, diagnostics) after each."""
         state = state or self.start(algorithm)
         history = []
         for round_index in rounds:

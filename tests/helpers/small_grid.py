@@ -12,14 +12,14 @@ NOWHERE = Path("unused")
 
 
 def config(seed, **values):
-    """Return three clients on digits, of one local epoch."""
+    """Build a run of three clients on digits, of one local epoch."""
     training = {"rounds": ROUNDS, "local_epochs": 1}
     given = {"clients": 3, "training": training, "algorithm": "fedavg", "seed": seed, **values}
     return complete(given, NOWHERE)
 
 
 def run_seed(storage, seed):
-    """Run one of them to its end; return its configuration."""
+    """Run one of them to its end, and build its configuration."""
     run = config(seed)
     for _ in run_to_end(Session(InProcessPool(), NOWHERE), run, storage, lambda: False):
         pass
@@ -27,7 +27,7 @@ def run_seed(storage, seed):
 
 
 class View:
-    """Records the calls that a view of a launch would get."""
+    """A view of a launch that records its calls."""
 
     shows_rounds = True
 

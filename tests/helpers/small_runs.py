@@ -40,7 +40,11 @@ EARLY: dict[str, Any] = {
 
 
 def config(algorithm: Any = "fedavg", clients: int = CLIENTS, **given: Any) -> RunConfig:
-    """Forty draws a client, one local epoch, fifty images at the server; `split` may be a name."""
+    """Build a run: forty draws a client, one local epoch, fifty images at the server.
+
+
+    `split` may be a name.
+    """
     split = given.pop("split", {})
     values = {
         "clients": clients,
@@ -53,34 +57,43 @@ def config(algorithm: Any = "fedavg", clients: int = CLIENTS, **given: Any) -> R
 
 
 def expand_split(split: str | dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a split that may be given by its name alone."""
+    """Build the settings of a split that may be given by its name alone."""
     return {"kind": split} if isinstance(split, str) else split
 
 
 def build_early_run(name: str, **given: Any) -> RunConfig:
-    """Return the run of an algorithm that acts in round 2, if its settings allow that."""
+    """Build the run of an algorithm that acts in round 2, if its settings allow that."""
     split = {**choose_references(name), **expand_split(given.pop("split", {}))}
     settings: dict[str, Any] = EARLY.get(name, {})
     return config({"name": name, **settings}, split=split, **given)
 
 
 def choose_optimizer(name):
-    """Return the keys of `training` that an algorithm needs: FedNova counts steps of sgd."""
+    """Choose the keys of `training` that an algorithm needs: FedNova counts steps of sgd."""
     return {"optimizer": "sgd"} if name == "fednova" else {}
 
 
 def choose_references(name):
-    """Return keys of `split` without which an algorithm does not run."""
+    """Choose keys of `split` without which an algorithm does not run."""
     return {"reference_images": 20} if name.startswith("flis") else {}
 
 
 def build_all_runs(**given):
-    """Return a run of each algorithm."""
+    """Build a run of each algorithm."""
     return [build_early_run(name, **given) for name in ALGORITHMS]
 
 
 def play(run, root, pool=None, cache=CACHE, until=None):
-    """Open a run with a session of its own and take it to its end, or `until` a round; return its folder."""
+    """Run to its end, or `until` a round, with a session of its own; find the run's folder.
+
+
+    Args:
+       run: what to run.
+       root: its storage.
+       pool: its clients; in this process by default.
+       cache: options of the round cache; None for none.
+       until: round after which it stops; its last one by default.
+    """
     opened = Session(pool or InProcessPool(), NOWHERE, cache=cache)
     for _ in range(opened.open(run, Storage.of(root)), until or run.training.rounds):
         opened.next_round()
@@ -88,20 +101,20 @@ def play(run, root, pool=None, cache=CACHE, until=None):
 
 
 def read_numbers(folder):
-    """Return the bytes of all files but those with clock readings, and the lock."""
+    """Read the bytes of all files but those with clock readings, and the lock."""
     paths = [path for path in sorted(folder.iterdir()) if path.name not in (*CLOCKS, "lock")]
     return {path.name: path.read_bytes() for path in paths}
 
 
 def content(path):
-    """Return what a table or the tensors of a state hold, to the bit, without the run that they name."""
+    """Read what a table or the tensors of a state hold, to the bit, without the run that they name."""
     if path.suffix == ".parquet":
         return repr(pq.read_table(path).to_pylist())
     return {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in load_file(path).items()}
 
 
 def read_contents(folder):
-    """Return the `content` of the records and states of a run, which has other bytes in another run."""
+    """Read the `content` of the records and states of a run, which has other bytes in another run."""
     names = [path for path in sorted(folder.iterdir()) if path.suffix in (".parquet", ".safetensors")]
     return {path.name: content(path) for path in names if not path.name.startswith("timings")}
 
@@ -110,7 +123,7 @@ _alone: dict[Any, dict[str, bytes]] = {}
 
 
 def run_alone(run, pool=InProcessPool):
-    """Return the files of a run without a round cache, its clients in such a pool."""
+    """Run without a round cache, the clients in such a pool, and read the files; once a process."""
     if (run.run_id, pool) not in _alone:
         with TemporaryDirectory() as root:
             _alone[run.run_id, pool] = read_numbers(play(run, root, pool(), cache=None))
@@ -118,40 +131,40 @@ def run_alone(run, pool=InProcessPool):
 
 
 def find_differing(run, root, pool=InProcessPool):
-    """Return the names of the files of a run under `root` that differ from those without a round cache."""
+    """Find the names of a run's files under `root` that differ from those without a round cache."""
     run_files, expected = read_numbers(folder_of(Path(root), run)), run_alone(run, pool)
     assert "rounds.parquet" in expected
     return sorted(name for name in run_files | expected if run_files.get(name) != expected.get(name))
 
 
 def rows(run, root, name="timings"):
-    """Return a run's records."""
+    """Read a run's records."""
     return pq.read_table(folder_of(Path(root), run) / f"{name}.parquet").to_pylist()
 
 
 def count_trained(run, root):
-    """Return how many clients the run has trained itself, a number a round."""
+    """Count how many clients the run has trained itself, a number a round."""
     return [row["trained_clients"] for row in rows(run, root)]
 
 
 def log(run, root):
-    """Return the lines of a run's log without their times."""
+    """Read the lines of a run's log without their times."""
     lines = (folder_of(Path(root), run) / "log.txt").read_text().splitlines()
     return [line.split(" ", 2)[2] for line in lines]
 
 
 def warnings(run, root):
-    """Return the warnings in a run's log."""
+    """Read the warnings in a run's log."""
     return [line for line in log(run, root) if line.startswith("warning: ")]
 
 
 def files(root, pattern="*"):
-    """Return the entries of the round cache whose names match."""
+    """List the entries of the round cache whose names match."""
     return sorted(Path(root, FOLDER).glob(f"*/{pattern}.safetensors"))
 
 
 def locks(root):
-    """Return the lock files of rounds, held or left behind."""
+    """List the lock files of rounds, held or left behind."""
     return sorted(Path(root, FOLDER).glob("*/*.lock"))
 
 
@@ -191,6 +204,7 @@ class CountingPool(InProcessPool):
 
 class ArithmeticPool:
     """Clients that train and test in no time; clients 2 k and 2 k + 1 have the same target.
+
 
     The memory is the last update, a tenth of which is added to the next one.
     """
@@ -242,7 +256,7 @@ class ArithmeticPool:
 
 
 def digits_of_two_writers(folder: Path) -> str:
-    """Return the name of a data set: the digits, the darker half by ada and the brighter half by bright."""
+    """Write a data set of digits, the darker half by ada and the brighter half by bright; name it."""
     arrays: dict[str, Any] = {}
     for part, held in zip(("train", "test"), load("digits", NOWHERE), strict=True):
         brightness = held.images.mean(axis=(1, 2, 3))

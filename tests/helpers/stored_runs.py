@@ -7,7 +7,7 @@ CLOCKS = ("timings.parquet", "manifest.json", "manifest-before.json", "log.txt",
 
 
 def read_files(storage: Path) -> dict[str, bytes]:
-    """Return file -> bytes of all runs, without the files of `CLOCKS`."""
+    """Read the files of all runs, without those of `CLOCKS`."""
     folders = [path.parent for path in storage.glob("*/config.json")]
     paths = (path for folder in folders for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(storage)): path.read_bytes() for path in paths if path.name not in CLOCKS}

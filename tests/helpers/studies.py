@@ -44,7 +44,18 @@ def make_run(
     is_archived: bool = False,
     is_reference: bool = False,
 ) -> Run:
-    """The algorithm by its id or by what papers call it."""
+    """Make a run, of an algorithm by its id or by what papers call it.
+
+
+    Args:
+       algorithm: its id, or what papers call it.
+       dataset: short name.
+       clients: number of clients.
+       split: kind of split.
+       seed: of the run.
+       is_archived: whether it is one of the authors' archive.
+       is_reference: whether others are compared with it.
+    """
     algorithm = IDS.get(algorithm, algorithm)
     name = f"{dataset}-{clients}-{split}-{algorithm.lower()}-s{seed}"
     return Run(
@@ -71,7 +82,16 @@ def make_result(
     clustered: Sequence[int] = (),
     curves: Mapping[str, Sequence[float]] | None = None,
 ) -> Run:
-    """`clustered` are the rounds, from 1, in which a partition was decided. Other curves are all NaN."""
+    """Make the result of a run from its labels; curves that are not given are all NaN.
+
+
+    Args:
+       run: which.
+       labels_RK: cluster of each client by round.
+       truth_K: hidden group of each client.
+       clustered: rounds, from 1, in which a partition was decided.
+       curves: name -> a number a round.
+    """
     labels_RK, truth_K = np.asarray(labels_RK), np.asarray(truth_K)
     rounds = np.arange(1, len(labels_RK) + 1)
     parts = score_partitions(labels_RK, truth_K)
@@ -104,23 +124,24 @@ def make_finished(
     curves: Mapping[str, Sequence[float]] | None = None,
     **scenario: Any,
 ) -> Run:
-    """The result of a run of two rounds that was given nothing but `curves`."""
+    """Make the result of a run of two rounds that was given nothing but `curves`."""
     run = make_run(algorithm, **scenario)
     return make_result(run, labels_RK, clustered=clustered, curves={**NOT_RECORDED, **(curves or {})})
 
 
 def make_study(results: Sequence[Run], lacking: Sequence[Run] = (), name: str = "mine") -> Study:
+    """Make a study of results, and of runs without any."""
     unfinished = (replace(run, state="1 of 2 rounds", round_R=np.empty(0)) for run in lacking)
     return Study(name, (*results, *unfinished))
 
 
 def read_texts(table: Table) -> dict[str, list[str]]:
-    """Return what is printed in each row, by the row's name."""
+    """Read what is printed in each row, by the row's name."""
     return {row.name: [cell.text for cell in row.cells] for row in table.rows}
 
 
 def read_cells(table: Table) -> dict[tuple[str, str], Cell]:
-    """Return the cells by the row's name and the column's heading, with its group."""
+    """Read the cells by the row's name and the column's heading, with its group."""
     return {
         (row.name, column.heading): cell
         for row in table.rows

@@ -8,7 +8,7 @@ from fedgrid.engine.runtime.storage.clock import CLOCK, Clock
 
 
 class FakeTime:
-    """`clock` shows this time; `during_pause` is called in each pause."""
+    """A clock that shows `seconds`; `during_pause` is called in each pause."""
 
     def __init__(self, now=1000.0):
         self.seconds = now

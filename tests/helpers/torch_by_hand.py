@@ -16,14 +16,14 @@ WHOLE = {"local_epochs": 1, "batch_size": 1000, "learning_rate": RATE}
 
 
 def build_network(vector: np.ndarray) -> nn.Module:
-    """Return a model of digits as a module."""
+    """Build a model of digits as a module."""
     module = blank("digitnet", pixels(1, 8, 8), 10).to_empty(device="cpu")
     write(module, vector)
     return module
 
 
 def read_tensors(held: HeldImages) -> tuple[Tensor, Tensor]:
-    """Return a client's images, from 0 to 1, and their labels."""
+    """Read a client's images, from 0 to 1, and their labels."""
     return torch.from_numpy(np.array(held.images)).float() / 255, torch.from_numpy(np.array(held.labels))
 
 

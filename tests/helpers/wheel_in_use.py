@@ -1,4 +1,4 @@
-"""What a user of the wheel does, in one process: run as a file, where the tests are not on Python's path.
+"""Steps of a user of the wheel, in one process: run as a file, where the tests are not on Python's path.
 
 It writes to the folder that it is started in, and prints what it has seen, as JSON on the last line.
 """

@@ -1,4 +1,4 @@
-"""An analysis that says on which GPU its jobs are done; without torch, which each process would import."""
+"""An analysis that fails with the GPU on which its job is done; without torch, which takes long to import."""
 
 import os
 from time import monotonic, sleep
@@ -7,7 +7,7 @@ from fedgrid.engine.federation.errors import RunError
 from fedgrid.grids.analyses.analysis import Analysis, Artifacts, Context, Job
 
 WAIT = 120.0
-"""Seconds for the other process to come."""
+"""Seconds in which the other process must start."""
 
 
 class WhereAmI(Analysis):
@@ -20,7 +20,7 @@ class WhereAmI(Analysis):
     on_gpu = True
 
     def compute(self, job: Job, context: Context) -> Artifacts:
-        """Say where it is computed; a failure needs no finished run."""
+        """Fail with the process and the GPU; a failure needs no finished run."""
         (context.data_dir / str(os.getpid())).touch()
         end = monotonic() + WAIT
         while len(list(context.data_dir.iterdir())) < 2 and monotonic() < end:

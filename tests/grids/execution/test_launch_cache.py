@@ -9,8 +9,8 @@ from fedgrid.engine.runtime.leases.lease import Lease
 from fedgrid.engine.runtime.round_cache.files import kept
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.execution.launch import sweep
+from tests.helpers.cached_rounds import list_prefixes_with_states, list_prefixes_with_statistics
 from tests.helpers.command_line import fedgrid, new_storage
-from tests.helpers.kept_rounds import list_prefixes_with_states, list_prefixes_with_statistics
 
 SMALL = (
     *("run", "--in-process", "--clients", "3", "training.rounds=2"),

@@ -15,7 +15,7 @@ from fedgrid.grids.execution.run_events import RoundDone, RunFinished, RunPrepar
 from fedgrid.grids.execution.watch import IDLE_SECONDS, Watch
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention
-from tests.helpers.kept_rounds import list_prefixes_with_states, store_rounds
+from tests.helpers.cached_rounds import list_prefixes_with_states, store_rounds
 from tests.helpers.small_grid import View, config, run_seed
 from tests.helpers.time import FakeTime
 

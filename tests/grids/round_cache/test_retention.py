@@ -10,8 +10,8 @@ from fedgrid.engine.runtime.run.run_folder import RunFolder, folder_of
 from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.retention import Retention
+from tests.helpers.cached_rounds import list_prefixes_with_states, list_prefixes_with_statistics, store_rounds
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.kept_rounds import list_prefixes_with_states, list_prefixes_with_statistics, store_rounds
 from tests.helpers.manifests import list_files
 from tests.helpers.small_grid import config
 

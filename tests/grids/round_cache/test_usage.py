@@ -12,9 +12,9 @@ from fedgrid.engine.runtime.storage.storage import Storage
 from fedgrid.grids.display.tables import readable_size
 from fedgrid.grids.results.grid_folder import GridFolder
 from fedgrid.grids.round_cache.usage import Usage, cache_table, cache_usage
+from tests.helpers.cached_rounds import store_rounds
 from tests.helpers.command_line import fedgrid, strict_json
 from tests.helpers.finished_runs import mark_finished
-from tests.helpers.kept_rounds import store_rounds
 from tests.helpers.run_records import write_timings
 from tests.helpers.small_grid import config
 

@@ -8,7 +8,7 @@ STATE, STATISTIC = "000001-abc-mean-all", "000001-abc-reports"
 
 
 def store_rounds(storage, *runs):
-    """Keep a state and a statistic of each run's shared prefix."""
+    """Store a state and a statistic of each run's shared prefix."""
     for run in runs:
         files = RoundCache(storage, run.shared_prefix, run.run_id, CacheOptions())
         for name, count in ((STATE, 1000), (STATISTIC, 1)):
@@ -16,10 +16,10 @@ def store_rounds(storage, *runs):
 
 
 def list_prefixes_with_states(storage):
-    """Return the shared prefixes that still have a state."""
+    """List the shared prefixes that still have a state."""
     return {entry.shared_prefix for entry in kept(storage) if entry.is_state}
 
 
 def list_prefixes_with_statistics(storage):
-    """Return the shared prefixes that still have a statistic."""
+    """List the shared prefixes that still have a statistic."""
     return {entry.shared_prefix for entry in kept(storage) if not entry.is_state}
