@@ -45,8 +45,8 @@ def pages() -> dict[str, str]:
             table(("file", "what it is for"), [(code(name), what) for name, what in FOLDER.items()]),
             "A failed run has `failed.json`, with the cause. A run that goes on may have its later rounds in "
             "segments: `clients-000069.parquet` from round 69 on. Its last round joins them.",
-            "Columns that only some runs have are listed below too. [Scores](scores.md) and "
-            "[tables and figures](report.md) are made from these files.",
+            "Columns that only some runs have are listed below too; on the terminal: `fedgrid list columns`. "
+            "[Scores](scores.md) and [tables and figures](report.md) are made from these files.",
             *parts,
         )
     }

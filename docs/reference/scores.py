@@ -3,35 +3,23 @@
 from collections.abc import Iterable, Iterator
 
 from docs.reference.markdown import code, page, table
-from fedgrid.engine.federation.record_names import COUNTS, MESSAGE
+from fedgrid.grids.cli.actions.reference import computed_scores, recorded_numbers
 from fedgrid.grids.trackers.names import metric_meanings, plain
-from fedgrid.record_columns import EVERY_COLUMN
-from fedgrid.tracking.scoring import scores
 
 
 def pages() -> dict[str, str]:
     """Return path -> text of the page."""
-    recorded = {
-        column.name: column.meaning
-        for column in EVERY_COLUMN["rounds"]
-        if column.only not in (COUNTS, MESSAGE) and column.name != "round"
-    }
-    of_some = scores.PROBABILITIES, scores.PREDICTED, scores.ONLY_CURVES, scores.HELD_OUT, scores.HARM
-    sometimes = (score for group in of_some for score in group)
-    scored = {
-        each.name: each.meaning for each in (*scores.OF_ROUNDS, *sometimes) if each.name not in recorded
-    }
     return {
         "reference/scores.md": page(
             "# Scores and numbers of a round",
             "Their names are those of `fedgrid show --columns`, `fedgrid table --score`, "
             "`fedgrid report --target`, `Study.to_pandas()` and `Run.curves`. A number without a name in "
-            "MLflow is not logged there.",
+            "MLflow is not logged there. On the terminal: `fedgrid list columns`.",
             "## Recorded",
             "In `rounds.parquet`, a row a round; null in older records that lack the column. An algorithm "
             'returns numbers of its own in `Diagnostics(metrics={"name": value})`; `numbers` of its entry '
             "declare them.",
-            table(("recorded", "in MLflow", "meaning"), _rows(recorded.items())),
+            table(("recorded", "in MLflow", "meaning"), _rows(recorded_numbers().items())),
             "With `embeddings` and `ladd` there are `message_bytes` (what newcomers said in a round) and "
             "`encoder_bytes` (the encoder's federated training and its way to newcomers) too. Both are part "
             "of `bytes_up` and `bytes_down`.",
@@ -40,7 +28,7 @@ def pages() -> dict[str, str]:
             "`Score` in `tracking/scoring`; a measure of a table takes one by name: "
             '`last_round("last F1", "personalised_f1")`. Those that begin with `worse_than` compare runs of '
             "a grid: they are in `fedgrid table`, in reports and in `Study.to_pandas()`.",
-            table(("score", "in MLflow", "meaning"), _rows(scored.items())),
+            table(("score", "in MLflow", "meaning"), _rows(computed_scores().items())),
         )
     }
 

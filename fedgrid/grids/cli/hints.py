@@ -43,8 +43,9 @@ OPTIONS = (
 command has."""
 COMMANDS = (
     (
-        "algorithms models presets schema",
-        "it is `fedgrid list algorithms`, `list models`, `list presets`, `list schema`",
+        "algorithms columns keys models presets schema",
+        "it is `fedgrid list algorithms`, `list columns`, `list keys`, `list models`, `list presets`, "
+        "`list schema`",
     ),
     ("runs", "it is `fedgrid show GRID`"),
     ("tag", "it is `fedgrid show RUN --tag KEY=VALUE --note TEXT`"),

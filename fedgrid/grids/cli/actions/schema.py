@@ -194,7 +194,7 @@ def _keys_of_searches() -> dict[str, Schema]:
             "description": "Settings of the algorithm, and training.KEY, each with a range or a list.",
         },
         "trials": {"type": "integer", "minimum": 1, "description": "Number of settings to try."},
-        "searcher": {"enum": list(SEARCHERS)},
+        "searcher": {"enum": list(SEARCHERS), "description": "How settings are drawn from the space."},
         "objective": {"enum": list(OBJECTIVES), "description": "What is maximised; ari is an oracle."},
         EARLY_STOP: {
             "anyOf": [{"type": "boolean"}, {"type": "object", "required": ["at"]}],

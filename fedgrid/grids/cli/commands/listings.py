@@ -71,18 +71,20 @@ def data(
 
 @app.command("list", epilog="Example: `fedgrid list algorithms`, then `fedgrid list algorithms sattler`")
 def list_(
+    *,
+    context: typer.Context,
     kind: Annotated[
-        Literal["algorithms", "models", "presets", "analyses", "schema"],
+        Literal["algorithms", "models", "presets", "analyses", "keys", "columns", "commands", "schema"],
         typer.Argument(
-            help="What to list. schema: the JSON Schema of a grid's file, by which editors complete and "
-            "check its keys.",
+            help="What to list. keys: of a grid's file; columns: of a run's records, with the scores; "
+            "schema: the JSON Schema of a grid's file, by which editors complete and check its keys.",
             show_default=False,
         ),
     ],
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Show this one: an algorithm's or an analysis's settings, a preset's file.",
+            help="Show this one: an algorithm's or an analysis's settings, a preset's file, a key.",
             show_default=False,
             autocompletion=completion.listed_names,
         ),
@@ -90,12 +92,20 @@ def list_(
     plugins: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
-    """List algorithms, models, presets or analyses, with those of plugins; or show one."""
+    """List algorithms, models, presets, analyses (with those of plugins), keys, columns, commands; or one."""
     use_plugins(plugins)
     if kind == "analyses":
         from fedgrid.grids.cli.actions.analyses import print_analyses
 
         print_analyses(name, as_json, console())
+    elif kind == "commands":
+        from fedgrid.grids.cli.actions.reference import print_commands
+
+        print_commands(name, context.find_root().command, as_json, console())
+    elif kind in ("keys", "columns"):
+        from fedgrid.grids.cli.actions.reference import print_columns, print_keys
+
+        {"keys": print_keys, "columns": print_columns}[kind](name, as_json, console())
     elif kind == "schema":
         import json
 

@@ -1,0 +1,200 @@
+"""Print keys of files, columns and scores of runs, and commands; the site has the same tables."""
+
+import inspect
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic_core import PydanticUndefined, to_jsonable_python
+from rich.console import Console
+
+from fedgrid.engine.federation.configuration.run_config import PLUGINS, Move, RunConfig
+from fedgrid.engine.federation.errors import ConfigError
+from fedgrid.engine.federation.record_names import COUNTS, MESSAGE
+from fedgrid.engine.federation.training.settings import Schedule
+from fedgrid.engine.federation.uplink.steps import STEPS
+from fedgrid.engine.runtime.configuration.complete import DEFAULTS as RUN_DEFAULTS
+from fedgrid.grids.cli.actions.schema import schema
+from fedgrid.grids.display.text_table import TextTable
+from fedgrid.grids.presets.axis_keys import SECTIONS
+from fedgrid.grids.presets.key_docs import allowed, docs_of
+from fedgrid.grids.presets.preset_files import KEYS
+from fedgrid.grids.search.definition import DEFAULTS as SEARCH_DEFAULTS
+from fedgrid.grids.search.definition import OWN_KEYS
+from fedgrid.record_columns import EVERY_COLUMN
+from fedgrid.tracking.scoring import scores
+from fedgrid.tracking.scoring.selection import text_of
+
+BY_DATA_SET = "by data set"
+"""The default of keys that `runtime.configuration.complete` fills in."""
+
+
+class KeyRow(NamedTuple):
+    """What is known of a key of a file; texts that do not apply are empty."""
+
+    key: str
+    default: str
+    allowed: str
+    meaning: str
+
+
+class ColumnRow(NamedTuple):
+    """A column of a run's records, or a score that is computed from them."""
+
+    name: str
+    file: str
+    """`rounds.parquet`, `clients.parquet`, `timings.parquet`, or `computed` for a score."""
+    type: str
+    meaning: str
+
+
+class CommandRow(NamedTuple):
+    """A command, and the first sentence of its help."""
+
+    command: str
+    meaning: str
+
+
+def print_keys(name: str | None, as_json: bool, console: Console) -> None:
+    """Print the keys of a run, of a grid's file and of a search's file; or those of a section, or one.
+
+    Raises:
+        ConfigError: there is no such key or section.
+    """
+    chosen = {
+        section: [row for row in rows if name in (None, section) or _is_within(row.key, name)]
+        for section, rows in key_sections().items()
+    }
+    _print_rows("key", name, {section: rows for section, rows in chosen.items() if rows}, as_json, console)
+    if not as_json:
+        console.print("\nSettings of an algorithm: fedgrid list algorithms NAME")
+
+
+def print_columns(name: str | None, as_json: bool, console: Console) -> None:
+    """Print the columns of a run's records and the scores; or those of a file, or one.
+
+    Raises:
+        ConfigError: there is no such column, score or file.
+    """
+    sections: dict[str, list[ColumnRow]] = {}
+    for row in column_rows():
+        if name in (None, row.name, row.file, row.file.partition(".")[0]):
+            sections.setdefault(row.file, []).append(row)
+    _print_rows("column", name, sections, as_json, console)
+
+
+def print_commands(name: str | None, group: Any, as_json: bool, console: Console) -> None:
+    """Print the commands of a click group, those of its groups too; or one of them.
+
+    Raises:
+        ConfigError: there is no such command.
+    """
+    rows = [row for row in command_rows(group) if name is None or _is_within(row.command, name, " ")]
+    _print_rows("command", name, {"": rows} if rows else {}, as_json, console)
+    if not as_json:
+        console.print("\nOptions of one: fedgrid COMMAND --help")
+
+
+def key_sections() -> dict[str, list[KeyRow]]:
+    """Return heading -> the keys of a run, of its sections, of a grid's file and of a search's file."""
+    fields = RunConfig.model_fields
+    sections = {
+        name: [row._replace(key=f"{name}.{row.key}") for row in _model_rows(fields[name].annotation)]
+        for name in SECTIONS
+    }
+    of_file = (key for key in KEYS if key not in fields)
+    return {
+        "A run": [row for row in _model_rows(RunConfig) if row.key not in {*SECTIONS, PLUGINS}],
+        **sections,
+        "uplink": list(_step_rows()),
+        "training.schedule": list(_model_rows(Schedule)),
+        "drift": [row._replace(default="") for row in _model_rows(Move)],
+        "A grid's file": list(_file_rows(of_file, {})),
+        "A search's file": list(_file_rows(OWN_KEYS, SEARCH_DEFAULTS)),
+    }
+
+
+def column_rows() -> Iterator[ColumnRow]:
+    """Yield the columns of each file of records, then the scores that are no column."""
+    for file, columns in EVERY_COLUMN.items():
+        for column in columns:
+            yield ColumnRow(column.name, f"{file}.parquet", str(column.type), column.meaning)
+    for name, meaning in computed_scores().items():
+        yield ColumnRow(name, "computed", "double", meaning)
+
+
+def recorded_numbers() -> dict[str, str]:
+    """Return name -> meaning of the numbers of a round that the records have."""
+    return {
+        column.name: column.meaning
+        for column in EVERY_COLUMN["rounds"]
+        if column.only not in (COUNTS, MESSAGE) and column.name != "round"
+    }
+
+
+def computed_scores() -> dict[str, str]:
+    """Return name -> meaning of the scores that are computed from the records."""
+    groups = scores.PROBABILITIES, scores.PREDICTED, scores.ONLY_CURVES, scores.HELD_OUT, scores.HARM
+    sometimes = (score for group in groups for score in group)
+    recorded = recorded_numbers()
+    return {each.name: each.meaning for each in (*scores.OF_ROUNDS, *sometimes) if each.name not in recorded}
+
+
+def command_rows(group: Any, prefix: str = "") -> Iterator[CommandRow]:
+    """Yield the commands of a click group in their order."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from command_rows(command, f"{prefix}{name} ")
+        elif not command.hidden:
+            yield CommandRow(f"{prefix}{name}", " ".join((command.help or "").split("\n\n")[0].split()))
+
+
+def _is_within(key: str, name: str | None, separator: str = ".") -> bool:
+    return key == name or key.startswith(f"{name}{separator}")
+
+
+def _model_rows(kind: Any) -> Iterator[KeyRow]:
+    """Yield the keys that a model of the configuration declares."""
+    properties, meanings = kind.model_json_schema()["properties"], docs_of(kind)
+    for key, field in kind.model_fields.items():
+        default = field.get_default()
+        if default is PydanticUndefined:
+            default = RUN_DEFAULTS.get(key, default)
+        shown = BY_DATA_SET if default is PydanticUndefined else text_of(to_jsonable_python(default))
+        yield KeyRow(key, shown, allowed(properties[key]), meanings.get(key, ""))
+
+
+def _step_rows() -> Iterator[KeyRow]:
+    for name, kind in STEPS.items():
+        about = " ".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].split())
+        values = allowed(kind.model_json_schema()["properties"][name])
+        yield KeyRow(name, "", values, f"{about} {docs_of(kind).get(name, '')}".strip())
+
+
+def _file_rows(keys: Iterable[str], defaults: Mapping[str, object]) -> Iterator[KeyRow]:
+    """Yield keys of a file that are none of a run, as the file's schema describes them."""
+    properties = schema()["properties"]
+    for key in keys:
+        default = text_of(defaults[key]) if key in defaults else ""
+        values = " or ".join(properties[key].get("enum", []))
+        yield KeyRow(key, default, values, str(properties[key].get("description", "")))
+
+
+def _print_rows(
+    kind: str,
+    name: str | None,
+    sections: Mapping[str, Sequence[KeyRow | ColumnRow | CommandRow]],
+    as_json: bool,
+    console: Console,
+) -> None:
+    """Print the rows of each section below its heading; a single section has none."""
+    if not sections:
+        raise ConfigError(f"unknown {kind} '{name}'; fedgrid list {kind}s shows all")
+    rows = [row for of_section in sections.values() for row in of_section]
+    if as_json:
+        print(json.dumps([row._asdict() for row in rows], indent=2))
+        return
+    shown: list[Sequence[str]] = []
+    for heading, of_section in sections.items():
+        shown += [(heading,), *of_section] if len(sections) > 1 else of_section
+    console.print(TextTable(rows[0]._fields, shown))
