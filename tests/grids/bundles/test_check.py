@@ -273,7 +273,9 @@ def test_run_whose_files_another_machine_has_is_not_tried(bundle: Path, tmp_path
     assert "--storage" in verdict.why
 
 
-@pytest.mark.parametrize(("runs", "same", "most"), [(280, 5, 125), (280, 280, 0), (6, 2, 4), (1, 1, 0), (5000, 250, 58)])
+@pytest.mark.parametrize(
+    ("runs", "same", "most"), [(280, 5, 125), (280, 280, 0), (6, 2, 4), (1, 1, 0), (5000, 250, 58)]
+)
 def test_bound_is_that_of_a_sample_without_replacement(runs: int, same: int, most: int) -> None:
     """Five that do not differ have a probability of 5.05 % if 125 of 280 differ, of 4.9 % if 126 do.
 
