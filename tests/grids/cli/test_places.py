@@ -21,7 +21,7 @@ COMMANDS = {
 
 
 def takes_text(parameter):
-    kind = get_args(parameter.annotation)[0]
+    kind = (*get_args(parameter.annotation), parameter.annotation)[0]
     kinds = {kind, *get_args(kind), *(inner for part in get_args(kind) for inner in get_args(part))}
     return bool(kinds & {str, Path}) and parameter.name not in MAY_BE_EMPTY
 

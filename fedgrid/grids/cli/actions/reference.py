@@ -22,7 +22,9 @@ from fedgrid.grids.presets.preset_files import KEYS
 from fedgrid.grids.search.definition import DEFAULTS as SEARCH_DEFAULTS
 from fedgrid.grids.search.definition import OWN_KEYS
 from fedgrid.record_columns import EVERY_COLUMN
-from fedgrid.tracking.scoring import scores
+from fedgrid.tracking.scoring.client_scores import HARM, ONLY_CURVES, PREDICTED, PROBABILITIES
+from fedgrid.tracking.scoring.disturbances import HELD_OUT
+from fedgrid.tracking.scoring.scores import OF_ROUNDS
 from fedgrid.tracking.scoring.selection import text_of
 
 BY_DATA_SET = "by data set"
@@ -134,10 +136,9 @@ def recorded_numbers() -> dict[str, str]:
 
 def computed_scores() -> dict[str, str]:
     """Return name -> meaning of the scores that are computed from the records."""
-    groups = scores.PROBABILITIES, scores.PREDICTED, scores.ONLY_CURVES, scores.HELD_OUT, scores.HARM
-    sometimes = (score for group in groups for score in group)
     recorded = recorded_numbers()
-    return {each.name: each.meaning for each in (*scores.OF_ROUNDS, *sometimes) if each.name not in recorded}
+    every = (*OF_ROUNDS, *PROBABILITIES, *PREDICTED, *ONLY_CURVES, *HELD_OUT, *HARM)
+    return {score.name: score.meaning for score in every if score.name not in recorded}
 
 
 def command_rows(group: Any, prefix: str = "") -> Iterator[CommandRow]:
