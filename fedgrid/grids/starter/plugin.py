@@ -1,6 +1,6 @@
 """An algorithm and a model of your own; the grid's file names this one under `plugins:`.
 
-The contract between server and clients, and more examples: docs/own-algorithm.md and docs/contract.md. Every
+The contract between server and clients, and more examples: docs/own-algorithm.md and docs/examples/. Every
 command that names the grid reads this file: what takes long to import is imported where it is used.
 """
 

@@ -61,6 +61,7 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
     # FedAvg competes in serving alone: it never has two clusters.
     tests = ("better than", "worse than", *([f"against {BNC}"] if BNC in first.ranks else []))
     rows: list[Row] = []
+    decisive: list[str] = []
     sentences = [*map(_cannot, fields), f"Means over {first.where}."]
     if not explained:
         sentences += [_OWN[first.question.name], _COUNTS, _HELD_OUT if _has_held_out(first) else ""]
@@ -76,7 +77,10 @@ def overall(fields: Sequence[Field], name: str, title: str, *, explained: bool =
         ]
         if most := changes.most_common(MOST):
             named = ", ".join(f"{family} ({count})" for family, count in most)
-            sentences.append(f"Left out, these families change most verdicts on pairs: {named}.")
+            decisive.append(f"{named} among methods {CLASSES[field.told]}")
+    if decisive:
+        changed = "; ".join(decisive)
+        sentences.append(f"Left out, these families change most verdicts on pairs: {changed}.")
     competing = {row.name for row in rows}
     rows += [
         Row(
