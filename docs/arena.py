@@ -1,10 +1,7 @@
-"""The results in docs/arena.md: `python docs/arena.py` writes them, and docs/arena/*.png, from what is kept.
+"""The arena's results: `python docs/arena.py` writes docs/evidence/arena-results.md and docs/arena/*.png.
 
-Ranks without each data set go into docs/evidence/arena.md, so that the page stays short.
-
-`python docs/arena.py FOLDER ...` first adds the rows and settings in these grids' folders to what is kept.
-
-The text around them, beyond the marks, is written by hand.
+`python docs/arena.py FOLDER ...` first adds the rows and settings in these grids' folders to those that the
+package has.
 """
 
 import sys
@@ -16,17 +13,20 @@ from fedgrid.grids.arena import kept
 from fedgrid.grids.arena.definition import BUDGET
 from fedgrid.grids.arena.kept import KeptResults
 from fedgrid.tracking.report.page import PageSection
-from fedgrid.tracking.verdicts.page import DATASETS, plates_of, results, section_text
+from fedgrid.tracking.verdicts.page import plates_of, results, section_text
 from fedgrid.tracking.verdicts.tables import diverged_in, names_in
 
-PAGE = Path(__file__).with_name("arena.md")
-EVIDENCE = PAGE.parent / "evidence" / "arena.md"
+PAGE = Path(__file__).parent / "evidence" / "arena-results.md"
 PICTURES = Path(__file__).with_name("arena")
-BEGIN, END = "<!-- results: python docs/arena.py writes them -->", "<!-- end of results -->"
+INTRODUCTION = (
+    "# Evidence: results of the arena\n\n"
+    "Protocol, and what these numbers cannot say: [the arena](../arena.md). "
+    "`python docs/arena.py` writes this page.\n"
+)
 
 
 def main(folders: Sequence[Path]) -> None:
-    """Add what is in the folders to what is kept, and write the results into the page, and their figures."""
+    """Add the rows in the folders to those of the package, and write the page and its figures."""
     add(folders)
     found = kept.read()
     sections = results(found.outcomes.values(), BUDGET)
@@ -35,8 +35,7 @@ def main(folders: Sequence[Path]) -> None:
         old.unlink()
     for plate in plates_of(sections):
         figures.save(plate.draw(), PICTURES / f"{plate.name}.png")
-    for page in (PAGE, EVIDENCE):
-        page.write_text(with_results(page, found, sections), encoding="utf-8")
+    PAGE.write_text(page_text(found, sections), encoding="utf-8")
 
 
 def add(folders: Sequence[Path]) -> None:
@@ -50,14 +49,10 @@ def add(folders: Sequence[Path]) -> None:
         (kept.FOLDER / name).write_text(text, encoding="utf-8")
 
 
-def with_results(page: Path, found: KeptResults, sections: Sequence[PageSection]) -> str:
-    """Return a page with its part of these results between its marks."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    of_evidence = page == EVIDENCE
-    own = [section for section in sections if (section.name == DATASETS) == of_evidence]
-    below = "".join(f"\n{section_text(section, f'{PICTURES.name}/{{}}.png')}" for section in own)
-    return f"{before}{BEGIN}\n{'' if of_evidence else _source(found)}{below}{END}{after}"
+def page_text(found: KeptResults, sections: Sequence[PageSection]) -> str:
+    """Write the whole page."""
+    below = "".join(f"\n{section_text(section, f'../{PICTURES.name}/{{}}.png')}" for section in sections)
+    return f"{INTRODUCTION}\n{_source(found)}{below}"
 
 
 def _source(found: KeptResults) -> str:

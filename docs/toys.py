@@ -18,7 +18,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
 
 from fedgrid import figures
 from fedgrid.algorithms.contract.base import Algorithm, State
@@ -234,14 +233,6 @@ def _choose_colour(label: int, labels_K: NDArray[np.int64]) -> str:
     return GREY if len(labels) == 1 else HUES[labels.index(int(label)) % len(HUES)]
 
 
-def format_row(picture: str, story: Story, world: World) -> tuple[str, str, str, str]:
-    """Return a line of docs/toys.md: picture, first round with clusters, how many at last, whether right."""
-    counts = [len(set(labels_K.tolist())) for labels_K in story.labels_RK]
-    first = next((str(number) for number, count in enumerate(counts) if count > 1), "–")
-    right = adjusted_rand_score(world.truth_K, story.labels_RK[-1]) == 1
-    return picture, first, str(counts[-1]), "yes" if right else "no"
-
-
 def main() -> None:
     """Draw all of them."""
     FOLDER.mkdir(exist_ok=True)
@@ -249,7 +240,6 @@ def main() -> None:
         story = play_story(name, settings, world)
         shown = {"Description": json.dumps(story.labels_RK.tolist()), "Software": None}
         draw_story(story, world).savefig(FOLDER / f"{picture}.png", dpi=110, metadata=shown)
-        print(" | ".join(format_row(picture, story, world)))
 
 
 if __name__ == "__main__":

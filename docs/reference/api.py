@@ -16,55 +16,51 @@ GROUPS = {
         *("run", "run_grid", "load", "RunConfig", "Run", "Study"),
         *("figures", "FedgridError"),
     ),
-    "Algorithms of your own": (
-        "AlgorithmEntry",
-        "FedOpt",
-        "FedOptSettings",
-        "Ocfl",
-        "OcflSettings",
-        "Clusterer",
-        "ModelEntry",
-        "split",
-        "split_positions",
-    ),
-    "Data of your own": ("OwnDataset", "ImageSet", "OwnSplit", "ImagePool", "LocalMethod"),
+    "Models and data of your own": ("ModelEntry", "pretrained", "OwnDataset", "ImageSet", "Inputs"),
+    "Splits of your own": ("OwnSplit", "ImagePool"),
+    "Algorithms to derive from": ("Ocfl", "OcflSettings"),
     "Analyses of your own": ("Analysis", "AnalysisSettings", "Artifacts"),
     "Trackers of your own": ("Tracker", "TrackedGrid", "TrackedRun"),
 }
-"""The other names follow under `REST`."""
-REST = "The contract between server and clients"
+"""All other names are on the page of the contract."""
 LINE = 100
 """Characters of a line of a signature."""
+OPTIONS = {
+    "returns_multiple_items": False,
+    "returns_named_value": False,
+    # A class documents the arguments of the constructor that it inherits.
+    "warn_missing_types": False,
+    "warn_unknown_params": False,
+}
+"""How docstrings are parsed."""
 STARS = {griffe.ParameterKind.var_positional: "*", griffe.ParameterKind.var_keyword: "**"}
 
 
 def pages() -> dict[str, str]:
-    """Return path -> text of the page."""
-    named = {name for names in GROUPS.values() for name in names}
-    groups = {**GROUPS, REST: tuple(name for name in fedgrid.__all__ if name not in named)}
+    """Write the page: path -> text."""
     parts = [
         part
-        for title, names in groups.items()
-        for part in (f"## {title}", *(part for name in names for part in _entry(name)))
+        for title, names in GROUPS.items()
+        for part in (f"## {title}", *(part for name in names for part in describe(name)))
     ]
     return {
         "reference/api.md": page(
             "# Python",
-            "Everything that `import fedgrid` offers. These names stay; all others may move. "
-            "An algorithm of your own: [how to](../own-algorithm.md), [the contract](../contract.md).",
+            "What `import fedgrid` offers. These names stay; all others may move. On the terminal: "
+            "`python -m pydoc fedgrid.run`. For an algorithm of your own: [how to](../own-algorithm.md), and "
+            "the other names, [the contract](contract.md).",
             *parts,
         )
     }
 
 
-def _entry(name: str) -> Iterator[str]:
-    """Yield the parts of the page about a name."""
+def describe(name: str) -> Iterator[str]:
+    """Yield the parts of a page about an exported name."""
     yield f"### {name}"
     if name == "figures":
-        yield from _text(_module("tracking.figures"))
+        yield from _text(_module("tracking/figures/__init__.py"))
         return
-    module = fedgrid._MODULES.get(name) or getattr(fedgrid, name).__module__.removeprefix("fedgrid.")
-    thing = _module(module)[name]
+    thing = _module(module_path(name))[name]
     if isinstance(thing, griffe.Class):
         yield from _class(thing)
     elif isinstance(thing, griffe.Function):
@@ -74,12 +70,25 @@ def _entry(name: str) -> Iterator[str]:
         yield from _text(thing)
 
 
+def module_path(name: str) -> str:
+    """Find the file below `fedgrid/` that defines an exported name."""
+    if name == "figures":
+        return "tracking/figures/__init__.py"
+    module = fedgrid._MODULES.get(name) or getattr(fedgrid, name).__module__.removeprefix("fedgrid.")
+    return f"{module.replace('.', '/')}.py"
+
+
+def module_text(path: str) -> Iterator[str]:
+    """Yield the docstring of a module below `fedgrid/`."""
+    yield from _text(_module(path))
+
+
 @cache
-def _module(name: str) -> griffe.Module:
-    path = HOUSE.joinpath(*name.split("."))
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    parser = griffe.Parser.google
-    return griffe.visit(f"fedgrid.{name}", file, file.read_text(), docstring_parser=parser)
+def _module(path: str) -> griffe.Module:
+    file = HOUSE / path
+    return griffe.visit(
+        "fedgrid", file, file.read_text(), docstring_parser=griffe.Parser.google, docstring_options=OPTIONS
+    )
 
 
 def _class(thing: griffe.Class) -> Iterator[str]:
@@ -126,17 +135,26 @@ def _signature(thing: griffe.Function) -> str:
 
 
 def _text(thing: griffe.Object) -> Iterator[str]:
-    """Yield the parts of a docstring: its text, arguments, what it returns and raises."""
+    """Yield the parts of a docstring: its text, arguments, fields, what it returns and raises, examples."""
+    kinds = griffe.DocstringSectionKind
     for section in thing.docstring.parsed if thing.docstring else ():
-        if section.kind is griffe.DocstringSectionKind.text:
+        if section.kind is kinds.text:
             yield section.value
-        elif section.kind is griffe.DocstringSectionKind.parameters:
+        elif section.kind in (kinds.parameters, kinds.attributes):
             yield _items((f"`{item.name}`", item.description) for item in section.value)
-        elif section.kind is griffe.DocstringSectionKind.admonition:
-            yield f"Example:\n\n```pycon\n{section.value.contents}\n```"
+        elif section.kind is kinds.examples:
+            yield from (_example(text) if kind is kinds.examples else text for kind, text in section.value)
+        elif section.kind is kinds.admonition:
+            text = section.value.contents
+            yield f"{section.title}:"
+            yield _example(text) if text.startswith(">>>") else text
         else:
             items = ((_what(item), item.description) for item in section.value)
             yield f"{section.kind.value.capitalize()}:\n\n{_items(items)}"
+
+
+def _example(text: str) -> str:
+    return f"```pycon\n{text}\n```"
 
 
 def _what(item: griffe.DocstringElement) -> str:
