@@ -1,4 +1,4 @@
-"""The layout of the code (DESIGN section 2): imports run one way, and the core knows no shelf."""
+"""The layout of the code (docs/house.md): imports run one way, and the core knows no shelf."""
 
 import ast
 import re

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
 
+from docs.reference.shelves import navigation, shelf_paths
 from fedgrid.engine.runtime.plugins import active
 from tests.docs.test_pages import DOCS, ROOT, WRITTEN, commands
 from tests.helpers.command_line import fedgrid
@@ -55,9 +55,8 @@ SMALLER = {
 
 def how_to_pages() -> list[Path]:
     """Return the README and the pages of the shelf."""
-    shelves = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    [pages] = [shelf["How-to"] for shelf in shelves if isinstance(shelf, dict) and "How-to" in shelf]
-    return [ROOT / "README.md", *(DOCS / page for page in pages)]
+    [shelf] = [entry for entry in navigation() if "How-to" in entry]
+    return [ROOT / "README.md", *(DOCS / page for page in shelf_paths(shelf))]
 
 
 def words_of(line: str) -> list[str]:

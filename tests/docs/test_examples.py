@@ -77,6 +77,27 @@ def test_notebook_example_of_a_how_to_runs(monkeypatch: pytest.MonkeyPatch, caps
     assert "\\begin{table" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_first_grid_of_the_readme_runs_and_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """As it stands, but for one seed of two short rounds, without Ray."""
+    run_grid = fedgrid.run_grid
+
+    def run_small(grid, *, name):
+        assert load_grid(grid, {}, [], NOWHERE, name=name).runs
+        training = {"rounds": 2, "local_epochs": 1}
+        return run_grid({**grid, "seeds": "0", "training": training}, name=name, in_process=True)
+
+    monkeypatch.setattr(fedgrid, "run_grid", run_small)
+    monkeypatch.chdir(tmp_path)
+    [code] = [text for path, kind, _, text in BLOCKS if (path.name, kind) == ("README.md", "python")]
+    exec(code, {})
+    plt.close("all")
+    assert "personalised_accuracy" in capsys.readouterr().out
+    assert (tmp_path / "accuracy.png").stat().st_size > 10_000
+
+
 def test_example_of_the_explanations_runs(capsys) -> None:
     runpy.run_path(str(ROOT / "docs" / "explain_images.py"))
     assert "insertion 0.1" in capsys.readouterr().out
@@ -95,6 +116,7 @@ def test_no_example_is_left_out() -> None:
         ("privacy.md", "yaml"),
         ("searches.md", "yaml"),
         ("own-report.md", "python"),
+        ("README.md", "python"),
     }
     rest = {(path.name, kind) for path, kind, file, _ in BLOCKS if not file and path.name not in elsewhere}
     assert rest == here

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import typer
-import yaml
 from typer.exceptions import TyperException
 
 from docs.reference import pages
+from docs.reference.shelves import navigation, shelf_paths
+from docs.site_hooks import SHOWN, SOURCES, page_of_command
 from fedgrid.algorithms.registry import ALGORITHMS
 from fedgrid.grids.cli.main import app
 
@@ -19,8 +20,6 @@ DOCS = ROOT / "docs"
 WRITTEN = {path: path.read_text() for path in sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])}
 FENCED = re.compile(r"```(\w*)[^\n]*\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-INDEX = "reference/algorithms/index.md"
-"""On a shelf that the site fills."""
 COMMAND = typer.main.get_command(app)
 
 
@@ -61,22 +60,28 @@ def test_links_of_the_sites_pages_lead_to_files_and_headings() -> None:
     assert {page: lost for page in made if (lost := lost_links(page, texts))} == {}
 
 
-@pytest.mark.parametrize("path", pages.COMMITTED)
-def test_committed_page_is_as_the_code_has_it(path: str) -> None:
-    assert (DOCS / path).read_text() == pages.committed()[path], "run: python -m docs.reference.pages"
-
-
 def test_every_page_is_on_one_shelf() -> None:
-    shelves = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    shelved = [path for entry in shelves for path in ([entry] if isinstance(entry, str) else placed(entry))]
+    shelved = [path for entry in navigation() for path in shelf_paths(entry)]
     generated = {path for path in pages.pages() if "/algorithms/" not in path}
     written = {str(path.relative_to(DOCS)) for path in WRITTEN if path.is_relative_to(DOCS)}
-    assert sorted(shelved) == sorted((written - {INDEX}) | generated)
+    assert sorted(shelved) == sorted(written | generated)
 
 
-def placed(shelf: dict[str, list[str | dict[str, list[str]]]]) -> list[str]:
-    [entries] = shelf.values()
-    return [entry for entry in entries if isinstance(entry, str)]
+def test_first_page_of_the_site_lists_every_page_with_its_first_sentence() -> None:
+    home = pages.pages()["index.md"]
+    paths = [path for entry in navigation() for path in shelf_paths(entry)][1:]
+    assert re.findall(r"^- \[.+?\]\((\S+)\)", home, re.MULTILINE) == paths
+    assert re.search(r"^- \[Glossary\]", home, re.MULTILINE)
+
+
+def test_commands_and_sources_lead_to_pages_of_the_site() -> None:
+    assert [source for source in SOURCES if not (ROOT / source).exists()] == []
+    words = ("list algorithms sattler", "list keys training.rounds", "list columns rounds", "run --help")
+    for target in (*SHOWN.values(), *SOURCES.values(), *map(page_of_command, words)):
+        path, _, anchor = target.partition("#")
+        text = pages.pages()[f"reference/{path}"]
+        assert not anchor or anchor in anchors(text), target
+    assert page_of_command("run quickstart") == ""
 
 
 def commands(text: str) -> list[str]:

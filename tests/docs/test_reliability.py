@@ -1,4 +1,4 @@
-"""The pages on reliability and security: the tests and scripts that they name exist."""
+"""Promises of reliability and security: the tests and scripts that are named exist."""
 
 import re
 from functools import cache
@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from docs.reference.tested_promises import read_promises
 from tests.helpers.bad_inputs import BAD_INPUTS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("SECURITY.md", "docs/reliability.md")
-"""Those with promises."""
-TEXT = "".join((ROOT / page).read_text() for page in (*PAGES, "docs/evidence/reliability.md"))
-NODES = sorted(set(re.findall(r"`(tests/\S+?\.py)::([\w:]+)`", TEXT)))
+EVIDENCE = (ROOT / "docs" / "evidence" / "reliability.md").read_text()
+PROMISES = {text: its for rows in read_promises().values() for text, its in rows.items()}
+NODES = sorted(
+    {
+        *(node for its in PROMISES.values() for node in its),
+        *re.findall(r"`(tests/\S+?\.py::[\w:]+)`", EVIDENCE),
+    }
+)
 
 
 @cache
@@ -27,28 +32,21 @@ def names_in(file: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def test_files_that_are_named_exist() -> None:
-    named = set(re.findall(r"`((?:tests|fedgrid|docs)/[\w/.]+)", TEXT))
-    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+@pytest.mark.parametrize("node", NODES)
+def test_test_that_is_named_exists(node: str) -> None:
+    file, _, name = node.partition("::")
+    assert name in names_in(file)
 
 
-@pytest.mark.parametrize("file", sorted({file for file, _ in NODES}))
-def test_tests_that_are_named_exist(file: str) -> None:
-    assert {name for each, name in NODES if each == file} <= names_in(file)
-
-
-@pytest.mark.parametrize(("page", "least"), [(PAGES[0], 9), (PAGES[1], 30)])
-def test_every_promise_names_a_test(page: str, least: int) -> None:
-    rows = re.findall(r"^\| .*\.( \|.*)$", (ROOT / page).read_text(), re.MULTILINE)
-    assert [row for row in rows if not re.search(r"`tests/\S+::\w+", row)] == []
-    assert len(rows) >= least
+def test_every_promise_is_a_sentence_with_a_test() -> None:
+    assert [text for text, its in PROMISES.items() if not its or not text.endswith(".")] == []
 
 
 def test_there_are_at_least_as_many_bad_inputs_as_the_page_says() -> None:
-    [count] = re.findall(r"\| (\d+) bad inputs", TEXT)
+    [count] = re.findall(r"\| (\d+) bad inputs", EVIDENCE)
     assert len({bad.name for bad in BAD_INPUTS}) >= int(count)
 
 
 def test_every_script_of_faults_is_named_and_exists() -> None:
     scripts = {path.stem for path in (ROOT / "tests/chaos").glob("*.py") if "__main__" in path.read_text()}
-    assert set(re.findall(r"python -m tests\.chaos\.(\w+)", TEXT)) == scripts
+    assert set(re.findall(r"python -m tests\.chaos\.(\w+)", EVIDENCE)) == scripts

@@ -1,7 +1,6 @@
 """The pictures of docs/toys.md: each carries its partitions, which the algorithms must give again."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +10,14 @@ from PIL import Image
 from docs import toys
 
 PAGE = (Path(toys.__file__).parent / "toys.md").read_text()
-ROWS = {cells[0]: cells for cells in re.findall(r"^\| (\S+) \| (\S+) \| (\d+) \| (yes|no) \|$", PAGE, re.M)}
 
 
 @pytest.mark.parametrize("picture", toys.TOYS)
-def test_picture_and_line_of_the_page_are_of_what_the_algorithm_does(picture):
+def test_picture_is_of_what_the_algorithm_does(picture):
     name, settings, world = toys.TOYS[picture]
     story = toys.play_story(name, settings, world)
     drawn = Image.open(toys.FOLDER / f"{picture}.png").text["Description"]
     assert json.loads(drawn) == story.labels_RK.tolist(), "python docs/toys.py draws it again"
-    assert toys.format_row(picture, story, world) == ROWS[picture]
     assert f"(toys/{picture}.png)" in PAGE
 
 

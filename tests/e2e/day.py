@@ -57,7 +57,7 @@ STEPS = (
         "Go into that folder.",
     ),
     Step(
-        "What would run?",
+        "The plan",
         "The grid has three algorithms and two seeds. A dry run starts nothing:",
         f"{RUN} --dry-run",
         most=5,
@@ -67,35 +67,37 @@ STEPS = (
         "The first runs",
         "One seed first:",
         f"{RUN} --where seed=0",
-        "The clients hold different digits, in three hidden groups. ARI 1 says that the groups were found. "
-        "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all "
-        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. In a "
-        "mean all clients count alike; with `weights: images`, by the number of their images. What did "
-        "one-cut do, round by round?",
-        most=14,
+        "The clients hold different digits, in three hidden groups. ARI 1 says that an algorithm found them. "
+        "Each cluster's model is then better on its own clients' images (`pers.`), and worse on all digits "
+        "(`gen.`), than one model for all (fedavg). one-cut is the algorithm of the study's plugin. One of "
+        "its runs, round by round:",
+        most=7,
     ),
     Step(
         "",
         "",
         "fedgrid show digits-15-nonoverlapping-balanced-one_cut-s0",
-        "It made three clusters in round 3; the rest of the output shows which client is in which.",
-        skips=13,
-        most=11,
+        "It made three clusters in round 3. The rest of the output shows which client is in which.",
+        skips=15,
+        most=5,
     ),
     Step(
         "An algorithm of your own",
-        "Save `my_algorithm.py` from [how to add an algorithm](own-algorithm.md) in the folder. It joins the "
-        "others, and takes their rounds from the cache until it acts:",
+        "Save `my_algorithm.py` from [how to add an algorithm](own-algorithm.md) in the folder. Its runs "
+        "join the others, and take their rounds from the cache until it acts:",
         f"{RUN} --where seed=0 --plugin my_algorithm.py algorithm+=long-short",
-        "It parts clients by the length of their updates, which has little to do with the groups. The grid's "
-        "runs, best first:",
-        most=8,
+        "It separates clients by the length of their updates, which has little to do with the groups. The "
+        "grid's runs, best first:",
+        skips=7,
+        most=1,
         saves="my_algorithm.py",
     ),
     Step(
         "",
         "",
         f"fedgrid show {STUDY} --sort personalised_f1 --columns algorithm,ari,personalised_f1,run_id",
+        skips=8,
+        most=5,
     ),
     Step(
         "Curves, tables, figures",
@@ -104,18 +106,18 @@ STEPS = (
         "Ctrl-C ends it. The report has tables and figures for a paper ([reports](reports.md)):",
         is_typed_by_test=False,
     ),
-    Step("", "", f"fedgrid report {STUDY}"),
+    Step("", "", f"fedgrid report {STUDY}", most=4),
     Step(
         "Better settings",
-        "In which round should one-cut cluster? The search judges four by validation images:",
+        "In which round should one-cut cluster? The search judges four rounds by validation images:",
         f"fedgrid search {STUDY}-search.yaml",
-        "The grid with the best, under another name; one-cut clusters in round 4:",
+        "The same grid with the best setting, under another name; one-cut now clusters in round 4:",
         most=9,
     ),
     Step("", "", f"{RUN} --where seed=0 --tuned {STUDY}-search --name tuned", skips=6, most=1),
     Step(
-        "Does it matter?",
-        "",
+        "The comparison",
+        "Did that matter?",
         f"fedgrid table {STUDY} --against tuned --score ari",
         "Not here: the groups were found before. One scenario and one seed could show nothing anyway; with "
         "`--seeds 0..4` tables have deviations, and with six scenarios tests ([how algorithms are "
@@ -139,7 +141,7 @@ HEAD = """\
 # Tutorial: a study from start to end
 
 From nothing to a comparison of algorithms, one of them your own. You need fedgrid ([install](../README.md)).
-All of it took {minutes:.0f} minutes on {cores} cores. Lines of progress are left out; `...` stands for more.
+All of it took {minutes:.0f} minutes on {cores} cores. `...` stands for lines that are left out.
 """
 END = """\
 Next: [write a grid](presets.md), use [your own images](data.md), or compare your algorithm with 20 others in

@@ -21,7 +21,7 @@ def test_the_clustering_numbers_are_those_of_the_reference():
 
 
 def test_the_published_personalisation_has_35_rows_with_these_known_values():
-    """facts/OCFL.md, section 7."""
+    """The OCFL journal paper's tables of personalisation, recomputed from the authors' archive."""
     known = numbers.personalisation()
     assert len(known) == 35
     assert known["mnist", "OCFL-HDB"]["pf1_last"] == 0.974

@@ -82,7 +82,7 @@ def test_table_2_is_the_published_one(study, dataset):
 
 
 def test_exactly_right_partitions_are_as_many_as_counted(study):
-    """facts/OCFL.md, section 3.1."""
+    """Counted in the authors' archive: runs whose last partition is the hidden groups."""
     table = exactly_right(study)
     assert [(row.name, [cell.text for cell in row.cells]) for row in table.rows] == [
         ("mnist", ["0/8", "2/8", "0/8", "8/8", "0/8", "4/8", "8/8"]),

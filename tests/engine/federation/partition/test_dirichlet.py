@@ -1,4 +1,4 @@
-"""Dirichlet shares of each class among clients: facts/BASELINES.md section 10 (FLIS, Prigent)."""
+"""Dirichlet shares of each class among clients: Yurochkin et al. 2019, as in FLIS and Prigent et al."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Label skew: facts/BASELINES.md section 10 (FLIS)."""
+"""Label skew: Morafah et al., FLIS, 2022, and its code."""
 
 import numpy as np
 import pytest

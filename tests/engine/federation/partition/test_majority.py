@@ -1,4 +1,4 @@
-"""Clients with a majority class: facts/BASELINES.md sections 8.3, 8.4 and 10 (Bettinelli)."""
+"""Clients with a majority class: Bettinelli, Benoit, Grandjean 2024."""
 
 from pathlib import Path
 

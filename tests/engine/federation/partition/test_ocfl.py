@@ -1,4 +1,4 @@
-"""The OCFL papers' rule: class shares and draws with replacement; facts/OCFL.md section 1."""
+"""The OCFL papers' rule: class shares and draws with replacement; the authors' forty blueprints."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ class TestClassShares:
         np.testing.assert_allclose(shares[1], [1 / 3] * 3, atol=1e-3)
 
     def test_published_shares_are_normalised(self):
-        """These three rows of facts/OCFL.md 1.5 sum to 1.000 as they are printed."""
+        """These three of the authors' estimated shares sum to 1.000 as they are printed."""
         scenario = SCENARIOS["mnist-15-nonoverlapping-imbalanced"]
         shares = class_shares(scenario, (6000,) * 10, Split(proportions="published"), 5)
         np.testing.assert_allclose(shares[0], [0.039, 0.031, 0.423, 0.507])

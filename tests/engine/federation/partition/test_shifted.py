@@ -1,4 +1,4 @@
-"""Rotated, flipped and swapped groups: facts/BASELINES.md sections 1.3 and 10."""
+"""Rotated (Ghosh et al. 2020), flipped (Prigent et al. 2024) and swapped groups (Sattler et al. 2021)."""
 
 from pathlib import Path
 

@@ -43,7 +43,7 @@ class TestRegistry:
         ],
     )
     def test_default_training_trains(self, name, optimizer, rate, batch, decay, rounds, model, pool):
-        """Facts/OCFL.md sections 1.3 and 6; of MedMNIST the optimizer and rate of its released benchmark."""
+        """The OCFL papers' settings (Table 4); of MedMNIST the optimizer and rate of its benchmark."""
         dataset, training = DATASETS[name], DATASETS[name].training
         assert (training.optimizer, training.learning_rate, training.batch_size) == (optimizer, rate, batch)
         assert (training.weight_decay, training.rounds, training.local_epochs) == (decay, rounds, 3)
