@@ -1,7 +1,6 @@
 """Test the arena's verdicts over families: how often do methods that are equal get one?
 
-
-   python -m benchmarks.arena_null [ARENAS]
+    python -m benchmarks.arena_null [ARENAS]
 
 Families are variants of fewer kinds of clients, within which differences of two methods are alike. For each
 question the first line shuffles the methods' names kind by kind, so that methods are equal but families of a
@@ -67,13 +66,12 @@ def find_kind(family: str) -> str:
 def estimate_false_share(field: Field, kinds_N: Array, num_arenas: int) -> float:
     """Estimate the share of arenas that show any difference between methods that are equal.
 
-
     Names of methods are shuffled within each kind, so that families of a kind stay together.
 
     Args:
-       field: the scores of all methods on N families.
-       kinds_N: the kind of each family, shape (N,).
-       num_arenas: how many shuffled arenas to draw.
+        field: the scores of all methods on N families.
+        kinds_N: the kind of each family, shape (N,).
+        num_arenas: how many shuffled arenas to draw.
     """
     rng = np.random.default_rng(0)
     scores_MN = np.stack([field.scores_of(method) for method in field.ranks])

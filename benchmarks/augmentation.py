@@ -39,13 +39,12 @@ CASES = (
 def build_training(model: str, shape: Shape, batch_size: int, *, augment: bool, normalise: bool) -> Work:
     """Build a function that trains the model for an epoch.
 
-
     Args:
-       model: name of a model.
-       shape: channels, height and width of an image.
-       batch_size: images in a batch.
-       augment: whether batches are cropped and flipped.
-       normalise: whether the model normalises its pixels first.
+        model: name of a model.
+        shape: channels, height and width of an image.
+        batch_size: images in a batch.
+        augment: whether batches are cropped and flipped.
+        normalise: whether the model normalises its pixels first.
     """
 
     def wrap_module(module: nn.Module) -> nn.Module:

@@ -20,17 +20,17 @@ from fedgrid.grids.ray_cluster.nodes import cluster_nodes
 def start_run(run: RunConfig, storage: Path, data_dir: Path) -> Iterator[Callable[[], RoundRecord]]:
     """Start `run` on as many actors as fit; yield a function that runs its next round.
 
-
     Args:
-       run: what to run.
-       storage: folder for its files, made if missing.
-       data_dir: folder with the images of data sets.
+        run: what to run.
+        storage: folder for its files, made if missing.
+        data_dir: folder with the images of data sets.
     """
     with connected():
         placement = plan(run.clients, cluster_nodes(), Request())
         group = ray.util.placement_group(placement.bundles(), strategy="PACK")
         ray.get(group.ready())
         actors = RayPool(group, placement)
+        # The options of a run under Tune (`grids.execution.executors`).
         session = Session(actors, data_dir, threads=placement.num_actors, write_behind=True)
         try:
             session.open(run, Storage.of(storage))

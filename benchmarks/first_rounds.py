@@ -1,7 +1,6 @@
 """Compare the first rounds of the OCFL paper's scenarios with the authors' archive.
 
-
-   OMP_NUM_THREADS=1 python -m benchmarks.first_rounds FOLDER --data DATA --reference REFERENCE --jobs 2
+    OMP_NUM_THREADS=1 python -m benchmarks.first_rounds FOLDER --data DATA --reference REFERENCE --jobs 2
 
 Trains the runs of `paper` with plain averaging, at full size and without tests, until two rounds after the
 first rise of the temperature. A scenario that the folder has is not trained again. Then it prints three
@@ -70,7 +69,6 @@ def compare_states(rounds: Sequence[Round]) -> list[Round]:
 def list_views(shared_prefix: SharedPrefix) -> dict[str, SharedPrefix]:
     """Build the rounds as each comparison sees them, by a suffix of the row's title.
 
-
     One view where states are parameters alone, two for a network with buffers. Standardised distances, which
     `evident-groups` compares too, are those of the parameters in both.
     """
@@ -89,7 +87,6 @@ def compute_temperatures(rounds: Sequence[Round]) -> list[float]:
 def is_enough(rounds: Sequence[Round], limit: int = MAX_ROUNDS) -> bool:
     """Check whether both first rises are `ROUNDS_AFTER_RISE` rounds ago, or it is round `limit`.
 
-
     Both: over the parameters, and over whole states.
     """
     for seen in (rounds, compare_states(rounds)):
@@ -102,12 +99,11 @@ def is_enough(rounds: Sequence[Round], limit: int = MAX_ROUNDS) -> bool:
 def train_scenario(config: RunConfig, folder: Path, data_dir: Path, limit: int) -> SharedPrefix:
     """Load the first rounds of a scenario from the folder; train them if it lacks them with this limit.
 
-
     Args:
-       config: a run of plain averaging.
-       folder: where rounds are stored.
-       data_dir: folder with the images of data sets.
-       limit: rounds at most; part of the file's name.
+        config: a run of plain averaging.
+        folder: where rounds are stored.
+        data_dir: folder with the images of data sets.
+        limit: rounds at most; part of the file's name.
     """
     # As in the engine's workers: without it a quarter of the time are page faults.
     keep_freed_memory()
@@ -176,12 +172,11 @@ def print_tables(
 ) -> None:
     """Print the tables of temperatures and of clusterings.
 
-
     Args:
-       runs: the runs of plain averaging, one a scenario.
-       shared_prefixes: the first rounds of each.
-       archive: the authors' numbers.
-       archived_dataset: the archive's data set to compare with.
+        runs: the runs of plain averaging, one a scenario.
+        shared_prefixes: the first rounds of each.
+        archive: the authors' numbers.
+        archived_dataset: the archive's data set to compare with.
     """
     scenarios = [(archived_dataset, run.clients, run.split.kind) for run in runs]
     print("| scenario | temperature by round | the archive's | first rise | archive's | its OCFL-KM |")

@@ -1,8 +1,7 @@
 """Measure what a GPU does for fedgrid, in one command of at most nine minutes.
 
-
-   python -m benchmarks.gpu                        # at most 9 minutes; prints Markdown
-   python -m benchmarks.gpu --device cpu --quick    # tries the benchmark itself, in seconds
+    python -m benchmarks.gpu                        # at most 9 minutes; prints Markdown
+    python -m benchmarks.gpu --device cpu --quick    # tries the benchmark itself, in seconds
 
 How many images a second do 1 to 30 client processes train together, in which numbers, batches and ways? What
 memory does a client take? Does a run find the same clusters as on the CPU? The most important cells come
@@ -65,7 +64,7 @@ def list_cells() -> list[Cell]:
 
 
 def _rank_cell(cell: Cell) -> int:
-    """Rank a cell: 0 for what the presets do, more for each change and for odd numbers of processes."""
+    """Rank a cell: 0 for what the presets do, more for each change and for further numbers of processes."""
     numbers = {"float32": 0, "TF32": 3, "bfloat16": 2}[cell.numbers]
     ways: dict[Way, int] = dict(zip(get_args(Way), (0, 4, 9, 2), strict=True))
     return numbers + ways[cell.way] + 4 * (cell.batch != BATCHES[0]) + (cell.processes not in (1, 15))
@@ -74,13 +73,12 @@ def _rank_cell(cell: Cell) -> int:
 def measure_cells(cells: Sequence[Cell], crew: Crew, end: float, seconds: float, device: str) -> Measurements:
     """Measure cells until the time `end`, and list those that the time did not suffice for.
 
-
     Args:
-       cells: what to measure, the most important first.
-       crew: the processes.
-       end: as `perf_counter` gives it.
-       seconds: how long a cell trains.
-       device: as torch names it.
+        cells: what to measure, the most important first.
+        crew: the processes.
+        end: as `perf_counter` gives it.
+        seconds: how long a cell trains.
+        device: as torch names it.
     """
     results, context = Measurements(), None
     if (remaining := end - perf_counter()) > 0:
@@ -110,15 +108,14 @@ def measure_cells(cells: Sequence[Cell], crew: Crew, end: float, seconds: float,
 def measure_runs(results: Measurements, crew: Crew, end: float, grid: str, model: str) -> None:
     """Compare the device's clusters with the CPU's, and project the hours of a grid, until the time `end`.
 
-
     In a process of the crew, which can be ended if it takes too long.
 
     Args:
-       results: where the answers go.
-       crew: the processes.
-       end: as `perf_counter` gives it.
-       grid: the preset whose hours are projected.
-       model: the model of the run whose clusters are compared.
+        results: where the answers go.
+        crew: the processes.
+        end: as `perf_counter` gives it.
+        grid: the preset whose hours are projected.
+        model: the model of the run whose clusters are compared.
     """
     remaining = end - perf_counter()
     share = PARTITION_SECONDS / (PARTITION_SECONDS + HOURS_SECONDS)
@@ -161,9 +158,8 @@ def _read_free_bytes(device: str) -> int:
 def find_best_engine(results: Measurements, model: str) -> tuple[Cell, float, float] | None:
     """Find the fewest processes that are nearly the fastest as presets train.
 
-
     Returns:
-       Their cell, its images/s, and the images/s of one process; None if one process was not measured.
+        Their cell, its images/s, and the images/s of one process; None if one process was not measured.
     """
     speeds = {
         cell.processes: (cell, sum(each.images / each.seconds for each in timed))
@@ -186,12 +182,11 @@ def find_best_engines(results: Measurements) -> dict[str, tuple[Cell, float, flo
 def run_benchmark(device: str, minutes: float, tiny: bool, start: Start = start_process) -> str:
     """Measure all within the minutes, and format the report.
 
-
     Args:
-       device: as torch names it.
-       minutes: for all of it.
-       tiny: whether to measure two cells of the smallest model alone.
-       start: how a process is started; tests start threads.
+        device: as torch names it.
+        minutes: for all of it.
+        tiny: whether to measure two cells of the smallest model alone.
+        start: how a process is started; tests start threads.
     """
     began = perf_counter()
     end = began + 60 * minutes - STOP_SECONDS

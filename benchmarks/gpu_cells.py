@@ -155,6 +155,7 @@ def _replay_epoch(
     size = len(captured.labels)
     order = torch.from_numpy(rng.permutation(len(labels))).to(labels.device)
     inputs, targets = to_inputs(images[order]), labels[order]
+    # A graph has one size of batch: images of a last, smaller one are left out.
     for begin in range(0, len(labels) - size + 1, size):
         captured.inputs.copy_(inputs[begin : begin + size])
         captured.labels.copy_(targets[begin : begin + size])
@@ -192,6 +193,7 @@ class Bench:
         assert self._cell is not None
         done, started = 0, perf_counter()
         with fixed_numerics(self._cell.numbers == "TF32"):
+            # Training returns a vector in main memory, so that each turn waits for the device.
             while not done or perf_counter() - started < seconds:
                 self._work()
                 done += 1

@@ -85,9 +85,8 @@ class Crew:
     def measure_cell(self, cell: Cell, seconds: float, timeout: float) -> list[Timing]:
         """Measure a cell in all of its processes at the same time.
 
-
         Raises:
-           CellFailure: one is out of memory, cannot work like this, has died or takes longer than `timeout`.
+            CellFailure: one is out of memory, cannot work like this, has died or takes longer than `timeout`.
         """
         end = perf_counter() + timeout
         self._start_processes(cell.processes, timeout)
@@ -96,24 +95,25 @@ class Crew:
             self._send_order(pipes, end, "prepare", cell)
             return self._send_order(pipes, end, "time", seconds)
         finally:
+            # The next cell needs the memory; processes that were killed hold none.
             if self._processes:
                 self._send_order(pipes, perf_counter() + START_SECONDS, "forget")
 
     def measure_context(self, free: Callable[[], int], timeout: float) -> int:
         """Measure the bytes that a process takes on the device in addition to its tensors.
 
-
         That is CUDA's context, and cuBLAS, cuDNN and their kernels, which a small cell has it load. No
         process may have been started before.
 
         Args:
-           free: returns the free bytes of the device.
-           timeout: seconds.
+            free: returns the free bytes of the device.
+            timeout: seconds.
 
         Raises:
-           CellFailure: as `measure_cell`.
+            CellFailure: as `measure_cell`.
         """
         assert not self._processes, "the first process takes what is measured"
+        # The small cell loads the libraries; what torch has reserved for tensors then is no part of them.
         before = free()
         self.measure_cell(CONVOLUTIONS, 0.0, timeout)
         reserved: int = self.run_single("read_reserved_bytes", timeout=timeout)
@@ -122,9 +122,8 @@ class Crew:
     def run_single(self, *order: object, timeout: float) -> Any:
         """Run an order in one process alone, and return its answer.
 
-
         Raises:
-           CellFailure: as `measure_cell`.
+            CellFailure: as `measure_cell`.
         """
         self._start_processes(1, timeout)
         [answer] = self._send_order([self._processes[0][1]], perf_counter() + timeout, *order)
@@ -169,6 +168,7 @@ class Crew:
 
     def _receive_answers(self, pipes: Sequence[Connection], end: float) -> list[Any]:
         """Wait for an answer of each process, until the time `end`."""
+        # The whole benchmark must end in time, whatever a cell may take.
         end = min(end, self._end)
         answers: dict[Connection, Any] = {}
         while len(answers) < len(pipes):

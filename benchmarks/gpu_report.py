@@ -25,13 +25,12 @@ def format_report(
 ) -> str:
     """Format the report of all that was measured.
 
-
     Args:
-       device: as torch names it.
-       results: what was measured.
-       best_cells: model -> the cell that `find_best_engine` found.
-       grid: the preset whose hours were projected.
-       seconds: how long all of it took.
+        device: as torch names it.
+        results: what was measured.
+        best_cells: model -> the cell that `find_best_engine` found.
+        grid: the preset whose hours were projected.
+        seconds: how long all of it took.
     """
     lines = [f"Measured on {_name_device(device)} in {seconds:.0f} s by `python -m benchmarks.gpu`.", ""]
     lines += _format_table(results)

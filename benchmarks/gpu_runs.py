@@ -53,16 +53,15 @@ def compute_clusters(device: str, model: str) -> list[int]:
 def project_hours(grid: str, device: str, gains: Mapping[str, float]) -> float | None:
     """Project the hours of a preset on one GPU without a round cache.
 
-
     Images, rounds and the seconds of one process are those of `--dry-run`.
 
     Args:
-       grid: name of a preset.
-       device: as torch names it.
-       gains: model -> how many times as much the best number of processes trains as one.
+        grid: name of a preset.
+        device: as torch names it.
+        gains: model -> how many times as much the best number of processes trains as one.
 
     Returns:
-       The hours; None if a model was not measured.
+        The hours; None if a model was not measured.
     """
     runs = load_grid(grid, {}, (), NO_DATA).runs
     workloads = [workload_of(run, NO_DATA) for run in runs]

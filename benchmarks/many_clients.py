@@ -1,6 +1,5 @@
 """Measure memory, and time outside training, of thousands of clients, a few of which train in a round.
 
-
 python -m benchmarks.many_clients --rounds 10
 
 The images are as FEMNIST's (28x28, 62 classes, one group a writer), made up; each client holds those of a
@@ -111,11 +110,10 @@ class TimedPool(InProcessPool):
 def measure_rounds(run: RunConfig, folder: Path, profile: cProfile.Profile | None) -> None:
     """Run it and print what its rounds cost.
 
-
     Args:
-       run: what to run.
-       folder: for its files.
-       profile: records all rounds but the first and the last, if given.
+        run: what to run.
+        folder: for its files.
+        profile: records all rounds but the first and the last, if given.
     """
     pool = TimedPool()
     session = Session(pool, folder)

@@ -115,7 +115,6 @@ def copy_run(storage: Storage, source: RunConfig, run: RunConfig) -> None:
 def measure_command(folder: Path, *arguments: str) -> tuple[float, float, float]:
     """Run a command; return its wall-clock and processor seconds, and its peak of memory in MB.
 
-
     The peak is sampled: that of `wait4` counts the memory of this process, which has started the command.
     """
     command = [sys.executable, "-c", "from fedgrid.grids.cli.main import main; main()", *arguments]

@@ -63,6 +63,7 @@ def find_branch(algorithm: str, clients: int, scores: PublishedClustering) -> Br
     if scores.published_rand == scores.published_ami == scores.published_com == 0:
         return None
     start = SATTLER_SPLITS if algorithm == "SCL" else scores.published_round
+    # Scores are means over all rounds: 1 from `start` on, and 0 before, has this mean in the printed digits.
     all_rounds = digits_of((PUBLISHED_ROUNDS + 1 - start) / PUBLISHED_ROUNDS)
     is_singletons = scores.published_rand == 0 and scores.published_com == all_rounds
     return Branch(algorithm, start, clients if is_singletons else GROUPS, scores.published_rand == all_rounds)
@@ -70,6 +71,7 @@ def find_branch(algorithm: str, clients: int, scores: PublishedClustering) -> Br
 
 def merge_equal_branches(branches: Iterable[Branch]) -> list[Branch]:
     """Merge branches that are equal, as exact ones from the same round are."""
+    # Exact branches of a start have the hidden groups from there on, so that all their rounds are equal.
     return list({f"{each.start}" if each.is_exact else each.algorithm: each for each in branches}.values())
 
 
@@ -104,13 +106,12 @@ class Need:
 def compute_need(rounds: int, clients: int, model_bytes: int, runs: int, branches: Iterable[Branch]) -> Need:
     """Compute the need of one scenario.
 
-
     Args:
-       rounds: rounds of each run.
-       clients: clients of the scenario.
-       model_bytes: size of a model's state.
-       runs: number of the scenario's runs, one of them BNC's.
-       branches: those runs that leave the shared prefix.
+        rounds: rounds of each run.
+        clients: clients of the scenario.
+        model_bytes: size of a model's state.
+        runs: number of the scenario's runs, one of them BNC's.
+        branches: those runs that leave the shared prefix.
     """
     lengths = {each: rounds + 1 - each.start for each in branches}
     # The first run that leaves the shared prefix in a round computes that round for it, too.

@@ -85,13 +85,12 @@ def train_client(
 ) -> Tensor:
     """Train one client from `start`, and read its weights.
 
-
     Args:
-       module: a module of the model, whose weights are overwritten.
-       start: the global model as a vector.
-       images: the client's images, from 0 to 1.
-       labels: their classes.
-       training: epochs, batch size and learning rate; the optimizer is SGD.
+        module: a module of the model, whose weights are overwritten.
+        start: the global model as a vector.
+        images: the client's images, from 0 to 1.
+        labels: their classes.
+        training: epochs, batch size and learning rate; the optimizer is SGD.
     """
     nn.utils.vector_to_parameters(start.clone(), module.parameters())
     optimizer = torch.optim.SGD(module.parameters(), lr=training.learning_rate)

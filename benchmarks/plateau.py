@@ -1,7 +1,6 @@
 """The plateau on which training begins, and the round in which OCFL's temperature first rises.
 
-
-   python -m benchmarks.plateau rise.csv rise.png
+    python -m benchmarks.plateau rise.csv rise.png
 
 A network that has learnt only how frequent each class is among a client's images has the entropy of these
 shares as its cross-entropy, and gives every image the largest class. Here are loss and accuracy of a
@@ -97,6 +96,7 @@ def read_archived_plateau(reference: Path) -> Plateau:
     loss_RK, accuracy_RK = np.empty((2, len(temperature_R), len(clients)))
     for row in csv_rows(reference / ARCHIVED / "training_metrics.csv"):
         place = int(row["iteration"]), int(row["node_id"])
+        # The archive goes on after the run has clustered; its losses are then of other models.
         if place[0] < len(temperature_R):
             loss_RK[place], accuracy_RK[place] = float(row["loss"]), float(row["accuracy"])
     counts_KL = np.array([[float(row[f"tr{label}"]) for label in range(10)] for row in clients])
@@ -145,7 +145,6 @@ def write_rows(path: Path, plateaus: Iterable[Plateau]) -> None:
 
 def draw_plateaus(rows: Sequence[dict[str, str]]) -> Figure:
     """Draw temperature against loss minus entropy: a panel a network, a line a scenario.
-
 
     Rounds go from left to right; the first rise is filled and has its round.
     """

@@ -44,12 +44,11 @@ SETTINGS = LocalTraining(local_epochs=1, batch_size=32, optimizer="sgd", learnin
 def build_works(model: str, shape: Shape, num_images: int, precision: Precision) -> tuple[Work, Work]:
     """Build two functions: one trains the model for an epoch, the other tests it.
 
-
     Args:
-       model: name of a model.
-       shape: channels, height and width of an image.
-       num_images: images of the client.
-       precision: of both.
+        model: name of a model.
+        shape: channels, height and width of an image.
+        num_images: images of the client.
+        precision: of both.
     """
 
     def wrap_module(module: nn.Module) -> nn.Module:

@@ -1,6 +1,5 @@
 """Time `fedgrid report` for 280 runs of 50 rounds, and check that a second report has the same bytes.
 
-
 python -m benchmarks.report
 """
 

@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rounds = ROUNDS
     with tempfile.TemporaryDirectory() as without, tempfile.TemporaryDirectory() as folder:
         storage = Storage.of(folder)
+        # The last round has tests: one round more than are run. Another number of rounds is another run of
+        # the same shared prefix, which finds these rounds in the cache.
         off = open_session(build_run(quick, rounds + 1), Storage.of(without), None)
         on = open_session(build_run(quick, rounds + 1), storage, CacheOptions())
         plain, storing = time_in_turns([off, on], rounds)
@@ -85,16 +87,15 @@ def open_session(run: RunConfig, storage: Storage, cache: CacheOptions | None) -
 def time_in_turns(sessions: Sequence[Session], rounds: int, *, trained: int = 15) -> list[list[Seconds]]:
     """Run `rounds` rounds in every session, and time each of them.
 
-
     The order of the sessions alternates from round to round.
 
     Args:
-       sessions: open sessions of the same rounds.
-       rounds: how many to run.
-       trained: clients that each round trains; 0 if all come from the cache.
+        sessions: open sessions of the same rounds.
+        rounds: how many to run.
+        trained: clients that each round trains; 0 if all come from the cache.
 
     Raises:
-       RuntimeError: a round has trained another number of clients, and is not the one to measure.
+        RuntimeError: a round has trained another number of clients, and is not the one to measure.
     """
     seen: list[list[Seconds]] = [[] for _ in sessions]
     for number in range(rounds):

@@ -67,14 +67,14 @@ def build_run(draws: int, epochs: int, dataset: str = "mnist") -> RunConfig:
 def time_sides(run: RunConfig, *, rounds: int, repetitions: int, precision: str = "float32") -> Timing:
     """Time `rounds` rounds of each side, alternately.
 
-
     Args:
-       run: what both sides train.
-       rounds: rounds of a side in a turn.
-       repetitions: number of turns.
-       precision: of the engine alone.
+        run: what both sides train.
+        rounds: rounds of a side in a turn.
+        repetitions: number of turns.
+        precision: of the engine alone.
     """
     setup, _ = prepare(run, find_data_dir())
+    # After the setup of the plain loop, which stays in float32.
     training = run.training.model_copy(update={"precision": precision})
     run = run.model_copy(update={"training": training})
     samples = run.training.local_epochs * sum(len(client.train) for client in setup.clients)

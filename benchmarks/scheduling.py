@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{len(grid.runs)} runs of one round: {seconds:.1f} s, rounds alone {rounds:.1f} s")
             return seconds
 
+        # The first launch starts Ray's workers and imports torch in them, once for all later ones.
         launch_runs(0, warm_runs)
         seconds = launch_runs(warm_runs, warm_runs + runs)
     print(f"{seconds / runs:.2f} s per run, start of the actors included")

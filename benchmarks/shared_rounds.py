@@ -1,7 +1,6 @@
 """Count the rounds that a finished grid's runs trained, and the fewest with perfect sharing.
 
-
-   python -m benchmarks.shared_rounds paper-digits --storage runs
+    python -m benchmarks.shared_rounds paper-digits --storage runs
 
 A client's training in a round is fixed by its shared prefix, the round and the model it starts from. That
 model is the mean over a cluster whose members each started from some model, and so on back to the first one.
@@ -74,6 +73,7 @@ def list_trainings(run: RunConfig, rounds: Labels, history_numbers: dict[object,
         history_numbers: round and members of a cluster, with the histories of their models -> number of the
             history of its mean; shared by all runs and extended here.
     """
+    # 0 is the initial model, which all clients and all runs of a shared prefix have.
     history = dict.fromkeys(range(run.clients), 0)
     for number, cluster in enumerate(rounds, 1):
         for client, model in history.items():

@@ -43,14 +43,13 @@ def build_worker(
 ) -> ClientWorker:
     """Build a worker of clients with the same random images.
 
-
     Args:
-       model: name of a model.
-       shape: channels, height and width of an image.
-       clients: number of clients.
-       images: number of images of each.
-       training: settings of the training; `stacked` clients train at once.
-       device: as torch names it, the CPU by default.
+        model: name of a model.
+        shape: channels, height and width of an image.
+        clients: number of clients.
+        images: number of images of each.
+        training: settings of the training; `stacked` clients train at once.
+        device: as torch names it, the CPU by default.
     """
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (images, *shape), dtype=np.uint8)

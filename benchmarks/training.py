@@ -32,12 +32,11 @@ def build_flat_model(
 ) -> tuple[FlatModule, np.ndarray]:
     """Build a model, wrapped by `wrap`, and the vector from which it starts.
 
-
     Args:
-       model: name of a model.
-       shape: channels, height and width of an image.
-       wrap: takes the module and returns the one that is trained.
-       device: as torch names it, the CPU by default.
+        model: name of a model.
+        shape: channels, height and width of an image.
+        wrap: takes the module and returns the one that is trained.
+        device: as torch names it, the CPU by default.
     """
     inputs = Inputs("pixels", shape)
     module = wrap(blank(model, inputs, CLASSES).to(device))
@@ -47,13 +46,13 @@ def build_flat_model(
 def time_in_turns(works: Sequence[Work], repeats: int) -> list[list[float]]:
     """Time functions in turns: a list of processor seconds for each.
 
-
     The first turn is not counted: libraries choose their kernels in it.
     """
     times: list[list[float]] = [[] for _ in works]
     with fixed_numerics(tf32=False):
         for turn in range(1 + repeats):
             for work, seconds in zip(works, times, strict=True):
+                # The processor's time: other programs of the machine would lengthen the wall clock's.
                 start = time.process_time()
                 work()
                 if turn:

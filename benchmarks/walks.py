@@ -55,21 +55,24 @@ MAX_DEPTH = 4
 """Levels of lists, mappings and objects within one another that are searched."""
 MAX_ENTRIES = 500
 """Entries of a list or mapping that is searched; a larger one is not."""
-WHOLE_RUN_CLASSES = {"RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "Study", "GridFolder"}
+WHOLE_RUN_CLASSES = {
+    *("RunConfig", "Federation", "Grid", "Preset", "Session", "Opened", "OpenRun", "Study", "GridFolder"),
+}
 """Names of classes, in this code or earlier, that hold all of a run, or of many."""
 UPDATE_CLASSES = {
-    *("LocalResult", "Sent", "SentReply", "Reply", "TrainReport", "Updates", "Products", "Diagnostics"),
-    *("RoundRecord", "Records", "Clustering", "PublishedClustering"),
+    *("LocalResult", "Sent", "SentArray", "SentReply", "Reply", "TrainReport"),
+    *("Updates", "Products", "Diagnostics", "RoundRecord", "Records", "Clustering", "PublishedClustering"),
 }
 """Names of classes that hold an update, or what was made of it: for the hops."""
 UPDATE_FORMS = {
-    *("Sent", "SentReply", "Reply", "Updates", "State", "RunState", "Served", "EvaluateReport"),
-    *("Evaluations", "ModelTests", "TestScores", "RoundRecord"),
+    *("Sent", "SentArray", "SentReply", "Reply", "Updates", "State", "RunState", "Served"),
+    *("EvaluateReport", "Evaluations", "ModelTests", "TestScores", "RoundRecord"),
     *("Records", "Clustering", "PublishedClustering", "RunResult", "Measure", "Cell", "Row", "Table"),
 }
 """Names of classes that carry an update on its way, in this code or earlier: for the forms."""
-FIRST_FORMS = {"run": "Sent", "report": "Arrow table"}
-"""The first form of an update on its way to its row, and from there to Table 1; until then it is a model."""
+FIRST_FORMS = {"run": {"Sent", "SentArray"}, "report": {"Arrow table"}}
+"""Command -> the first form of an update, in this code or earlier: on its way to its row, and from there to
+Table 1. Until then it is a model."""
 TEST_COLUMN = "personalised_accuracy"
 """The column that has an update's test."""
 SHARE = 0.4375
@@ -117,7 +120,6 @@ class Walk:
 
 def match_value(value: float | str, classes: Collection[str] = ()) -> Holds:
     """Build a function that checks whether an object is, or holds, a value.
-
 
     As a number or within a text; an object of one of the classes counts as holding it.
     """
@@ -187,16 +189,15 @@ def build_walk(threads: Iterable[Sequence[str]]) -> Walk:
 
 @contextmanager
 def follow_value(
-    tree: Path, case: Case, forms: dict[str, None], first_form: str
+    tree: Path, case: Case, forms: dict[str, None], first_forms: Collection[str]
 ) -> Iterator[dict[int, list[str]]]:
     """Note, by thread, the modules of a tree that are given the value in the block, or get it back.
 
-
     Args:
-       tree: the code that runs.
-       case: the value.
-       forms: here its forms are noted, in their order.
-       first_form: an update's forms are noted from this one on.
+        tree: the code that runs.
+        case: the value.
+        forms: here its forms are noted, in their order.
+        first_forms: an update's forms are noted from the first of these on.
     """
     passed: dict[int, list[str]] = {}
     names: dict[str, str] = {}
@@ -228,7 +229,7 @@ def follow_value(
             if any(map(case.holds, objects)):
                 passed.setdefault(threading.get_ident(), []).append(module)
             now = dict.fromkeys(filter(None, (name_form(given, case) for given in objects)))
-            if forms or not case.forms or first_form in now:
+            if forms or not case.forms or any(each in now for each in first_forms):
                 forms.update(now)
         at_work.now = False
 

@@ -1,8 +1,7 @@
 """Count the federations whose hidden groups each method finds, and those without groups that it splits.
 
-
-   OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                   # development
-   OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000.. --federations 40 --held-out
+    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 500..507                   # development
+    OMP_NUM_THREADS=1 python -m benchmarks.groups FOLDER --seeds 1000.. --federations 40 --held-out
 
 Trains what the folder lacks, then prints a row a family (`benchmarks.groups.families`): in how many
 federations the clusters of a method are the hidden groups; in a family without groups, how many it cuts up.
@@ -56,16 +55,15 @@ def compute_outcomes(
 ) -> dict[str, Outcome]:
     """Compute what each method makes of a federation; train it if the folder does not have it.
 
-
     Args:
-       case: settings of the run.
-       grouped: whether the federation has groups to find.
-       rounds: rounds of training at least.
-       folder: where rounds are stored.
-       data_dir: folder with the images of data sets.
+        case: settings of the run.
+        grouped: whether the federation has groups to find.
+        rounds: rounds of training at least.
+        folder: where rounds are stored.
+        data_dir: folder with the images of data sets.
 
     Returns:
-       Name of a method -> outcome; nothing if a client gets no image to train on or to be tested on.
+        Name of a method -> outcome; nothing if a client gets no image to train on or to be tested on.
     """
     # One federation a process: more threads would compete with the other jobs.
     with threadpool_limits(1):
@@ -144,6 +142,7 @@ def print_table(given: argparse.Namespace, executor: Executor) -> None:
                 folder=given.folder,
                 data_dir=given.data,
             )
+            # Rounded up: a family has at least as many federations as `--federations`.
             seeds = parse_seeds(given.seeds, -(-given.federations // len(federations)))
             cases = [{**case, "seed": seed} for case, seed in product(federations, seeds)]
             outcomes = [each for each in executor.map(compute, cases) if each]

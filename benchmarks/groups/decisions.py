@@ -1,6 +1,5 @@
 """Replay what an algorithm decides about groups, on stored rounds.
 
-
 Vectors with the same inner products stand for the updates. Products of standardised updates cannot be made
 from these; the stored ones are taken from where the round cache of a run has them.
 
@@ -34,9 +33,8 @@ class StoredRound(InMemory):
     def cached(self, names: Mapping[str, Sequence[int]], compute: Compute) -> list[Arrays]:
         """Read what is stored, and compute the rest.
 
-
         Raises:
-           KeyError: standardised products of other clients than all of the round.
+            KeyError: standardised products of other clients than all of the round.
         """
         return [
             self._statistics[name] if name.startswith(STANDARDISED) else compute([name])[0] for name in names
@@ -58,6 +56,7 @@ def replay_decisions(
         rng = generator(shared_prefix.seed, "algorithm", round_index=index)
         state, diagnostics = algorithm.step(state, index, updates, rng)
         yield index + 1, state.labels_K
+        # From here on the clusters train apart, and the stored rounds are no longer the algorithm's.
         if diagnostics.clustered:
             return
 

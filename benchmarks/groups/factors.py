@@ -146,6 +146,7 @@ def find_groups(rounds: Sequence[Round], num_groups: int, seed: int) -> Iterator
         if num_groups:
             yield (distances, extent, "told"), ward.groups_at(squares_KK, num_groups)
         yield (distances, extent, "silhouette"), groups
+        # No score: there is one group, each client is one, or there is no gap between them.
         evident = score is not None and score > EVIDENCE
         yield (distances, extent, "evidence"), groups if evident else [list(range(len(squares_KK)))]
 
@@ -172,12 +173,11 @@ def build_rows(federation: Federation, shared_prefix: SharedPrefix) -> list[Row]
 def compute_rows(federation: Federation, mnist: Path, folder: Path, data_dir: Path) -> list[Row]:
     """Compute the rows of a federation; train it if the folder does not have it.
 
-
     Args:
-       federation: which.
-       mnist: file of the images drawn from MNIST.
-       folder: where rounds are stored.
-       data_dir: folder with the images of data sets.
+        federation: which.
+        mnist: file of the images drawn from MNIST.
+        folder: where rounds are stored.
+        data_dir: folder with the images of data sets.
     """
     with threadpool_limits(1):
         prefix = load_shared_prefix(build_settings(federation, mnist), NUM_ROUNDS, folder, data_dir)

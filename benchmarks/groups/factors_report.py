@@ -1,7 +1,6 @@
 """Write the results of `benchmarks.groups.factors` into docs/evidence/factors.md.
 
-
-   python -m benchmarks.groups.factors_report
+    python -m benchmarks.groups.factors_report
 
 Nothing is compared before all parts are run. Seeds are averaged within a family, and families are the
 blocks of an exact signed-rank test; over both data sets a family is one block, the mean of the two. Holm's

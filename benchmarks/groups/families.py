@@ -32,12 +32,11 @@ def build_ocfl(
 ) -> list[Settings]:
     """Build federations of OCFL's splits with this many groups.
 
-
     Args:
-       groups: number of hidden groups.
-       clients: a federation for each of these numbers of clients.
-       balances: whether groups have equal sizes; both by default.
-       overlaps: whether groups share classes; both by default.
+        groups: number of hidden groups.
+        clients: a federation for each of these numbers of clients.
+        balances: whether groups have equal sizes; both by default.
+        overlaps: whether groups share classes; both by default.
     """
     return [
         {"clients": number, "split": {"kind": f"{overlap}-{balance}", "num_clusters": groups}}

@@ -13,7 +13,6 @@ from fedgrid.engine.runtime.data.datasets import load_known
 def select_classes(given: Mapping[str, Any], folder: Path, data_dir: Path) -> dict[str, Any]:
     """Replace `classes` in the settings of a run by a data set that has the first classes alone.
 
-
     The data set is digits by default; the model and the training are those of digits.
     """
     settings = {"dataset": "digits", "algorithm": "fedavg", **given}

@@ -1,6 +1,5 @@
 """Train federations by plain averaging and store their rounds, on which every method decides about groups.
 
-
 Until an algorithm clusters, its rounds are those of FedAvg, and what it sees of the updates are their inner
 products, as they are and standardised. So a federation is trained once, in this process, and these matrices
 are stored in a folder; to decide again takes milliseconds (`benchmarks.groups.decisions`).
@@ -107,18 +106,17 @@ def load_shared_prefix(
 ) -> SharedPrefix:
     """Load the first rounds of a run with these settings; train them if the folder lacks them.
 
-
     With partial participation they go on until every two clients were in a round together, and `SPARE_ROUNDS`
     rounds more.
 
     Args:
-       given: settings of the run, with `classes` for the first classes alone.
-       num_rounds: rounds at least.
-       folder: where rounds are stored.
-       data_dir: folder with the images of data sets.
+        given: settings of the run, with `classes` for the first classes alone.
+        num_rounds: rounds at least.
+        folder: where rounds are stored.
+        data_dir: folder with the images of data sets.
 
     Raises:
-       DealingError: the images cannot be dealt out.
+        DealingError: the images cannot be dealt out.
     """
     config = complete(select_classes(given, folder, data_dir), data_dir)
 
@@ -132,15 +130,14 @@ def load_shared_prefix(
 def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_dir: Path) -> SharedPrefix:
     """Load the rounds in a file; without it, train until they are enough, and write it.
 
-
     Args:
-       config: a run of plain averaging.
-       is_enough: checks whether the rounds so far are enough.
-       path: of the file.
-       data_dir: folder with the images of data sets.
+        config: a run of plain averaging.
+        is_enough: checks whether the rounds so far are enough.
+        path: of the file.
+        data_dir: folder with the images of data sets.
 
     Raises:
-       DealingError: the images cannot be dealt out.
+        DealingError: the images cannot be dealt out.
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +165,6 @@ def load_first_rounds(config: RunConfig, is_enough: StopRule, path: Path, data_d
 
 def find_pairing_round(num_clients: int, rounds: Sequence[Round]) -> int:
     """Find the first round, from 1, by which every two clients were in a round together.
-
 
     If some were not, that is the round after the last.
     """

@@ -147,12 +147,14 @@ def _make_archive(folder: Path) -> None:
         (folder / "archive" / name).mkdir(parents=True)
 
 
+# Nine levels of ten aliases each are 10^9 entries in a file of half a kilobyte ("billion laughs").
 ALIAS_BOMB = "".join(
     f"l{level}: &l{level} [{', '.join([f'*l{level - 1}' if level else 'x'] * 10)}]\n" for level in range(9)
 )
 MERGE_BOMB = "l0: &l0 {a: 1}\n" + "".join(
     f"l{level}: &l{level} {{<<: [{', '.join([f'*l{level - 1}'] * 10)}]}}\n" for level in range(1, 9)
 )
+# Deeper than Python's recursion limit: a recursive parser or printer fails.
 DEEP = "[" * 2000 + "]" * 2000
 DEEP_KEYS = "\n".join(" " * depth + "a:" for depth in range(1200))
 

@@ -58,11 +58,10 @@ def make_bundle(storage: Path, target: Path, *options: object) -> Path:
 def edit_bundle(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[Path]:
     """Yield a folder with the files of a bundle; at the end they become another bundle.
 
-
     Args:
-       bundle: the bundle to start from.
-       target: file of the other bundle.
-       listed: whether its list of files is written again; else it is the old one.
+        bundle: the bundle to start from.
+        target: file of the other bundle.
+        listed: whether its list of files is written again; else it is the old one.
     """
     with TemporaryDirectory() as place:
         folder = Path(place)
@@ -79,12 +78,11 @@ def edit_bundle(bundle: Path, target: Path, *, listed: bool = True) -> Iterator[
 def find_run(folder: Path, dataset: str, algorithm: str, seed: int) -> tuple[RunConfig, Path]:
     """Find one of the runs in the folder of a bundle, and its own folder.
 
-
     Args:
-       folder: of the bundle.
-       dataset: short name of the run's data set.
-       algorithm: name of its algorithm.
-       seed: its seed.
+        folder: of the bundle.
+        dataset: short name of the run's data set.
+        algorithm: name of its algorithm.
+        seed: its seed.
     """
     storage = Storage.of(folder / STORAGE)
     for run in GridFolder(storage, list_grids(storage)[0]).runs():

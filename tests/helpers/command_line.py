@@ -155,7 +155,6 @@ def wait_for_round(process: "subprocess.Popen[str]", number: int) -> None:
 def stop_command(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str]:
     """Send a signal to the process alone; read its exit code and the rest of stderr.
 
-
     A killed driver's actors end a little later: until then its servers may still write.
     """
     started_by = list_processes(process.pid) if number == signal.SIGKILL else {}

@@ -28,14 +28,13 @@ def make_explained(
 ) -> Explained:
     """Make the scores of one run's explanations.
 
-
     Args:
-       algorithm: its id, or what papers call it.
-       insertion: score of insertion.
-       deletion: score of deletion.
-       on: which images are explained.
-       dataset: the run's data set.
-       split: the run's split.
+        algorithm: its id, or what papers call it.
+        insertion: score of insertion.
+        deletion: score of deletion.
+        on: which images are explained.
+        dataset: the run's data set.
+        split: the run's split.
     """
     scenario = (dataset, 15, split)
     method = IDS.get(algorithm, algorithm)

@@ -1,8 +1,7 @@
 """Workers of Ray that are forks of one process, which has imported what takes each of them seconds.
 
-
-   python -m tests.helpers.forked_workers SOCKET  # the process that is forked, until its input ends
-   python forked_workers.py WORKER OPTIONS...     # in the place of Ray's setup_worker.py: requests a fork
+    python -m tests.helpers.forked_workers SOCKET  # the process that is forked, until its input ends
+    python forked_workers.py WORKER OPTIONS...     # in the place of Ray's setup_worker.py: requests a fork
 
 Workers that start as a user's do: tests/chaos/test_kills.py and tests/cluster.
 """
@@ -83,12 +82,11 @@ def serve_forks(place: str) -> None:
 def run_worker(arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]) -> None:
     """Run a worker's program in this fork, as if it had been started with these.
 
-
     Args:
-       arguments: of the command line.
-       environment: its variables.
-       folder: to work in.
-       streams: file descriptors of its standard input, output and error.
+        arguments: of the command line.
+        environment: its variables.
+        folder: to work in.
+        streams: file descriptors of its standard input, output and error.
     """
     # When a worker has died, Ray kills its group.
     os.setpgrp()

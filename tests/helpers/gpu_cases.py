@@ -230,7 +230,6 @@ def find_subclasses(kind: type) -> set[type]:
 def find_uncovered(cases: Sequence[Section], others: int = 1) -> list[str]:
     """Find the fields of settings of one class that have a value which no case has.
 
-
     Of choices and of true and false all values count, of other fields `others` values.
     """
     fields = type(cases[0]).model_fields

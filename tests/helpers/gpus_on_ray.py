@@ -57,7 +57,6 @@ def start_cluster() -> Iterator[None]:
 def reserve_bundles(bundles: list[dict[str, float]]) -> Iterator[dict[str, float]]:
     """Reserve resources, and yield by how much less is free; free them again.
 
-
     Ray counts what is free a little later.
     """
     bundle = bundles[-1]

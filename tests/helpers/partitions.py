@@ -33,15 +33,14 @@ def list_held(partition):
 def deal_labels(labels, kind, clients, *, dataset="digits", seed=0, of_pool=None, **options):
     """Deal a pool with these labels to clients.
 
-
     Args:
-       labels: class of each image of the pool.
-       kind: of split.
-       clients: number of clients.
-       dataset: name by which the papers' sizes of clients are looked up.
-       seed: of the dealing.
-       of_pool: groups, subjects or a file of the pool.
-       options: further keys of the split.
+        labels: class of each image of the pool.
+        kind: of split.
+        clients: number of clients.
+        dataset: name by which the papers' sizes of clients are looked up.
+        seed: of the dealing.
+        of_pool: groups, subjects or a file of the pool.
+        options: further keys of the split.
     """
     pool = ImageSet(np.empty((0, 1, 8, 8), np.uint8), labels, **(of_pool or {}))
     scenario = scenario_of(dataset, kind, clients)

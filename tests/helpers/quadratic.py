@@ -61,15 +61,14 @@ def build_quadratic_layout(size: int) -> Layout:
 def train_quadratic(order, model, curvature, target, rate, steps, memory):
     """Train one client by the order's rule: (reply by output name, memory).
 
-
     Args:
-       order: with the rule and its payload.
-       model: vector to start from.
-       curvature: matrix A of the client's quadratic.
-       target: minimum b of the client's quadratic.
-       rate: learning rate.
-       steps: number of gradient steps.
-       memory: what the client remembers.
+        order: with the rule and its payload.
+        model: vector to start from.
+        curvature: matrix A of the client's quadratic.
+        target: minimum b of the client's quadratic.
+        rate: learning rate.
+        steps: number of gradient steps.
+        memory: what the client remembers.
     """
     local = QuadraticModel(torch.tensor(np.array(model)), rate, dict(order.payload), dict(memory))
     hooks = order.rule.start(local)

@@ -80,7 +80,6 @@ def find_archived_results(row: Mapping[str, str]) -> Path:
 def read_archived_labels(row: Mapping[str, str]) -> np.ndarray:
     """Read the labels of a run from the archive.
 
-
     Four CIFAR10 files of Briggs have an index column that the header lacks: clients come last.
     """
     num_clients = int(row["n"])

@@ -41,7 +41,6 @@ def make_progress(number):
 def record(number):
     """Make the record of a round.
 
-
     Odd rounds have no evaluation and no norms; client 2's update is not finite.
     """
     tested = number % 2 == 0
@@ -105,7 +104,6 @@ def save_rounds(folder, *numbers):
 
 def read_content(path):
     """Read the bytes of every file that the manifest of a run lists, and what else the manifest says.
-
 
     Files of a run that is not finished are there by the table and their last round.
     """

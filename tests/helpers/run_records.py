@@ -26,14 +26,13 @@ def write_records(
 ) -> Path:
     """Write labels and, where given, per-client `columns`; the rest is null.
 
-
     Args:
-       folder: of the run, made if missing.
-       labels_RK: cluster of each client by round.
-       truth_K: hidden group of each client.
-       temperature_R: of each round; 0.5 by default.
-       clustered: rounds, from 1, in which a partition was chosen.
-       columns: name -> R rows of K values; all clients train in all rounds unless it has another `part`.
+        folder: of the run, made if missing.
+        labels_RK: cluster of each client by round.
+        truth_K: hidden group of each client.
+        temperature_R: of each round; 0.5 by default.
+        clustered: rounds, from 1, in which a partition was chosen.
+        columns: name -> R rows of K values; all clients train in all rounds unless it has another `part`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rounds = [

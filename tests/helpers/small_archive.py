@@ -26,12 +26,11 @@ def find_results(archive: Path, algorithm: str, names: Names = SCENARIO) -> Path
 def write_run(archive: Path, algorithm: str, names: Names = SCENARIO, sizes: Sequence[int] = SIZES) -> Path:
     """Write a run's mapping, and its temperature if it is one of OCFL's; find its folder.
 
-
     Args:
-       archive: its root.
-       algorithm: as the archive's folders have it.
-       names: data set, overlap, balance and number of clients.
-       sizes: of the clusters from the second round on.
+        archive: its root.
+        algorithm: as the archive's folders have it.
+        names: data set, overlap, balance and number of clients.
+        sizes: of the clusters from the second round on.
     """
     folder = find_results(archive, algorithm, names)
     folder.mkdir(parents=True)
@@ -80,7 +79,6 @@ def list_order() -> Iterator[tuple[int, int]]:
 
 def write_centralised(archive: Path, dataset: str = "MNIST", inner: str = "") -> Path:
     """Write a centralised training of two epochs, below `inner`; find its folder.
-
 
     As in the archive the last test does not always name its epoch.
     """
@@ -138,12 +136,11 @@ def write_csv(path: Path, rows: Iterator[list[str]] | list[list[str]]) -> None:
 def replace_text(path: Path, line: int, old: str, new: str) -> None:
     """Replace the first `old` in a line, counted from 1.
 
-
     Args:
-       path: of the file.
-       line: its number.
-       old: text that must be in it.
-       new: text in its place.
+        path: of the file.
+        line: its number.
+        old: text that must be in it.
+        new: text in its place.
     """
     lines = path.read_text().splitlines(keepends=True)
     assert old in lines[line - 1]

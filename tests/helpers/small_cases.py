@@ -61,12 +61,11 @@ def start(
 ) -> State:
     """Build the state before the first round; initial models but the first are `model` and noise.
 
-
     Args:
-       algorithm: whose state.
-       num_clients: number of clients.
-       model: vector of the first model; two zeros by default.
-       num_buffers: entries at its end that are buffers.
+        algorithm: whose state.
+        num_clients: number of clients.
+        model: vector of the first model; two zeros by default.
+        num_buffers: entries at its end that are buffers.
     """
     initial = frozen(model)
     layout = build_layout(len(initial) - num_buffers, num_buffers)
@@ -84,12 +83,11 @@ def build_orders(
 ) -> dict[int, Order]:
     """Build the order of each client in a round in which `sampled` are drawn of all.
 
-
     Args:
-       algorithm: which gives the orders.
-       state: before the round.
-       sampled: clients of the round.
-       round_index: from 0.
+        algorithm: which gives the orders.
+        state: before the round.
+        sampled: clients of the round.
+        round_index: from 0.
     """
     joined = tuple(range(len(state.labels_K)))
     presence = Presence(joined, tuple(sorted(sampled)))
@@ -107,15 +105,14 @@ def step(
 ) -> tuple[State, Diagnostics]:
     """Take one step with the generator of that round, from a read-only state.
 
-
     Args:
-       algorithm: which takes it.
-       state: before the round.
-       round_index: from 0.
-       vectors: client -> update.
-       num_buffers: entries at the end of an update that are buffers.
-       absent: clients that are not there.
-       chosen: client -> the model that it chose; the first of its candidates by default.
+        algorithm: which takes it.
+        state: before the round.
+        round_index: from 0.
+        vectors: client -> update.
+        num_buffers: entries at the end of an update that are buffers.
+        absent: clients that are not there.
+        chosen: client -> the model that it chose; the first of its candidates by default.
     """
     view = build_replies(algorithm, state, round_index, vectors, num_buffers, absent, chosen)
     return algorithm.step(freeze(state), round_index, view, rng(round_index))
@@ -132,18 +129,17 @@ def build_replies(
 ) -> Updates:
     """Build the view of these updates as replies to the algorithm's orders.
 
-
     Every output that a rule names is a client's update of the parameters with the sign reversed, but for
     FedNova's `normaliser`: one step for a short update, up to five for a long one.
 
     Args:
-       algorithm: which gives the orders.
-       state: before the round.
-       round_index: from 0.
-       vectors: client -> update.
-       num_buffers: entries at the end of an update that are buffers.
-       absent: clients that are not there.
-       chosen: client -> the model that it chose; the first of its candidates by default.
+        algorithm: which gives the orders.
+        state: before the round.
+        round_index: from 0.
+        vectors: client -> update.
+        num_buffers: entries at the end of an update that are buffers.
+        absent: clients that are not there.
+        chosen: client -> the model that it chose; the first of its candidates by default.
     """
     arrays = {client: frozen(vector) for client, vector in vectors.items()}
     width = len(next(iter(arrays.values()))) - num_buffers
@@ -214,7 +210,6 @@ def read_model(state: State, client: int) -> list[float]:
 def check_valid(state: State, num_clients: int) -> None:
     """Assert what holds for every state of every algorithm.
 
-
     Every model is a client's, or one to start from or to choose, or stored for clients that were absent at a
     split.
     """
@@ -261,12 +256,11 @@ def make_block_distances(
 ) -> tuple[NDArray[np.float64], list[int]]:
     """Make distances of three groups, 1, 0.8 and 0.6 apart, and the true labels.
 
-
     Args:
-       sizes: of the groups.
-       inside: distance within a group.
-       jitter: deviation of all distances.
-       seed: of the jitter.
+        sizes: of the groups.
+        inside: distance within a group.
+        jitter: deviation of all distances.
+        seed: of the jitter.
     """
     truth_K = np.repeat(np.arange(3), sizes)
     between = np.array([[inside, 1.0, 0.8], [1.0, inside, 0.6], [0.8, 0.6, inside]])

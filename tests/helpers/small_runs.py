@@ -42,7 +42,6 @@ EARLY: dict[str, Any] = {
 def config(algorithm: Any = "fedavg", clients: int = CLIENTS, **given: Any) -> RunConfig:
     """Build a run: forty draws a client, one local epoch, fifty images at the server.
 
-
     `split` may be a name.
     """
     split = given.pop("split", {})
@@ -86,13 +85,12 @@ def build_all_runs(**given):
 def play(run, root, pool=None, cache=CACHE, until=None):
     """Run to its end, or `until` a round, with a session of its own; find the run's folder.
 
-
     Args:
-       run: what to run.
-       root: its storage.
-       pool: its clients; in this process by default.
-       cache: options of the round cache; None for none.
-       until: round after which it stops; its last one by default.
+        run: what to run.
+        root: its storage.
+        pool: its clients; in this process by default.
+        cache: options of the round cache; None for none.
+        until: round after which it stops; its last one by default.
     """
     opened = Session(pool or InProcessPool(), NOWHERE, cache=cache)
     for _ in range(opened.open(run, Storage.of(root)), until or run.training.rounds):
@@ -204,7 +202,6 @@ class CountingPool(InProcessPool):
 
 class ArithmeticPool:
     """Clients that train and test in no time; clients 2 k and 2 k + 1 have the same target.
-
 
     The memory is the last update, a tenth of which is added to the next one.
     """

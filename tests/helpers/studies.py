@@ -46,15 +46,14 @@ def make_run(
 ) -> Run:
     """Make a run, of an algorithm by its id or by what papers call it.
 
-
     Args:
-       algorithm: its id, or what papers call it.
-       dataset: short name.
-       clients: number of clients.
-       split: kind of split.
-       seed: of the run.
-       is_archived: whether it is one of the authors' archive.
-       is_reference: whether others are compared with it.
+        algorithm: its id, or what papers call it.
+        dataset: short name.
+        clients: number of clients.
+        split: kind of split.
+        seed: of the run.
+        is_archived: whether it is one of the authors' archive.
+        is_reference: whether others are compared with it.
     """
     algorithm = IDS.get(algorithm, algorithm)
     name = f"{dataset}-{clients}-{split}-{algorithm.lower()}-s{seed}"
@@ -84,13 +83,12 @@ def make_result(
 ) -> Run:
     """Make the result of a run from its labels; curves that are not given are all NaN.
 
-
     Args:
-       run: which.
-       labels_RK: cluster of each client by round.
-       truth_K: hidden group of each client.
-       clustered: rounds, from 1, in which a partition was decided.
-       curves: name -> a number a round.
+        run: which.
+        labels_RK: cluster of each client by round.
+        truth_K: hidden group of each client.
+        clustered: rounds, from 1, in which a partition was decided.
+        curves: name -> a number a round.
     """
     labels_RK, truth_K = np.asarray(labels_RK), np.asarray(truth_K)
     rounds = np.arange(1, len(labels_RK) + 1)

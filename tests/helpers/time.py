@@ -34,6 +34,7 @@ def skip_pauses() -> Iterator[None]:
     before = {name: getattr(CLOCK, name) for name in changed}
     try:
         for name, value in changed.items():
+            # `Clock` is frozen, and modules hold the one that they were given.
             object.__setattr__(CLOCK, name, value)
         yield
     finally:
